@@ -1,0 +1,294 @@
+"""Every error Holdfast raises: one hierarchy; each says what was expected, what was found, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from pydantic import BaseModel, ValidationError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from holdfast.model import Status
+
+
+class NotGiven(Enum):
+    """Stands for a value that was not given, since None may be one; the same after a way between processes."""
+
+    NOT_GIVEN = "not given"
+
+
+NOT_GIVEN: Final[Any] = NotGiven.NOT_GIVEN
+
+_VALUE_LENGTH = 80
+_EXPECTED: Final = {
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+    "dict_type": "expected an object",
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "list_type": "expected a list",
+    "model_type": "expected an object",
+    "model_attributes_type": "expected an object",
+    "string_type": "expected text",
+    "tuple_type": "expected a list",
+}
+_PLAIN_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
+_LEADING_PATH = re.compile(r"^((?:[a-z][A-Za-z0-9_]*)(?:\.[A-Za-z0-9_-]+|\[[^\]]*\])*): (.+)$", re.DOTALL)
+
+
+class HoldfastError(Exception):
+    """Root of all errors that Holdfast raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with what was submitted.
+
+    Attributes:
+        path: The field, as its author would write it: `spec.components[0].podSets[1].path`.
+        message: What was expected.
+        value: What was found; left out if the field is missing.
+        allowed: The allowed values, where they can be listed.
+    """
+
+    path: str
+    message: str
+    value: Any = NOT_GIVEN
+    allowed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        if self.allowed:
+            text += f"; allowed: {', '.join(self.allowed)}"
+        if self.value is not NOT_GIVEN:
+            text += f" (found {describe(self.value)})"
+        return text
+
+
+def describe(value: Any) -> str:
+    """Show a value in a message: short, and of a mapping or list its size alone, since it may hold anything."""
+    if isinstance(value, dict):
+        return f"an object with {len(value)} fields"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"a list of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+    return text if len(text) <= _VALUE_LENGTH else text[: _VALUE_LENGTH - 1] + "…"
+
+
+class InvalidWorkload(HoldfastError):
+    """What was submitted cannot be run as it is; `problems` says where and why, one line each."""
+
+    def __init__(self, problems: Iterable[Problem], source: str = "") -> None:
+        """Create the error.
+
+        Args:
+            problems: What is wrong, at least one.
+            source: What was read: `AppWrapper train (line 12)`.
+        """
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        self.source = source
+        super().__init__(source, self.problems)
+
+    def __str__(self) -> str:
+        count = len(self.problems)
+        head = f"{self.source or 'the workload'} cannot be accepted: {count} problem{'' if count == 1 else 's'}"
+        return "\n".join([head, *(f"  {problem}" for problem in self.problems)])
+
+
+class ManagedElsewhere(HoldfastError):
+    """The document names another controller in `managedBy`: it is that controller's, and ignored here."""
+
+    def __init__(self, name: str, manager: str) -> None:
+        self.name = name
+        self.manager = manager
+        super().__init__(name, manager)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} is ignored: spec.managedBy says it is managed by {self.manager}; "
+            f"to run it with Holdfast, take that field out"
+        )
+
+
+class SpecConflict(HoldfastError):
+    """A workload of this name runs already, with another specification."""
+
+    def __init__(self, workflow_id: str, running: str = "", submitted: str = "") -> None:
+        """Create the error; `running` and `submitted` are the two spec hashes."""
+        self.workflow_id = workflow_id
+        self.running = running
+        self.submitted = submitted
+        super().__init__(workflow_id, running, submitted)
+
+    def __str__(self) -> str:
+        hashes = f" (running {self.running}, submitted {self.submitted})" if self.running and self.submitted else ""
+        return (
+            f"{self.workflow_id} runs already with another specification{hashes}: "
+            f"cancel it first, or submit this one under another name"
+        )
+
+
+class NotReachable(HoldfastError):
+    """A server did not answer."""
+
+    def __init__(self, what: str, address: str, remedy: str, detail: str = "") -> None:
+        """Create the error.
+
+        Args:
+            what: Which server: `Temporal`, `Kubernetes`.
+            address: Where it was looked for.
+            remedy: What to try.
+            detail: The transport's own words.
+        """
+        self.what = what
+        self.address = address
+        self.remedy = remedy
+        self.detail = detail
+        super().__init__(what, address, remedy, detail)
+
+    def __str__(self) -> str:
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"cannot reach {self.what} at {self.address}{detail}: {self.remedy}"
+
+
+class WorkloadNotFound(HoldfastError):
+    """No workload of this id is known, neither running nor ended."""
+
+    def __init__(self, workflow_id: str, remedy: str = "see `holdfast list` for those there are") -> None:
+        self.workflow_id = workflow_id
+        self.remedy = remedy
+        super().__init__(workflow_id, remedy)
+
+    def __str__(self) -> str:
+        return f"no workload {self.workflow_id} is known: {self.remedy}"
+
+
+class AlreadyEnded(HoldfastError):
+    """The workload's life is over, so that it can no longer be asked for anything."""
+
+    def __init__(self, workflow_id: str, outcome: str = "") -> None:
+        """Create the error; `outcome` is the phase it ended in."""
+        self.workflow_id = workflow_id
+        self.outcome = outcome
+        super().__init__(workflow_id, outcome)
+
+    def __str__(self) -> str:
+        how = f": {self.outcome}" if self.outcome else ""
+        return f"{self.workflow_id} has ended{how}; to run it anew, submit it with --again (again=True) or retry it"
+
+
+class WorkloadFailed(HoldfastError):
+    """The workload ended as Failed; `status` is its last."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        super().__init__(status)
+
+    def __str__(self) -> str:
+        status = self.status
+        why = status.message or (status.failure.sentence() if status.failure is not None else "")
+        text = f"{status.name} failed: {status.reason.value}"
+        if why:
+            text += f": {why}"
+        return f"{text} (attempt {status.attempt}, restarts {status.restarts})"
+
+
+def field_path(loc: Sequence[str | int], prefix: str = "") -> str:
+    """Write a location as a person would: `components[0].template`, `annotations[example.com/key]`."""
+    path = prefix
+    for part in loc:
+        if isinstance(part, int) or not _PLAIN_KEY.match(part):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if path else part
+    return path
+
+
+def problems_of(error: ValidationError, model: type[BaseModel] | None = None, prefix: str = "") -> tuple[Problem, ...]:
+    """Turn pydantic's account of what is wrong into problems.
+
+    Args:
+        error: What pydantic raised.
+        model: The model that was validated against: lets an unknown field's problem list the known ones.
+        prefix: The path at which the validated value stands in the document.
+    """
+    found: dict[str, Problem] = {}
+    for index, details in enumerate(error.errors(include_url=False)):
+        problem = _problem(details, model, prefix)
+        # Each member of a union has its own complaint of the same field: the last and widest one speaks.
+        found[problem.path or str(index)] = problem
+    return tuple(found.values())
+
+
+def _problem(details: ErrorDetails, model: type[BaseModel] | None, prefix: str) -> Problem:
+    loc, kind, context = _written(details["loc"], model), details["type"], details.get("ctx", {})
+    value = details["input"]
+    if kind == "value_error":
+        message = str(context.get("error", details["msg"]))
+        inner = _LEADING_PATH.match(message)
+        if inner:
+            here = field_path(loc, prefix)
+            return Problem(f"{here}.{inner[1]}" if here else inner[1], inner[2])
+        return Problem(field_path(loc, prefix), message)
+    if kind == "missing":
+        return Problem(field_path(loc, prefix), "is required")
+    if kind in {"enum", "literal_error"}:
+        expected = str(context.get("expected", ""))
+        allowed = tuple(re.findall(r"'([^']*)'", expected)) or tuple(re.split(r", | or ", expected))
+        return Problem(field_path(loc, prefix), "is not one of the allowed values", value, allowed)
+    if kind == "extra_forbidden":
+        known = _fields_at(model, loc[:-1])
+        near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+        message = f"is not a field here; did you mean {near[0]}?" if near else "is not a field here"
+        return Problem(field_path(loc, prefix), message, allowed=tuple(known))
+    message = _EXPECTED.get(kind) or details["msg"].replace("Input should be", "expected")
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        message += ": write it in quotes"
+    return Problem(field_path(loc, prefix), message, value)
+
+
+def _fields_at(model: type[BaseModel] | None, loc: Sequence[str | int]) -> list[str]:
+    """Return the names of the fields of the model that stands at a location."""
+    for part in loc:
+        if model is not None and isinstance(part, str):
+            model = _fields(model).get(part, (part, None))[1]
+    return list(dict.fromkeys(alias for alias, _ in _fields(model).values())) if model is not None else []
+
+
+def _written(loc: tuple[str | int, ...], model: type[BaseModel] | None) -> tuple[str | int, ...]:
+    """Return a location as its author wrote it: fields by their aliases, and without the names of a union's members."""
+    if model is None:
+        return loc
+    written: list[str | int] = []
+    for part in loc:
+        if isinstance(part, str):
+            fields = _fields(model) if model is not None else {}
+            if part not in fields and written and isinstance(written[-1], int) and model is None:
+                break
+            part, model = fields.get(part, (part, None))
+        written.append(part)
+    return tuple(written)
+
+
+def _fields(model: type[BaseModel]) -> dict[str, tuple[str, type[BaseModel] | None]]:
+    """Return a model's fields by name and by alias: the alias of each, and the model inside it if there is one."""
+    found: dict[str, tuple[str, type[BaseModel] | None]] = {}
+    for name, field in model.model_fields.items():
+        entry = (field.alias or name, _model_in(field.annotation))
+        found[entry[0]] = entry
+        found[name] = entry
+    return found
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model inside an annotation such as `tuple[Rule, ...] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)

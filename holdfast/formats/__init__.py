@@ -1,0 +1,134 @@
+"""Published forms of a workload, read into the model, and status written back. A new form is one file and one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from holdfast.errors import InvalidWorkload, Problem
+from holdfast.formats import appwrapper, manifests, own
+from holdfast.formats.registry import Context, Format
+from holdfast.formats.settings import NAMES, Given, overridden, read_settings
+from holdfast.formats.text import Document, Json, as_json, documents
+from holdfast.model import Policy, Status, Workload
+from holdfast.profiles import PROFILES
+
+FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, own.FORMAT, manifests.FORMAT)
+"""All forms; the first that knows a document reads it."""
+
+__all__ = ["FORMATS", "NAMES", "Format", "read", "status_in_source_form"]
+
+
+def read(
+    text_or_documents: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
+    *,
+    cluster: str,
+    namespace: str | None = None,
+    name: str | None = None,
+    defaults: Mapping[str, Policy] | None = None,
+    overrides: Mapping[str, str] | None = None,
+    payloads_encrypted: bool = False,
+) -> list[Workload]:
+    """Read workloads from YAML or JSON text, or from documents read already.
+
+    Each AppWrapper and each Holdfast document is a workload; all plain manifests together are one.
+
+    Args:
+        text_or_documents: One or several documents, as text or as values.
+        cluster: The cluster to run them on.
+        namespace: The namespace for documents that name none; one that is named must be the same.
+        name: The name of the workload, where there is only one.
+        defaults: The operator's policies in place of the published ones, by profile.
+        overrides: Settings that win over all others, by the names in `NAMES`: `{"failureGracePeriod": "30s"}`.
+        payloads_encrypted: Whether what is submitted is encrypted on its way; a Secret is accepted only then.
+
+    Raises:
+        InvalidWorkload: with every problem found, each with its path and what is allowed there.
+        ManagedElsewhere: if a document names another controller in `managedBy`.
+
+    Example:
+        >>> read(open("job.yaml").read(), cluster="dev")[0].name
+        'train'
+    """
+    context = Context(cluster=cluster, namespace=namespace, name=name, profiles={**PROFILES, **(defaults or {})})
+    settings, problems = read_settings(
+        Given(f"overrides.{key}", key, value) for key, value in (overrides or {}).items()
+    )
+    if problems:
+        raise InvalidWorkload(problems, "the settings")
+    found = _workloads(_documents(text_or_documents), context)
+    ready: list[Workload] = []
+    for workload in found:
+        if overrides:
+            workload, problems = overridden(workload, settings)
+        if not payloads_encrypted:
+            problems.extend(_secrets(workload))
+        if problems:
+            raise InvalidWorkload(problems, f"workload {workload.name}")
+        ready.append(workload)
+    _check_names(ready)
+    return ready
+
+
+def status_in_source_form(workload: Workload, status: Status) -> Json:
+    """Return a status in the terms of the form the workload was written in."""
+    source = (workload.source.api_version, workload.source.kind)
+    form = next((one for one in FORMATS if source in one.source_kinds), own.FORMAT)
+    return form.status(workload, status)
+
+
+def _documents(given: str | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[Document]:
+    """Return the documents, those inside a List taken out of it."""
+    if isinstance(given, str):
+        found = [Document(as_json(one.content), one.line) for one in documents(given)]
+    else:
+        several = cast("Iterable[Json]", [given] if isinstance(given, Mapping) else given)
+        found = [Document(as_json(one)) for one in several]
+    flat: list[Document] = []
+    for one in found:
+        items: Any = one.content.get("items")
+        if one.content.get("kind") == "List" and one.content.get("apiVersion") == "v1" and isinstance(items, list):
+            flat.extend(Document(item, one.line) for item in cast("list[Json]", items))
+        else:
+            flat.append(one)
+    if not flat:
+        raise InvalidWorkload([Problem("", "expected at least one document, found none")], "the text")
+    for one in flat:
+        if not isinstance(cast("Any", one.content), dict):
+            raise InvalidWorkload([Problem("items", "expected objects", one.content)], "the List")
+    return flat
+
+
+def _workloads(found: list[Document], context: Context) -> list[Workload]:
+    sorted_out: dict[str, tuple[Format, list[Document]]] = {}
+    for document in found:
+        form = next((one for one in FORMATS if one.knows(document.content)), None)
+        if form is None:
+            message = "expected a Kubernetes object with apiVersion and kind, or a workload with schemaVersion"
+            raise InvalidWorkload([Problem("", message)], str(document))
+        sorted_out.setdefault(form.name, (form, []))[1].append(document)
+    workloads = [
+        workload for form, own_documents in sorted_out.values() for workload in form.read(own_documents, context)
+    ]
+    if context.name is not None and len(workloads) > 1:
+        problem = Problem("name", f"names one workload, but {len(workloads)} were read", context.name)
+        raise InvalidWorkload([problem], "the text")
+    return workloads
+
+
+def _secrets(workload: Workload) -> Iterable[Problem]:
+    for index, component in enumerate(workload.components):
+        if component.template["kind"] == "Secret" and component.template["apiVersion"] == "v1":
+            yield Problem(
+                f"components[{index}].template",
+                "is a Secret, whose content would stand in the workflow's history in clear: create it beforehand and "
+                "refer to it by name, or encrypt payloads",
+            )
+
+
+def _check_names(workloads: list[Workload]) -> None:
+    seen: set[str] = set()
+    for workload in workloads:
+        if workload.workflow_id in seen:
+            raise InvalidWorkload([Problem("metadata.name", "is given to two workloads", workload.name)], "the text")
+        seen.add(workload.workflow_id)

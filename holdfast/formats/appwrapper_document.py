@@ -1,0 +1,76 @@
+"""The AppWrapper document's own shape, as strict as the API server about fields and types."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+API_VERSION: Final = "workload.codeflare.dev/v1beta2"
+KIND: Final = "AppWrapper"
+GROUP_KIND: Final = ("workload.codeflare.dev", KIND)
+LABEL: Final = "workload.codeflare.dev/appwrapper"
+"""On every component and pod; its value is the AppWrapper's name."""
+
+
+class Part(BaseModel):
+    """A part of the document: as strict as the API server about types and fields."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class MetadataPart(Part):
+    """What is read of an object's metadata; the rest is the API server's."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    name: str = ""
+    generateName: str = ""
+    namespace: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class PodSetPart(Part):
+    """Where a pod template is, and how many pods come of it."""
+
+    path: str
+    replicas: int | None = None
+    annotations: dict[str, str] | None = None
+
+
+class PodSetInfoPart(Part):
+    """What Kueue adds to a pod set on admission."""
+
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    nodeSelector: dict[str, str] | None = None
+    tolerations: list[dict[str, Any]] | None = None
+    schedulingGates: list[dict[str, Any]] | None = None
+
+
+class ComponentPart(Part):
+    """One Kubernetes object, with its pod sets."""
+
+    template: dict[str, Any]
+    podSets: list[PodSetPart] | None = None
+    podSetInfos: list[PodSetInfoPart] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class SpecPart(Part):
+    """What is asked for."""
+
+    components: list[ComponentPart]
+    suspend: bool | None = None
+    managedBy: str | None = None
+
+
+class AppWrapper(Part):
+    """The whole document; its status is not read."""
+
+    apiVersion: str
+    kind: str
+    metadata: MetadataPart
+    spec: SpecPart
+    status: Any = None

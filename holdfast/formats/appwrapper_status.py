@@ -1,0 +1,135 @@
+"""A workload's status in AppWrapper's terms: the `status` that its users and Kueue read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, assert_never, cast
+
+from holdfast.formats.text import Json
+from holdfast.model import ConditionType, Phase, Reason, Status, Workload
+from holdfast.profiles.rules import RESTART
+
+
+def status(
+    workload: Workload, status: Status, *, previous: Mapping[str, Any] | None = None, now: datetime | None = None
+) -> Json:
+    """Return the `v1beta2` status of an AppWrapper.
+
+    Args:
+        workload: What was submitted; its components give `componentStatus`.
+        status: What became of it.
+        previous: The AppWrapper's status so far: a condition that has not turned keeps its transition time.
+        now: The transition time of conditions that have turned; the time the phase was entered where it is not given.
+    """
+    used = next((budget.used for budget in status.budgets if budget.name == RESTART), 0)
+    return {
+        "phase": phase(status),
+        "resettingCount": used,
+        "conditions": _conditions(status, previous or {}, now or status.since),
+        "componentStatus": [
+            {
+                "name": component.template["metadata"].get("name") or component.template["metadata"]["generateName"],
+                "kind": component.template["kind"],
+                "apiVersion": component.template["apiVersion"],
+                "podSets": [{"path": each.path, "replicas": each.replicas} for each in component.pod_sets],
+            }
+            for component in workload.components
+        ],
+    }
+
+
+def phase(status: Status) -> str:
+    """Return AppWrapper's phase.
+
+    There, Resuming ends once all components are created; pods that are still starting are told by PodsReady.
+    """
+    match status.phase:
+        case Phase.PENDING:
+            # AppWrapper's phase is empty until it is first looked at, and Suspended while it waits for admission.
+            return "Suspended" if status.conditions else ""
+        case Phase.RESUMING:
+            submitted = any(one.type is ConditionType.SUBMITTED and one.status for one in status.conditions)
+            return "Running" if submitted else "Resuming"
+        case Phase.RUNNING | Phase.FINISHING | Phase.CHECKPOINTING:
+            return "Running"
+        case Phase.RESETTING:
+            return "Resetting"
+        case Phase.SUSPENDING:
+            return "Suspending"
+        case Phase.SUSPENDED:
+            return "Suspended"
+        case Phase.TERMINATING | Phase.CANCELLED:
+            return "Terminating"
+        case Phase.SUCCEEDED:
+            return "Succeeded"
+        case Phase.FAILED:
+            return "Failed"
+        case _:
+            assert_never(status.phase)
+
+
+def reason(reason: Reason) -> str:
+    """Return AppWrapper's word for a reason."""
+    match reason:
+        case Reason.BLOCKED | Reason.QUEUED | Reason.STAGING | Reason.HELD:
+            return "Suspended"
+        case Reason.SUSPEND_REQUESTED | Reason.PREEMPTED:
+            return "Suspended"
+        case Reason.SUBMITTED | Reason.CREATING | Reason.RESUMED:
+            return "Resuming"
+        case Reason.SUFFICIENT_PODS_READY:
+            return "SufficientPodsReady"
+        case Reason.INSUFFICIENT_PODS_READY | Reason.PODS_NOT_ADMITTED | Reason.PODS_NOT_RUNNING:
+            return "InsufficientPodsReady"
+        case Reason.FOUND_FAILED_PODS | Reason.NODE_LOST:
+            return "FoundFailedPods"
+        case Reason.MISSING_COMPONENT:
+            return "MissingComponent"
+        case Reason.FAILED_COMPONENT:
+            return "FailedComponent"
+        case Reason.CREATE_FAILED | Reason.REFUSED:
+            return "CreateFailed"
+        case Reason.RETRY_LIMIT_EXCEEDED:
+            return "Failed"
+        case Reason.CANCEL_REQUESTED | Reason.ANCHOR_DELETED:
+            return "Terminating"
+        case Reason.DELETION_INITIATED | Reason.DELETION_FORCED | Reason.DELETION_BLOCKED:
+            return "DeletionInitiated"
+        case Reason.DELETION_COMPLETE:
+            return "DeletionComplete"
+        case Reason.RESETTING | Reason.RETRY_REQUESTED:
+            return "Resetting"
+        case Reason.COMPLETED | Reason.TTL_EXPIRED:
+            return "Succeeded"
+        case Reason.HEALED:
+            return "FoundNoFailedPods"
+        case Reason.POLICY_CHANGED:
+            return "PolicyChanged"
+        case _:
+            assert_never(reason)
+
+
+def _conditions(status: Status, previous: Mapping[str, Any], now: datetime) -> list[Json]:
+    earlier = {str(one.get("type")): one for one in cast("list[Json]", previous.get("conditions") or [])}
+    found: list[Json] = []
+    for condition in status.conditions:
+        if condition.type is ConditionType.SUBMITTED:
+            continue  # AppWrapper tells this by its phase.
+        value = "True" if condition.status else "False"
+        before = earlier.get(condition.type.value, {})
+        turned = before.get("status") != value or "lastTransitionTime" not in before
+        found.append(
+            {
+                "type": condition.type.value,
+                "status": value,
+                "reason": reason(condition.reason),
+                "message": condition.message,
+                "lastTransitionTime": _time(now) if turned else before["lastTransitionTime"],
+            }
+        )
+    return found
+
+
+def _time(value: datetime) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,116 @@
+"""Holdfast's own document: `kind: Workload` with its fields under `spec`, or the model's bare JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from holdfast import names
+from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.formats.pods import infer, status_rule
+from holdfast.formats.registry import Context, Format
+from holdfast.formats.text import Document, Json, inside
+from holdfast.model import Source, Status, Workload
+from holdfast.profiles.manifests import POLICY
+
+KIND: Final = "Workload"
+SCHEMA_VERSION: Final = "schemaVersion"
+SOURCE: Final = Source(api_version=names.API_VERSION, kind=KIND)
+
+
+def _knows(document: Json) -> bool:
+    if document.get("kind") == KIND and str(document.get("apiVersion", "")).startswith(f"{names.GROUP}/"):
+        return True
+    return SCHEMA_VERSION in document and "apiVersion" not in document
+
+
+def _read(documents: Sequence[Document], context: Context) -> list[Workload]:
+    return [_read_one(document, context) for document in documents]
+
+
+def _read_one(document: Document, context: Context) -> Workload:
+    content, problems = dict(document.content), list[Problem]()
+    wrapped = "apiVersion" in content
+    prefix = ""
+    if wrapped:
+        content, prefix = _unwrapped(content, problems), "spec"
+    for key, asked in (("cluster", context.cluster), ("namespace", context.namespace), ("name", context.name)):
+        found = content.get(key)
+        if asked is not None and found not in {None, asked}:
+            where = f"metadata.{key}" if wrapped and key != "cluster" else f"{prefix}.{key}".lstrip(".")
+            problems.append(Problem(where, f"expected {asked!r}, as asked for", found))
+        elif asked is not None:
+            content[key] = asked
+    if problems:
+        raise InvalidWorkload(problems, str(document))
+    content["policy"] = _policy(content.get("policy", {}), context)
+    content["components"] = _components(content.get("components"))
+    content.setdefault("source", SOURCE.model_dump(mode="json"))
+    try:
+        return Workload.model_validate(content)
+    except ValidationError as error:
+        raise InvalidWorkload(problems_of(error, Workload, prefix), str(document)) from None
+
+
+def _policy(given: Any, context: Context) -> Any:
+    """Return the policy with what it leaves out taken from the profile it names."""
+    if not isinstance(given, dict):
+        return given
+    policy = cast("Json", given)
+    profile = context.profiles.get(str(policy.get("profile", POLICY.profile)))
+    if profile is None:
+        return policy
+    base: Json = profile.model_dump(mode="json")
+    timings = policy.get("timings")
+    if isinstance(timings, dict):
+        timings = {**base["timings"], **cast("Json", timings)}
+    return {**base, **policy, **({"timings": timings} if timings is not None else {})}
+
+
+def _components(given: Any) -> Any:
+    """Return the components with what they leave out filled in, where their kind is known."""
+    if not isinstance(given, list):
+        return given
+    filled: list[Any] = []
+    for one in cast("list[Any]", given):
+        template = inside(one, "template")
+        if isinstance(one, dict) and isinstance(template, dict):
+            known = cast("Json", template)
+            pod_sets = [{"path": each.path, "replicas": each.replicas} for each in infer(known)[0]]
+            rule = status_rule(known).model_dump(mode="json")
+            filled.append({"podSets": pod_sets, "status": rule, **cast("Json", one)})
+        else:
+            filled.append(one)
+    return filled
+
+
+def _unwrapped(content: Json, problems: list[Problem]) -> Json:
+    """Return the fields of `spec`, with the name, namespace and labels of `metadata` among them."""
+    allowed = ("apiVersion", "kind", "metadata", "spec", "status")
+    problems.extend(Problem(key, "is not a field here", allowed=allowed) for key in content if key not in allowed)
+    if content["apiVersion"] != names.API_VERSION:
+        problems.append(Problem("apiVersion", "is not accepted", content["apiVersion"], (names.API_VERSION,)))
+    parts: list[Json] = []
+    for key in ("metadata", "spec"):
+        part: Any = content.get(key)
+        if not isinstance(part, dict):
+            problems.append(Problem(key, "expected an object", part))
+            part = {}
+        parts.append(cast("Json", part))
+    metadata, spec = parts
+    for key in ("name", "namespace", "labels"):
+        if key in spec:
+            problems.append(Problem(f"spec.{key}", f"belongs to metadata.{key}"))
+    taken = {key: metadata[key] for key in ("name", "namespace", "labels") if metadata.get(key) is not None}
+    return {**spec, **taken}
+
+
+def status(workload: Workload, status: Status) -> Json:
+    """Return the status as Holdfast tells it."""
+    return status.model_dump(mode="json")
+
+
+FORMAT = Format("Holdfast", _knows, _read, status, frozenset({(SOURCE.api_version, SOURCE.kind)}))
+"""This format's entry."""

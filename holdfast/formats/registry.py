@@ -1,0 +1,35 @@
+"""What a format is: how its documents are known, how they are read, how a status is given back in its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from holdfast.formats.text import Document, Json
+from holdfast.model import Policy, Status, Workload
+from holdfast.profiles import PROFILES
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the reader of a document is told besides it."""
+
+    cluster: str
+    namespace: str | None = None
+    name: str | None = None
+    profiles: Mapping[str, Policy] = field(default_factory=lambda: PROFILES)
+
+
+class Format(NamedTuple):
+    """One published form of a workload."""
+
+    name: str
+    knows: Callable[[Json], bool]
+    """Whether a document is of this form."""
+    read: Callable[[Sequence[Document], Context], list[Workload]]
+    """Read all of a stream's documents of this form."""
+    status: Callable[[Workload, Status], Json]
+    """Give a status in the terms of this form."""
+    source_kinds: frozenset[tuple[str, str]]
+    """API versions and kinds that `Workload.source` names for this form."""

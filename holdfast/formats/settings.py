@@ -1,0 +1,167 @@
+"""Settings a submitter gives as text, by annotation or by `--set`: their names, their values, and how they apply."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from pydantic import ValidationError
+
+from holdfast.errors import Problem, problems_of
+from holdfast.model import Budget, Policy, Timings, Workload, parse_duration
+from holdfast.profiles.rules import RESTART
+
+RETRIES_MAXIMUM = 1_000_000
+
+TIMING_NAMES: Final[Mapping[str, str]] = {info.alias or name: name for name, info in Timings.model_fields.items()}
+"""Names of the waits as written (`failureGracePeriod`), and as the model has them."""
+
+_OTHERS: Final[Mapping[str, str]] = {
+    "retryLimit": "retry_limit",
+    "queue": "queue",
+    "priority": "priority",
+    "runAs": "run_as",
+    "suspend": "suspend",
+}
+NAMES: Final = (*TIMING_NAMES, *_OTHERS)
+"""All settings that can be given."""
+
+_SPELLINGS: Final[Mapping[str, str]] = {"successTTL": "successTtl"}
+
+
+class Given(NamedTuple):
+    """One setting as given, and where."""
+
+    path: str
+    name: str
+    value: str
+
+
+@dataclass(slots=True)
+class Settings:
+    """Settings that have been read; what was not given is left as it was."""
+
+    timings: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
+    retry_limit: int | None = None
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the workload itself."""
+    paths: dict[str, str] = field(default_factory=dict[str, str])
+    """Where each field of the workload was given."""
+
+    def policy(self, policy: Policy) -> Policy:
+        """Return the policy with these settings in place of its own."""
+        budgets = policy.budgets
+        if self.retry_limit is not None:
+            others = tuple(budget for budget in budgets if budget.name != RESTART)
+            budgets = (Budget(name=RESTART, limit=self.retry_limit), *others)
+        return policy.model_copy(update={"timings": policy.timings.model_copy(update=self.timings), "budgets": budgets})
+
+
+def read_duration(text: str, path: str, *, floor: bool = False) -> timedelta | Problem:
+    """Read a duration; with `floor` a negative one is read as none at all, as AppWrapper's limits say."""
+    try:
+        if floor and text.strip().startswith("-"):
+            parse_duration(text.strip()[1:])
+            return timedelta(0)
+        return parse_duration(text)
+    except ValueError as error:
+        return Problem(path, str(error))
+
+
+def read_retry_limit(text: str, path: str) -> int | Problem:
+    """Read a number of retries."""
+    if not re.fullmatch(r"\+?[0-9]{1,9}", text.strip()) or int(text) > RETRIES_MAXIMUM:
+        return Problem(path, f"expected a whole number from 0 to {RETRIES_MAXIMUM}", text)
+    return int(text)
+
+
+def known_name(name: str) -> str | None:
+    """Return a setting's name as it is kept, or None if there is no such setting."""
+    spelled = _SPELLINGS.get(name, name)
+    return spelled if spelled in NAMES else None
+
+
+def nearest(name: str) -> str | None:
+    """Return the setting that was probably meant."""
+    return next(iter(difflib.get_close_matches(name, [*NAMES, *_SPELLINGS], n=1, cutoff=0.75)), None)
+
+
+def read_settings(given: Iterable[Given]) -> tuple[Settings, list[Problem]]:
+    """Read settings given by name; what is unknown, malformed or contradicts itself is a problem."""
+    settings = Settings()
+    problems: list[Problem] = []
+    seen: dict[str, Given] = {}
+    for one in given:
+        name = known_name(one.name)
+        if name is None:
+            near = nearest(one.name)
+            hint = f"; did you mean {near}?" if near else ""
+            problems.append(Problem(one.path, f"is no setting{hint}", allowed=NAMES))
+            continue
+        earlier = seen.setdefault(name, one)
+        if earlier.value != one.value:
+            problems.append(Problem(one.path, f"contradicts {earlier.path}, which is {earlier.value!r}", one.value))
+            continue
+        problem = _set(settings, name, one)
+        if problem is not None:
+            problems.append(problem)
+    return settings, problems
+
+
+def _set(settings: Settings, name: str, given: Given) -> Problem | None:
+    if name in TIMING_NAMES:
+        duration = read_duration(given.value, given.path)
+        if isinstance(duration, Problem):
+            return duration
+        settings.timings[TIMING_NAMES[name]] = duration
+        return None
+    if name == "retryLimit":
+        limit = read_retry_limit(given.value, given.path)
+        if isinstance(limit, Problem):
+            return limit
+        settings.retry_limit = limit
+        return None
+    value: Any = given.value
+    if name == "suspend":
+        if value not in {"true", "false"}:
+            return Problem(given.path, "is not one of the allowed values", value, ("true", "false"))
+        value = value == "true"
+    elif name == "priority":
+        if not re.fullmatch(r"[0-9]{1,3}", value) or int(value) > 10:
+            return Problem(given.path, "expected a whole number from 0 to 10", value)
+        value = int(value)
+    settings.fields[_OTHERS[name]] = value
+    settings.paths[name] = given.path
+    return None
+
+
+def overridden(workload: Workload, settings: Settings) -> tuple[Workload, list[Problem]]:
+    """Return the workload with settings in place of its own, checked anew, and what is wrong with the result."""
+    values: dict[str, Any] = {name: getattr(workload, name) for name in Workload.model_fields}
+    values.update(settings.fields, policy=settings.policy(workload.policy))
+    try:
+        return Workload(**values), []
+    except ValidationError as error:
+        return workload, relocated(problems_of(error, Workload), settings.paths)
+
+
+def relocated(problems: Iterable[Problem], places: Mapping[str, str]) -> list[Problem]:
+    """Return problems of a model with the paths at which their author wrote the fields.
+
+    Args:
+        problems: What the model has against it, by its own paths.
+        places: For the beginnings of those paths, where the field stands in the document.
+    """
+    moved: list[Problem] = []
+    for problem in problems:
+        path = problem.path
+        for start in sorted(places, key=len, reverse=True):
+            if path == start or path.startswith((f"{start}.", f"{start}[")):
+                path = places[start] + path[len(start) :]
+                break
+        moved.append(Problem(path, problem.message, problem.value, problem.allowed))
+    return moved

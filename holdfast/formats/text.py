@@ -1,0 +1,182 @@
+"""From text to documents: YAML and JSON as the API server would read them, refusing what it would refuse.
+
+Text stays text where YAML 1.1 would make a date or a base-60 number of it, a key given twice is refused with both its
+lines, and a document that unfolds to more than a workload may be (through aliases) is refused before it is unfolded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, cast
+
+import yaml
+
+from holdfast.errors import InvalidWorkload, Problem
+
+Json = dict[str, Any]
+
+TEXT_BYTES_MAXIMUM = 8 * 1024 * 1024
+NODES_MAXIMUM = 500_000
+
+_INT = re.compile(r"^[-+]?(?:0|[1-9][0-9]*|0[0-7]+|0o[0-7]+|0x[0-9a-fA-F]+|0b[01]+)$")
+_FLOAT = re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$")
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a stream, and the line it begins on (0 where that is not known)."""
+
+    content: Json
+    line: int = 0
+
+    def __str__(self) -> str:
+        name = inside(self.content, "metadata", "name") or ""
+        text = f"{self.content.get('kind') or 'document'} {name}".strip()
+        return f"{text} (line {self.line})" if self.line else text
+
+
+def inside(value: Any, *names: str) -> Any:
+    """Return what stands under names within names of a document, None where any of them is missing."""
+    for name in names:
+        if not isinstance(value, dict):
+            return None
+        value = cast("Json", value).get(name)
+    return value
+
+
+def documents(text: str) -> list[Document]:
+    """Read all documents of a text, each a mapping; empty ones are passed over.
+
+    Raises:
+        InvalidWorkload: if the text is no YAML or JSON, or holds anything but mappings; the problem names the line.
+    """
+    if len(text) > TEXT_BYTES_MAXIMUM:
+        raise InvalidWorkload(
+            [Problem("", f"expected at most {TEXT_BYTES_MAXIMUM:,} characters", len(text))], "the text"
+        )
+    try:
+        return _documents(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        raise InvalidWorkload([Problem(where, what)], "the text") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise InvalidWorkload([Problem("", str(error).replace("\n", " "))], "the text") from None
+    except RecursionError:
+        raise InvalidWorkload([Problem("", "is nested too deeply")], "the text") from None
+
+
+def _documents(text: str) -> list[Document]:
+    # pyyaml's stubs leave its methods half untyped.
+    loader: Any = _Loader(text)
+    found: list[Document] = []
+    while loader.check_node():
+        node: yaml.Node | None = loader.get_node()
+        if node is None or _is_null(node):
+            continue
+        line = node.start_mark.line + 1
+        if not isinstance(node, yaml.MappingNode):
+            raise InvalidWorkload([Problem(f"line {line}", f"expected an object, found {_word(node)}")], "the text")
+        loader.measure(node)
+        found.append(Document(cast("Json", loader.construct_document(node)), line))
+    return found
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return node.tag == "tag:yaml.org,2002:null"
+
+
+def _word(node: yaml.Node) -> str:
+    return "a list" if isinstance(node, yaml.SequenceNode) else f"{node.value!r}"
+
+
+class _Loader(yaml.SafeLoader):
+    """A SafeLoader with the API server's scalars and without its silence about doubled keys."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+    def measure(self, root: yaml.Node) -> None:
+        """Refuse a document that aliases unfold beyond what a workload may be, or without end."""
+        sizes: dict[int, int] = {}
+        above: set[int] = set()
+
+        def size(node: yaml.Node) -> int:
+            if id(node) in above:
+                raise yaml.constructor.ConstructorError(None, None, "an alias contains itself", node.start_mark)
+            if id(node) not in sizes:
+                above.add(id(node))
+                total = 1
+                if isinstance(node, yaml.MappingNode):
+                    total += sum(size(key) + size(value) for key, value in node.value)
+                elif isinstance(node, yaml.SequenceNode):
+                    total += sum(size(each) for each in node.value)
+                above.discard(id(node))
+                sizes[id(node)] = total
+            return sizes[id(node)]
+
+        if size(root) > NODES_MAXIMUM:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"unfolds to more than {NODES_MAXIMUM:,} values", root.start_mark
+            )
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Read a mapping whose keys are texts, each given once."""
+        self._check_keys(node)
+        self.flatten_mapping(node)
+        # Keys are taken as written: `8080: x` has the key "8080", as the API server reads it.
+        construct = cast("Any", self.construct_object)
+        return {key.value: construct(value, deep=deep) for key, value in node.value}
+
+    def _check_keys(self, node: yaml.MappingNode) -> None:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode) or _is_null(key):
+                raise yaml.constructor.ConstructorError(None, None, "expected a text as key", key.start_mark)
+            if key.tag == _MERGE:
+                continue
+            name = str(key.value)
+            if name in lines:
+                message = f"key {name!r} is given twice, first on line {lines[name]}"
+                raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
+            lines[name] = line
+
+    def construct_plain_int(self, node: yaml.ScalarNode) -> int:
+        """Read an integer; a leading 0 means octal, as in YAML 1.1."""
+        text = str(node.value)
+        sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+        if re.fullmatch(r"0[0-7]+", digits):
+            return sign * int(digits, 8)
+        return sign * int(digits, 0)
+
+    def construct_plain_float(self, node: yaml.ScalarNode) -> float:
+        """Read a number with a fraction or an exponent."""
+        return float(str(node.value))
+
+
+_YES_NO = re.compile(r"^(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$")
+_NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
+_resolvers: Any = _Loader
+_resolvers.add_implicit_resolver("tag:yaml.org,2002:bool", _YES_NO, list("yYnNtTfFoO"))
+_resolvers.add_implicit_resolver("tag:yaml.org,2002:null", _NULL, ["~", "n", "N", ""])
+_resolvers.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+_resolvers.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+_resolvers.add_implicit_resolver(_MERGE, re.compile(r"^<<$"), ["<"])
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_plain_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_plain_float)
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as JSON would carry it, so that documents from Python and from text are alike.
+
+    Raises:
+        InvalidWorkload: if it cannot be carried.
+    """
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidWorkload([Problem("", f"is not JSON: {error}")], "the document") from None

@@ -1,0 +1,80 @@
+"""The contract: what is submitted, what is seen, what is remembered, what is told. No I/O, no clock."""
+
+from holdfast.model.base import Duration, Model, Time, format_duration, parse_duration
+from holdfast.model.observation import (
+    ComponentView,
+    Failure,
+    Interval,
+    Observation,
+    Payload,
+    PodCounts,
+)
+from holdfast.model.policy import Action, Budget, Limits, Match, Policy, Rule, Timings
+from holdfast.model.report import Condition, Event, Report
+from holdfast.model.state import (
+    Attempt,
+    Cause,
+    Intent,
+    ObjectRef,
+    Operation,
+    OperationKind,
+    Remnant,
+    Stage,
+    State,
+    Unhealthy,
+)
+from holdfast.model.status import BudgetStatus, Deadline, Explanation, Status
+from holdfast.model.vocabulary import ActionKind, ConditionType, FailureClass, Kind, Phase, Reason, Scope
+from holdfast.model.workload import Component, PodSet, SchedulingGate, Source, StatusRule, Toleration, Workload
+
+__all__ = [
+    "Action",
+    "ActionKind",
+    "Attempt",
+    "Budget",
+    "BudgetStatus",
+    "Cause",
+    "Component",
+    "ComponentView",
+    "Condition",
+    "ConditionType",
+    "Deadline",
+    "Duration",
+    "Event",
+    "Explanation",
+    "Failure",
+    "FailureClass",
+    "Intent",
+    "Interval",
+    "Kind",
+    "Limits",
+    "Match",
+    "Model",
+    "ObjectRef",
+    "Observation",
+    "Operation",
+    "OperationKind",
+    "Payload",
+    "Phase",
+    "PodCounts",
+    "PodSet",
+    "Policy",
+    "Reason",
+    "Remnant",
+    "Report",
+    "Rule",
+    "SchedulingGate",
+    "Scope",
+    "Source",
+    "Stage",
+    "State",
+    "Status",
+    "StatusRule",
+    "Time",
+    "Timings",
+    "Toleration",
+    "Unhealthy",
+    "Workload",
+    "format_duration",
+    "parse_duration",
+]

@@ -1,0 +1,155 @@
+"""What was seen of a workload: a whole compact snapshot, never a delta, and the failures in it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from holdfast.model.base import Time
+from holdfast.model.vocabulary import FailureClass, Scope
+
+FAILURES_MAXIMUM = 16
+
+
+class Payload(BaseModel):
+    """A frozen value on its way between releases: unknown fields are let pass, so that either may be the newer."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+class Interval(Payload):
+    """A span of time in which the observer could not see the cluster."""
+
+    begin: Time
+    end: Time
+
+
+class Failure(Payload):
+    """One thing that went wrong, as evidence: what, where, when."""
+
+    cls: FailureClass
+    scope: Scope
+    reason: str
+    """The source's own word: a container's reason, a Job condition's reason, or one of `Reason`."""
+    time: Time
+    component: str = ""
+    subject: str = ""
+    """The object it happened to: a pod's or component's name."""
+    node: str = ""
+    exit_code: int | None = None
+    message: str = ""
+    attempt: int = 0
+
+    def order(self) -> tuple[datetime, bool, str, str]:
+        """Sort key: of failures seen together the earliest decides, ties by name.
+
+        Kubernetes tells times to the second, in which a pod fails and its controller says so: the pod was first.
+        """
+        return (self.time, self.scope is not Scope.MEMBER, self.component, self.subject)
+
+    def sentence(self) -> str:
+        """Say what happened in one line: `worker-3 exited 137 (OOMKilled) on node-7`."""
+        text = self.subject or self.component or "the workload"
+        if self.exit_code is not None:
+            text += f" exited {self.exit_code}"
+            if self.reason and self.reason != "Error":
+                text += f" ({self.reason})"
+        else:
+            text += f": {self.reason}"
+        if self.node:
+            text += f" on {self.node}"
+        if self.message:
+            text += f": {self.message}"
+        return text
+
+
+class PodCounts(Payload):
+    """Pods by state. `failed` counts failed pods that no live or succeeded pod has replaced (row A18)."""
+
+    expected: int = 0
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+
+    @property
+    def present(self) -> int:
+        """Pods that exist in whatever state, but for those being deleted."""
+        return self.pending + self.running + self.succeeded + self.failed
+
+    @property
+    def ready(self) -> int:
+        """Pods that run or have already succeeded."""
+        return self.running + self.succeeded
+
+
+class ComponentView(Payload):
+    """One component as seen: whether it is there, what its own status says, and its pods."""
+
+    found: bool = True
+    uid: str = ""
+    complete: bool = False
+    """Its own status says it is complete, or, where that has no word for it, all its expected pods succeeded."""
+    failed: bool = False
+    pods: PodCounts = PodCounts()
+
+
+class Observation(Payload):
+    """A whole snapshot of one attempt, from the watch's cache or from a live read.
+
+    `revision` is the highest resource version seen; `epoch` counts restorations of the cluster, since a restored
+    cluster starts its versions anew. `blind` lists the spans in which the observer could not see.
+    """
+
+    workload_uid: str
+    attempt: int
+    owner_uid: str
+    at: Time
+    live: bool = False
+    epoch: int = 0
+    revision: int = 0
+    owner_found: bool = True
+    owner_deleting: bool = False
+    anchor_deleting: bool = False
+    components: dict[str, ComponentView] = {}
+    failures: tuple[Failure, ...] = ()
+    """At most 16, in deciding order."""
+    failures_total: int = 0
+    blind: tuple[Interval, ...] = ()
+
+    @property
+    def pods(self) -> PodCounts:
+        """All components' pods together."""
+        total: dict[str, int] = dict.fromkeys(PodCounts.model_fields, 0)
+        for view in self.components.values():
+            for field in total:
+                total[field] += getattr(view.pods, field)
+        return PodCounts(**total)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every component is complete; false while nothing is known."""
+        return bool(self.components) and all(view.complete and view.found for view in self.components.values())
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Names of the components whose object is gone."""
+        return tuple(name for name, view in sorted(self.components.items()) if not view.found)
+
+    def newer_than(self, other: Observation | None) -> bool:
+        """Whether this snapshot is at least as new as the other, by the cluster's own order and never by clocks."""
+        return other is None or (self.attempt, self.epoch, self.revision) >= (
+            other.attempt,
+            other.epoch,
+            other.revision,
+        )

@@ -1,0 +1,144 @@
+"""How a workload's failures are ruled: timings, rules, actions, budgets. A profile is a value of these types."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from holdfast.model.base import Duration, Model
+from holdfast.model.pattern import compiled
+from holdfast.model.vocabulary import ActionKind, FailureClass, Reason, Scope
+
+ExitCode = Annotated[int, Field(ge=0, le=255)]
+
+_RULE_NAME = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:.-]*[A-Za-z0-9_])?$")
+
+
+class Timings(Model):
+    """Every wait of a workload's life. Defaults are AppWrapper's (appwrapper-fault-tolerance.md, configuration).
+
+    Grace and pause periods are capped by `grace_period_maximum` and by the operator's own maximum; `success_ttl` is
+    capped only by the operator's own success TTL (row A14).
+    """
+
+    admission_grace_period: Duration = timedelta(minutes=1)
+    warmup_grace_period: Duration = timedelta(minutes=5)
+    failure_grace_period: Duration = timedelta(minutes=1)
+    retry_pause_period: Duration = timedelta(seconds=90)
+    deletion_on_failure_grace_period: Duration = timedelta(0)
+    forceful_deletion_grace_period: Duration = timedelta(minutes=10)
+    success_ttl: Duration = timedelta(days=7)
+
+
+class Limits(Model):
+    """What the operator allows, whatever a submission asks for (row A14)."""
+
+    grace_period_maximum: Duration = timedelta(hours=24)
+    success_ttl_maximum: Duration | None = None
+
+    def clamp(self, timings: Timings) -> Timings:
+        """Return the timings with each grace and pause capped, and the TTL capped by the operator's own."""
+        top = self.grace_period_maximum
+        ttl = timings.success_ttl
+        if self.success_ttl_maximum is not None:
+            ttl = min(ttl, self.success_ttl_maximum)
+        return Timings(
+            admission_grace_period=min(timings.admission_grace_period, top),
+            warmup_grace_period=min(timings.warmup_grace_period, top),
+            failure_grace_period=min(timings.failure_grace_period, top),
+            retry_pause_period=min(timings.retry_pause_period, top),
+            deletion_on_failure_grace_period=min(timings.deletion_on_failure_grace_period, top),
+            forceful_deletion_grace_period=min(timings.forceful_deletion_grace_period, top),
+            success_ttl=ttl,
+        )
+
+
+class Action(Model):
+    """What to do with a failure: restart a unit and charge a budget, fail the workload, or let it be."""
+
+    kind: ActionKind = ActionKind.RESTART
+    unit: Scope = Scope.WORKLOAD
+    charge: str | None = "restart"
+    grace: bool = True
+    """Whether the failure grace period is waited out first (document: elided where no controller would heal it)."""
+
+    @model_validator(mode="after")
+    def _only_whole_workloads(self) -> Self:
+        if self.unit is not Scope.WORKLOAD:
+            raise ValueError(f"unit {self.unit.value} cannot be restarted alone: expected Workload")
+        return self
+
+
+class Match(Model):
+    """Which failures a rule speaks of. An empty field matches anything."""
+
+    classes: tuple[FailureClass, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    reasons: tuple[Reason | str, ...] = ()
+    exit_codes: tuple[ExitCode, ...] = ()
+    exit_codes_except: tuple[ExitCode, ...] = ()
+    """Matches a failure that has an exit code, and not one of these."""
+    message_pattern: str | None = None
+    components: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _pattern_compiles(self) -> Self:
+        if self.message_pattern is not None:
+            try:
+                compiled(self.message_pattern)
+            except ValueError as error:
+                raise ValueError(f"messagePattern: {error}") from None
+        return self
+
+
+class Rule(Model):
+    """One line of a failure policy; the first rule that matches decides."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    match: Match = Match()
+    action: Action = Action()
+
+    @model_validator(mode="after")
+    def _name_is_plain(self) -> Self:
+        if not _RULE_NAME.match(self.name):
+            raise ValueError(f"rule name {self.name!r}: expected {_RULE_NAME.pattern}")
+        return self
+
+
+class Budget(Model):
+    """How often something may happen before the workload fails."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    limit: Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class Policy(Model):
+    """A workload's whole failure policy. Rules are tried in order; `default` ends the list."""
+
+    profile: str = "manifests"
+    timings: Timings = Timings()
+    rules: Annotated[tuple[Rule, ...], Field(max_length=64)] = ()
+    default: Action = Action()
+    budgets: tuple[Budget, ...] = (Budget(name="restart", limit=3),)
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        names = [rule.name for rule in self.rules]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"rule name {name!r} is used {names.count(name)} times: names must be unique")
+        budgets = [budget.name for budget in self.budgets]
+        for name in budgets:
+            if budgets.count(name) > 1:
+                raise ValueError(f"budget {name!r} is given {budgets.count(name)} times: names must be unique")
+        for action in (*(rule.action for rule in self.rules), self.default):
+            if action.charge is not None and action.charge not in budgets:
+                raise ValueError(f"charge {action.charge!r} names no budget: expected one of {sorted(budgets)}")
+        return self
+
+    def budget(self, name: str) -> Budget:
+        """Return a budget by its name (which validation has shown to exist)."""
+        return next(budget for budget in self.budgets if budget.name == name)

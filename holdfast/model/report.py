@@ -1,0 +1,45 @@
+"""The status on its way to the cluster: conditions, Events, and the report that carries them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.model.observation import Payload
+from holdfast.model.vocabulary import ConditionType, Phase, Reason
+
+
+class Condition(Payload):
+    """A Kubernetes-style condition."""
+
+    type: ConditionType
+    status: bool
+    reason: Reason
+    message: str = ""
+
+
+class Event(Payload):
+    """A Kubernetes Event to be written once."""
+
+    type: Literal["Normal", "Warning"] = "Normal"
+    reason: Reason
+    message: str
+
+
+class Report(Payload):
+    """A status on its way to the anchor: applied only over a lower sequence, so that it may arrive twice or late."""
+
+    sequence: int
+    phase: Phase
+    reason: Reason
+    message: str = ""
+    attempt: int = 0
+    executions: int = 0
+    restarts: int = 0
+    conditions: tuple[Condition, ...] = ()
+    events: tuple[Event, ...] = ()
+
+    def says_the_same_as(self, other: Report | None) -> bool:
+        """Whether the other report would leave the anchor's status as this one does."""
+        return other is not None and self.model_copy(update={"sequence": 0, "events": ()}) == other.model_copy(
+            update={"sequence": 0, "events": ()}
+        )

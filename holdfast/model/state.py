@@ -1,0 +1,185 @@
+"""The workflow's memory: all of it, so that it survives replay and continue-as-new. At most 256 KiB."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from holdfast.model.base import Time
+from holdfast.model.observation import Failure, Interval, Observation, Payload
+from holdfast.model.policy import Limits, Policy
+from holdfast.model.report import Report
+from holdfast.model.vocabulary import Phase, Reason
+
+CAUSES_KEPT = 50
+INTERVALS_KEPT = 32
+TEXT_KEPT = 1024
+"""Characters kept of a reason or message that somebody else wrote."""
+
+
+class Stage(StrEnum):
+    """How far one attempt has come. It only ever moves forward."""
+
+    PLANNED = "Planned"
+    PREPARED = "Prepared"
+    SUBMITTED = "Submitted"
+    REMOVING = "Removing"
+    FORCING = "Forcing"
+    GONE = "Gone"
+
+
+class ObjectRef(Payload):
+    """One Kubernetes object, by its identity."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str = ""
+
+
+class Remnant(Payload):
+    """An object that is still there although it is to go, and what holds it."""
+
+    kind: str
+    name: str
+    deleting_since: Time | None = None
+    finalizers: tuple[str, ...] = ()
+    node: str = ""
+    unreachable: bool = False
+    """Its node does not answer: a process of it may still run there after its object is gone."""
+
+    def sentence(self) -> str:
+        """Say what is left and why: `Pod worker-3 (finalizer example.com/hold)`."""
+        notes = [f"finalizer {name}" for name in self.finalizers]
+        if self.unreachable:
+            notes.append(f"node {self.node} does not answer: its processes may still run")
+        return f"{self.kind} {self.name}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+class Attempt(Payload):
+    """One try at running the workload: attempt n's objects and pods never live beside attempt n+1's."""
+
+    number: int
+    stage: Stage = Stage.PLANNED
+    owner_uid: str = ""
+    objects: tuple[ObjectRef, ...] = ()
+    launch_failure: Failure | None = None
+    """Why its components could not all be created, once that is final."""
+    begun_at: Time
+    submitted_at: Time | None = None
+    ready_at: Time | None = None
+    removing_at: Time | None = None
+    forced_rounds: int = 0
+    remnants: tuple[Remnant, ...] = ()
+    remnants_total: int = 0
+    gone_at: Time | None = None
+    pause_after: bool = False
+    """Whether the retry pause follows its removal: so after a reset, not after a suspension."""
+
+
+class Cause(Payload):
+    """One thing that decided something, kept for whoever asks why."""
+
+    time: Time
+    attempt: int
+    phase: Phase
+    reason: Reason
+    message: str
+
+
+class Intent(Payload):
+    """What its people want of the workload. It outlives attempts; only another signal changes it."""
+
+    suspend: bool = False
+    suspend_reason: Reason = Reason.SUSPEND_REQUESTED
+    cancel: bool = False
+    cancel_reason: Reason = Reason.CANCEL_REQUESTED
+    retry: bool = False
+    note: str = ""
+
+
+class Unhealthy(Payload):
+    """Since when the workload is unhealthy without a break, and by what."""
+
+    since: Time
+    failure: Failure
+    rule: str
+
+
+class OperationKind(StrEnum):
+    """The things a workflow asks the cluster's worker to do."""
+
+    PREPARE = "prepare"
+    CREATE = "create"
+    OBSERVE = "observe"
+    REMOVE = "remove"
+    FORCE_REMOVE = "force_remove"
+    REPORT = "report"
+
+
+class Operation(Payload):
+    """What is under way. At most one, so that a crash leaves at most one thing half done."""
+
+    kind: OperationKind
+    attempt: int
+    since: Time
+    until: Time | None = None
+    """When it comes back even if it is not done (removals)."""
+    interrupted: bool = False
+    releases: bool = False
+    """Whether it lets go of the anchor, once all is gone (removals)."""
+    report: Report
+    """The status it brings to the cluster when it begins."""
+    causes: int = 0
+    """How many causes have been written as Events once it has begun."""
+    report_done: Report | None = None
+    """The status it brings to the cluster when it ends well."""
+
+
+class State(Payload):
+    """Everything a workload's workflow knows."""
+
+    phase: Phase = Phase.PENDING
+    reason: Reason = Reason.QUEUED
+    message: str = ""
+    since: Time
+    policy: Policy
+    """The policy in force: the submitted one, or what an update made of it, within the operator's limits."""
+    limits: Limits = Limits()
+    cluster_uid: str = ""
+    intent: Intent = Intent()
+    attempt: Attempt | None = None
+    executions: int = 0
+    restarts: int = 0
+    used: dict[str, int] = Field(default_factory=dict)
+    """What has been used of each budget."""
+    observation: Observation | None = None
+    observed_at: Time | None = None
+    """When the latest observation came in."""
+    looked_at: Time | None = None
+    """When the live look that gave the latest observation was begun; None if the latest came from the watch."""
+    in_doubt: bool = False
+    """Whether a snapshot came that could not be told old from new: a live look must settle it."""
+    unhealthy: Unhealthy | None = None
+    blind: tuple[Interval, ...] = ()
+    outcome: Phase | None = None
+    """Settled outcome: Succeeded, Failed or Cancelled. What remains is holding and removing."""
+    outcome_failure: Failure | None = None
+    pause_until: Time | None = None
+    hold_until: Time | None = None
+    anchored: bool = False
+    """Whether the anchor may exist: from the first preparation on, until it is released."""
+    operation: Operation | None = None
+    told: Report | None = None
+    """The last status that reached the cluster."""
+    told_causes: int = 0
+    """How many causes have been written as Kubernetes Events."""
+    sequence: int = 0
+    """Of reports made so far."""
+    causes: tuple[Cause, ...] = ()
+    causes_total: int = 0
+    dropped: int = 0
+    """Observations of older attempts or older versions that were let fall."""
+    runs: int = 1
+    """Workflow runs so far: 1 + continued-as-new."""

@@ -1,0 +1,66 @@
+"""What is told to people and programs: the status and the explanation."""
+
+from __future__ import annotations
+
+from holdfast.model.base import Time
+from holdfast.model.observation import Failure, Payload, PodCounts
+from holdfast.model.report import Condition
+from holdfast.model.state import Cause
+from holdfast.model.vocabulary import Phase, Reason
+
+
+class BudgetStatus(Payload):
+    """A budget and what is left of it."""
+
+    name: str
+    limit: int
+    used: int
+
+
+class Deadline(Payload):
+    """The next moment something happens by itself, and what."""
+
+    at: Time
+    what: str
+
+
+class Status(Payload):
+    """A workload's state for people and programs: answer of the query `status` and result of the workflow."""
+
+    name: str
+    namespace: str
+    cluster: str
+    uid: str
+    phase: Phase
+    reason: Reason
+    message: str = ""
+    since: Time
+    attempt: int = 0
+    executions: int = 0
+    restarts: int = 0
+    budgets: tuple[BudgetStatus, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    pods: PodCounts = PodCounts()
+    next: Deadline | None = None
+    failure: Failure | None = None
+    """Why it failed, once it has."""
+    causes: tuple[Cause, ...] = ()
+    causes_total: int = 0
+
+
+class Explanation(Payload):
+    """Why the workload is where it is, and what comes next: answer of the query `explain`."""
+
+    name: str
+    phase: Phase
+    reason: Reason
+    since: Time
+    attempt: int
+    next_attempt: int | None = None
+    budgets: tuple[BudgetStatus, ...] = ()
+    why: str
+    now: str
+    next: tuple[Deadline, ...] = ()
+    unblock: str = ""
+    """What a person could do about it, where there is something."""
+    causes: tuple[Cause, ...] = ()

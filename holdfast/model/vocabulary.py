@@ -1,0 +1,121 @@
+"""The closed vocabularies: phases, reasons, classes, scopes. One enum feeds every reader, so that none can drift."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What sort of work this is; profiles choose defaults by it."""
+
+    BATCH = "batch"
+    INTERACTIVE = "interactive"
+    SERVICE = "service"
+
+
+class Phase(StrEnum):
+    """Where a workload's life stands (DESIGN: phases)."""
+
+    PENDING = "Pending"
+    RESUMING = "Resuming"
+    RUNNING = "Running"
+    FINISHING = "Finishing"
+    CHECKPOINTING = "Checkpointing"
+    RESETTING = "Resetting"
+    SUSPENDING = "Suspending"
+    SUSPENDED = "Suspended"
+    TERMINATING = "Terminating"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the workload's outcome is settled (its resources may still be held or being removed)."""
+        return self in {Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED}
+
+
+class Reason(StrEnum):
+    """Why a phase or condition is what it is: conditions, Events, timers, the CLI and metrics all read this."""
+
+    # pending
+    BLOCKED = "Blocked"
+    QUEUED = "Queued"
+    STAGING = "Staging"
+    HELD = "Held"
+    # towards running
+    SUBMITTED = "Submitted"
+    CREATING = "Creating"
+    RESUMED = "Resumed"
+    SUFFICIENT_PODS_READY = "SufficientPodsReady"
+    INSUFFICIENT_PODS_READY = "InsufficientPodsReady"
+    # what went wrong
+    FOUND_FAILED_PODS = "FoundFailedPods"
+    PODS_NOT_ADMITTED = "PodsNotAdmitted"
+    PODS_NOT_RUNNING = "PodsNotRunning"
+    MISSING_COMPONENT = "MissingComponent"
+    FAILED_COMPONENT = "FailedComponent"
+    CREATE_FAILED = "CreateFailed"
+    NODE_LOST = "NodeLost"
+    RETRY_LIMIT_EXCEEDED = "RetryLimitExceeded"
+    REFUSED = "Refused"
+    # what was asked for
+    SUSPEND_REQUESTED = "SuspendRequested"
+    PREEMPTED = "Preempted"
+    CANCEL_REQUESTED = "CancelRequested"
+    RETRY_REQUESTED = "RetryRequested"
+    ANCHOR_DELETED = "AnchorDeleted"
+    POLICY_CHANGED = "PolicyChanged"
+    # removal
+    DELETION_INITIATED = "DeletionInitiated"
+    DELETION_FORCED = "DeletionForced"
+    DELETION_BLOCKED = "DeletionBlocked"
+    DELETION_COMPLETE = "DeletionComplete"
+    RESETTING = "Resetting"
+    # ends
+    COMPLETED = "Completed"
+    TTL_EXPIRED = "TTLExpired"
+    HEALED = "Healed"
+
+
+class FailureClass(StrEnum):
+    """What kind of failure it is; rules match on it."""
+
+    APP = "App"
+    NODE_LOST = "NodeLost"
+    HARDWARE = "Hardware"
+    LAUNCH = "Launch"
+    MISSING = "Missing"
+    TIMEOUT = "Timeout"
+    DEADLINE = "Deadline"
+    PROBE = "Probe"
+    CHECKPOINT = "Checkpoint"
+    UNKNOWN = "Unknown"
+
+
+class Scope(StrEnum):
+    """How much of a workload a failure, a budget or a restart concerns."""
+
+    MEMBER = "Member"
+    COMPONENT = "Component"
+    GANG = "Gang"
+    WORKLOAD = "Workload"
+
+
+class ActionKind(StrEnum):
+    """What a rule does with the failure it matched."""
+
+    RESTART = "Restart"
+    FAIL = "Fail"
+    IGNORE = "Ignore"
+
+
+class ConditionType(StrEnum):
+    """The conditions a status carries."""
+
+    QUOTA_RESERVED = "QuotaReserved"
+    RESOURCES_DEPLOYED = "ResourcesDeployed"
+    SUBMITTED = "Submitted"
+    PODS_READY = "PodsReady"
+    UNHEALTHY = "Unhealthy"
+    DELETING_RESOURCES = "DeletingResources"

@@ -1,0 +1,213 @@
+"""What is submitted: a workload, its components and their pod sets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import Field, field_validator, model_validator
+
+from holdfast import names
+from holdfast.model.base import Model, Time
+from holdfast.model.policy import Policy
+from holdfast.model.vocabulary import Kind
+
+SPEC_BYTES_MAXIMUM = 512 * 1024
+POD_SETS_MAXIMUM = 8
+COMPONENTS_MAXIMUM = 256
+
+_LABEL_NAME = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+_PATH = re.compile(r"^template(\.[A-Za-z0-9_-]+|\[\d+\])*$")
+
+
+def check_label(key: str, value: str) -> None:
+    """Refuse what the API server would refuse as a label.
+
+    Raises:
+        ValueError: naming the key or value and what is expected.
+    """
+    prefix, _, name = key.rpartition("/")
+    if (prefix and not (names.DNS_SUBDOMAIN.match(prefix) and len(prefix) <= 253)) or not _LABEL_NAME.match(name):
+        raise ValueError(f"label key {key!r}: expected [prefix/]name with at most 63 characters of [-A-Za-z0-9_.]")
+    if value and not _LABEL_NAME.match(value):
+        raise ValueError(f"label {key}: value {value!r}: expected at most 63 characters of [-A-Za-z0-9_.]")
+
+
+class Toleration(Model):
+    """A Kubernetes toleration, as `core/v1` has it."""
+
+    key: str | None = None
+    operator: Literal["Exists", "Equal", "Lt", "Gt"] | None = None
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: int | None = None
+
+
+class SchedulingGate(Model):
+    """A Kubernetes pod scheduling gate."""
+
+    name: str
+
+
+class PodSet(Model):
+    """One pod template inside a component: where it is, how many pods come of it, what is added to them."""
+
+    path: str
+    """From the component, for example `template.spec.template`; `[n]` indexes a list."""
+    replicas: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_a_path(cls, value: str) -> str:
+        if not _PATH.match(value):
+            raise ValueError(
+                f"{value!r}: expected a path that starts with template, for example template.spec.template"
+            )
+        return value
+
+
+class StatusRule(Model):
+    """Which condition types of a component's own status settle it. Empty: only its pods speak."""
+
+    complete: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class Component(Model):
+    """One Kubernetes object of a workload, with the pods that come of it.
+
+    It is AppWrapper's component, JobSet's replicated job, Streams' group, torchelastic's role.
+    """
+
+    name: str
+    """Unique within the workload, label-safe."""
+    template: dict[str, Any]
+    """The object to create, as its user wrote it."""
+    pod_sets: Annotated[tuple[PodSet, ...], Field(max_length=POD_SETS_MAXIMUM)] = ()
+    """Empty for an object that brings no pods."""
+    status: StatusRule = StatusRule()
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_label_safe(cls, value: str) -> str:
+        if not names.DNS_LABEL.match(value):
+            raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+        return value
+
+    @model_validator(mode="after")
+    def _template_names_an_object(self) -> Self:
+        for field in ("apiVersion", "kind"):
+            if not isinstance(self.template.get(field), str) or not self.template[field]:
+                raise ValueError(f"template.{field}: expected a text, found {self.template.get(field)!r}")
+        metadata = cast("dict[str, Any] | None", self.template.get("metadata"))
+        if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+            raise ValueError("template.metadata.name: expected a name or a generateName")
+        paths = [pod_set.path for pod_set in self.pod_sets]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ValueError(f"podSets: path {path!r} is given {paths.count(path)} times")
+        return self
+
+    @property
+    def expected_pods(self) -> int:
+        """How many pods this component is to have."""
+        return sum(pod_set.replicas for pod_set in self.pod_sets)
+
+
+class Source(Model):
+    """The published form a workload was written in, so that its status can be given back in that form."""
+
+    api_version: str
+    kind: str
+
+
+class Workload(Model):
+    """One unit of work whose life is one durable workflow. This is the contract: see `holdfast schema`."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    namespace: str = "default"
+    cluster: str
+    uid: str = ""
+    """Given by the client; the workflow takes its first run's id where it is empty."""
+    kind: Kind = Kind.BATCH
+    queue: str = "default"
+    priority: Annotated[int, Field(ge=0, le=10)] = 0
+    components: Annotated[tuple[Component, ...], Field(min_length=1, max_length=COMPONENTS_MAXIMUM)]
+    labels: dict[str, str] = {}
+    """Put on every component and on every pod."""
+    suspend: bool = False
+    run_as: str = names.RUN_AS_DEFAULT
+    """The service account of the workload's namespace whose rights its components are created with."""
+    policy: Policy = Policy()
+    source: Source = Source(api_version="v1", kind="List")
+    submitted_at: Time | None = None
+
+    @field_validator("name", "run_as")
+    @classmethod
+    def _subdomain(cls, value: str) -> str:
+        if not names.DNS_SUBDOMAIN.match(value) or len(value) > 240:
+            raise ValueError(f"{value!r}: expected a Kubernetes name, at most 240 characters of [-a-z0-9.]")
+        return value
+
+    @field_validator("namespace", "cluster", "queue")
+    @classmethod
+    def _label(cls, value: str) -> str:
+        if not names.DNS_LABEL.match(value):
+            raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+        return value
+
+    @field_validator("uid")
+    @classmethod
+    def _uid_is_label_safe(cls, value: str) -> str:
+        if value and not _LABEL_NAME.match(value):
+            raise ValueError(f"{value!r}: expected at most 63 characters of [-A-Za-z0-9_.]")
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for key, value in self.labels.items():
+            check_label(key, value)
+        seen: set[str] = set()
+        for index, component in enumerate(self.components):
+            if component.name in seen:
+                raise ValueError(f"components[{index}].name: {component.name!r} is used twice")
+            seen.add(component.name)
+            namespace = component.template["metadata"].get("namespace")
+            if namespace is not None and namespace != self.namespace:
+                raise ValueError(
+                    f"components[{index}].template.metadata.namespace: {namespace!r} is another namespace: "
+                    f"expected {self.namespace!r} or none"
+                )
+        known = {component.name for component in self.components}
+        for rule in self.policy.rules:
+            for name in rule.match.components:
+                if name not in known:
+                    raise ValueError(f"policy.rules[{rule.name}].match.components: {name!r} names no component")
+        size = len(self.model_dump_json().encode())
+        if size > SPEC_BYTES_MAXIMUM:
+            raise ValueError(f"the workload is {size:,} bytes: expected at most {SPEC_BYTES_MAXIMUM:,}")
+        return self
+
+    @property
+    def workflow_id(self) -> str:
+        """The id of the one workflow that is this workload's life."""
+        return names.workflow_id(self.cluster, self.namespace, self.name)
+
+    @property
+    def expected_pods(self) -> int:
+        """How many pods the whole workload is to have."""
+        return sum(component.expected_pods for component in self.components)
+
+    def spec_hash(self) -> str:
+        """Return a digest of what was asked for; who asked when (uid, submitted_at) is left out."""
+        document = self.model_dump(mode="json", exclude={"uid", "submitted_at"})
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

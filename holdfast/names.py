@@ -1,0 +1,164 @@
+"""Names that outlive a process: labels, annotations, ids, queues, signals. Persisted names are API."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+GROUP: Final = "holdfast.dev"
+VERSION: Final = "v1"
+
+# Labels, on every object and pod a workload owns. `uid` labels are label-safe; names go into annotations.
+LABEL_INSTALLATION: Final = f"{GROUP}/installation"
+LABEL_WORKLOAD_UID: Final = f"{GROUP}/workload-uid"
+LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
+LABEL_COMPONENT: Final = f"{GROUP}/component"
+LABEL_SHARD: Final = f"{GROUP}/shard"
+LABEL_NAMESPACE_ENABLED: Final = f"{GROUP}/enabled"
+
+# Annotations.
+ANNOTATION_WORKLOAD: Final = f"{GROUP}/workload"
+ANNOTATION_SENT_HASH: Final = f"{GROUP}/sent-hash"
+ANNOTATION_RUN_AS: Final = f"{GROUP}/run-as"
+
+FINALIZER: Final = f"{GROUP}/workload"
+MANAGED_BY: Final = f"{GROUP}/holdfast"
+FIELD_MANAGER: Final = "holdfast"
+EVENT_SOURCE: Final = "holdfast"
+
+# Custom resources: the anchor (one per workload) and the attempt (owner of one attempt's components).
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+ANCHOR_KIND: Final = "Anchor"
+ATTEMPT_KIND: Final = "Attempt"
+ATTEMPT_PLURAL: Final = "attempts"
+
+RUN_AS_DEFAULT: Final = "holdfast-runner"
+RUN_AS_ALLOWED: Final = "allowed"
+WORKER_SERVICE_ACCOUNT: Final = "holdfast-worker"
+WORKER_NAMESPACE: Final = "holdfast-system"
+
+# Environment that a workload's containers receive.
+ENV_ATTEMPT: Final = "HOLDFAST_ATTEMPT"
+ENV_WORKLOAD_UID: Final = "HOLDFAST_WORKLOAD_UID"
+
+# Temporal: workflow types.
+WORKLOAD_WORKFLOW: Final = "Workload"
+CLUSTER_WATCH_WORKFLOW: Final = "ClusterWatch"
+
+# Temporal: signals, queries, updates of the workload workflow.
+SIGNAL_SUSPEND: Final = "suspend"
+SIGNAL_RESUME: Final = "resume"
+SIGNAL_PREEMPT: Final = "preempt"
+SIGNAL_CANCEL: Final = "cancel"
+SIGNAL_RETRY: Final = "retry"
+SIGNAL_OBSERVE: Final = "observe"
+QUERY_STATUS: Final = "status"
+QUERY_EXPLAIN: Final = "explain"
+UPDATE_POLICY: Final = "update_policy"
+
+# Temporal: activities.
+ACTIVITY_PREPARE: Final = "prepare"
+ACTIVITY_CREATE: Final = "create"
+ACTIVITY_OBSERVE: Final = "observe"
+ACTIVITY_REMOVE: Final = "remove"
+ACTIVITY_FORCE_REMOVE: Final = "force_remove"
+ACTIVITY_REPORT: Final = "report"
+ACTIVITY_WATCH: Final = "watch"
+
+# Temporal: search attributes. Keywords unless said otherwise.
+SA_PHASE: Final = "HoldfastPhase"
+SA_REASON: Final = "HoldfastReason"
+SA_CLUSTER: Final = "HoldfastCluster"
+SA_NAMESPACE: Final = "HoldfastNamespace"
+SA_NAME: Final = "HoldfastName"
+SA_KIND: Final = "HoldfastKind"
+SA_QUEUE: Final = "HoldfastQueue"
+SA_ATTEMPT: Final = "HoldfastAttempt"  # Int
+SA_RESTARTS: Final = "HoldfastRestarts"  # Int
+
+SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
+    SA_PHASE: "Keyword",
+    SA_REASON: "Keyword",
+    SA_CLUSTER: "Keyword",
+    SA_NAMESPACE: "Keyword",
+    SA_NAME: "Keyword",
+    SA_KIND: "Keyword",
+    SA_QUEUE: "Keyword",
+    SA_ATTEMPT: "Int",
+    SA_RESTARTS: "Int",
+}
+
+# Temporal: memo keys.
+MEMO_UID: Final = "holdfast.uid"
+MEMO_KIND: Final = "holdfast.kind"
+MEMO_SPEC_HASH: Final = "holdfast.specHash"
+MEMO_STATUS: Final = "holdfast.status"
+
+# Temporal: error types a workload's workflow ends with.
+ERROR_WORKLOAD_FAILED: Final = "WorkloadFailed"
+ERROR_INVALID_WORKLOAD: Final = "InvalidWorkload"
+ERROR_REFUSED: Final = "Refused"
+ERROR_CLUSTER_MISMATCH: Final = "ClusterMismatch"
+ERROR_UNREACHABLE: Final = "ClusterUnreachable"
+ERROR_CONFLICT: Final = "ObjectConflict"
+
+# Temporal: task queues.
+QUEUE_WORKFLOWS: Final = "holdfast"
+SHARDS: Final = 256
+
+DNS_LABEL: Final = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+DNS_SUBDOMAIN: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+
+
+def workflow_id(cluster: str, namespace: str, name: str) -> str:
+    """Return the one workflow id a workload has: `workload/<cluster>/<namespace>/<name>`."""
+    return f"workload/{cluster}/{namespace}/{name}"
+
+
+def parse_workflow_id(workflow_id: str) -> tuple[str, str, str]:
+    """Split a workload's workflow id into cluster, namespace and name.
+
+    Raises:
+        ValueError: if it is not of the form `workload/<cluster>/<namespace>/<name>`.
+    """
+    parts = workflow_id.split("/")
+    if len(parts) != 4 or parts[0] != "workload" or not all(parts):
+        raise ValueError(f"{workflow_id!r} is not a workload's id: expected workload/<cluster>/<namespace>/<name>")
+    return parts[1], parts[2], parts[3]
+
+
+def watch_workflow_id(cluster: str) -> str:
+    """Return the id of the workflow that keeps a cluster's watch alive."""
+    return f"cluster-watch/{cluster}"
+
+
+def queue_cluster(cluster: str) -> str:
+    """Return the task queue of a cluster's short activities."""
+    return f"{QUEUE_WORKFLOWS}/{cluster}"
+
+
+def queue_wait(cluster: str) -> str:
+    """Return the task queue of a cluster's long waits (removal proofs, probes)."""
+    return f"{QUEUE_WORKFLOWS}/{cluster}/wait"
+
+
+def queue_watch(cluster: str) -> str:
+    """Return the task queue of a cluster's watch."""
+    return f"{QUEUE_WORKFLOWS}/{cluster}/watch"
+
+
+def shard_of(workload_uid: str) -> int:
+    """Return the shard (0..255) that watches a workload, the same for ever for the same uid."""
+    return hashlib.sha256(workload_uid.encode()).digest()[0]
+
+
+def anchor_name(workload: str) -> str:
+    """Return the name of a workload's anchor object: the workload's own name."""
+    return workload
+
+
+def attempt_name(workload: str, attempt: int) -> str:
+    """Return the name of the owner object of one attempt, at most 253 characters."""
+    suffix = f"-a{attempt}"
+    return workload[: 253 - len(suffix)].rstrip("-.") + suffix

@@ -1,0 +1,205 @@
+"""One step of a workload's life: assess, decide, change phase, and say what is to be carried out next."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from holdfast.model import Attempt, OperationKind, Phase, Reason, Report, Stage, State, Workload
+from holdfast.policy.decide import decide
+from holdfast.policy.decision import (
+    Cancel,
+    Create,
+    Decision,
+    Fail,
+    Ignore,
+    Look,
+    Release,
+    Restart,
+    Retry,
+    Succeed,
+    Suspend,
+    Wait,
+)
+from holdfast.policy.edit import edit
+from holdfast.policy.fold import cause
+from holdfast.policy.health import LIVE, assess, removal_due, timings
+from holdfast.policy.operations import promise
+from holdfast.policy.report import report_of
+from holdfast.policy.settle import enter, settle
+from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
+
+FIRST_FORCED_ROUND = timedelta(seconds=30)
+LATER_FORCED_ROUND = timedelta(minutes=10)
+_REMOVALS = {OperationKind.REMOVE, OperationKind.FORCE_REMOVE}
+
+
+def advance(spec: Workload, state: State, now: datetime) -> tuple[State, Step]:
+    """Return the state after all that can be decided now is decided, and what to carry out.
+
+    A decision that changes the state may make room for another (a suspension of a workload that has nothing in the
+    cluster is at once complete), so decisions are taken until one of them is to wait or to do something.
+    """
+    while True:
+        before = state
+        state = settle(assess(spec, state, now), now)
+        decision = decide(spec, state, now)
+        state = _apply(spec, state, decision, now)
+        if state is before or state == before:
+            return state, _step(spec, state, decision, now)
+
+
+def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> State:
+    """Return the state with a decision taken."""
+    match decision:
+        case Create():
+            return _create(state, now)
+        case Restart(failure, rule, charge):
+            return _restart(state, f"{failure.sentence()} (rule {rule})", charge, now)
+        case Suspend(reason, why):
+            state = edit(state, pause_until=None)
+            if state.attempt is None or state.attempt.stage is Stage.GONE:
+                return enter(state, Phase.SUSPENDED, reason, why, now)
+            state = enter(state, Phase.SUSPENDING, reason, why, now)
+            return _begin_removal(state, now, pause_after=False)
+        case Fail(reason, failure, why):
+            state = edit(state, outcome=Phase.FAILED, outcome_failure=failure, unhealthy=None)
+            state = cause(enter(state, Phase.FAILED, reason, why, now), reason, why, now)
+            attempt = state.attempt
+            if attempt is not None and not state.anchored:
+                # Refused before anything of it was created.
+                return edit(state, attempt=edit(attempt, stage=Stage.GONE, gone_at=now))
+            return _hold(state, timings(state).deletion_on_failure_grace_period, now)
+        case Succeed(why):
+            state = edit(state, outcome=Phase.SUCCEEDED, unhealthy=None)
+            state = cause(enter(state, Phase.SUCCEEDED, Reason.COMPLETED, why, now), Reason.COMPLETED, why, now)
+            return _hold(state, timings(state).success_ttl, now)
+        case Cancel(reason, why):
+            state = edit(state, outcome=Phase.CANCELLED, pause_until=None)
+            state = enter(state, Phase.TERMINATING, reason, why, now)
+            return _begin_removal(state, now, pause_after=False)
+        case Release(reason, why):
+            state = edit(state, hold_until=None)
+            state = cause(state, reason, why, now)
+            return _begin_removal(state, now, pause_after=False)
+        case Retry(why):
+            return _retry(state, why, now)
+        case Ignore() | Wait() | Look():
+            return state
+
+
+def _hold(state: State, span: timedelta, now: datetime) -> State:
+    """Keep a settled workload's resources for a time; for none, begin to remove them."""
+    if span <= timedelta(0):
+        return _begin_removal(state, now, pause_after=False)
+    return edit(state, hold_until=now + span)
+
+
+def _create(state: State, now: datetime) -> State:
+    number = state.attempt.number + 1 if state.attempt is not None else 1
+    state = edit(
+        state,
+        attempt=Attempt(number=number, begun_at=now),
+        executions=state.executions + 1,
+        observation=None,
+        looked_at=None,
+        unhealthy=None,
+        pause_until=None,
+        intent=edit(state.intent, retry=False),
+    )
+    return enter(state, Phase.RESUMING, Reason.CREATING, f"creating attempt {number}", now)
+
+
+def _restart(state: State, why: str, charge: str | None, now: datetime) -> State:
+    if charge is not None:
+        state = edit(state, used={**state.used, charge: state.used.get(charge, 0) + 1})
+    state = cause(edit(state, restarts=state.restarts + 1), Reason.RESETTING, why, now)
+    state = enter(state, Phase.RESETTING, Reason.RESETTING, why, now)
+    return _begin_removal(state, now, pause_after=True)
+
+
+def _retry(state: State, why: str, now: datetime) -> State:
+    """Begin anew: a failed workload gets its budgets back, a pause is cut short."""
+    state = edit(state, intent=edit(state.intent, retry=False), pause_until=None)
+    if state.outcome is not Phase.FAILED:
+        return state
+    state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={})
+    state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
+    return _begin_removal(state, now, pause_after=False)
+
+
+def _begin_removal(state: State, now: datetime, *, pause_after: bool) -> State:
+    attempt = state.attempt
+    if attempt is None or attempt.stage is Stage.GONE:
+        return state
+    if attempt.stage in LIVE:
+        attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now)
+    return edit(state, attempt=edit(attempt, pause_after=pause_after), unhealthy=None)
+
+
+def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
+    """Return what to carry out, given what is already under way."""
+    wanted = _wanted(spec, state, decision, now)
+    running = state.operation
+    if running is None:
+        return wanted
+    match wanted:
+        case Run(kind) if kind is running.kind and not running.interrupted:
+            if kind in _REMOVALS and not kept(promise(spec, state, now), running.report_done):
+                # What follows it has changed: it must not tell the cluster at its end what no longer is.
+                return Interrupt(f"beginning {kind.value} anew, since something else is to follow it")
+            return Sleep(None, wanted.why)
+        case Run() | End() if running.kind not in _REMOVALS and not running.interrupted:
+            return Interrupt(f"breaking off {running.kind.value}: {_why(wanted)}")
+        case Sleep():
+            return wanted
+        case _:
+            return Sleep(None, f"waiting for {running.kind.value} to end")
+
+
+def kept(now: Report | None, then: Report | None) -> bool:
+    """Whether a promise made when an operation began is what its good end would still lead to."""
+    return now is not None and now.says_the_same_as(then)
+
+
+def _why(step: Step) -> str:
+    return step.why if not isinstance(step, End) else step.outcome.value
+
+
+def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
+    """Return what to carry out if nothing is under way yet."""
+    attempt = state.attempt
+    if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
+        return _removal(state, attempt, now)
+    if state.outcome is not None and (attempt is None or attempt.stage is Stage.GONE):
+        if state.anchored:
+            number = attempt.number if attempt is not None else 0
+            why = f"proving that attempt {number} is gone and letting go of the anchor"
+            return Run(OperationKind.REMOVE, why, now + LATER_FORCED_ROUND)
+        return End(state.outcome)
+    if attempt is not None and state.outcome is None and attempt.launch_failure is None:
+        if attempt.stage is Stage.PLANNED:
+            return Run(OperationKind.PREPARE, f"checking rights and making the owner of attempt {attempt.number}")
+        if attempt.stage is Stage.PREPARED:
+            count = len(spec.components)
+            what = "1 component" if count == 1 else f"{count} components"
+            return Run(OperationKind.CREATE, f"creating {what} of attempt {attempt.number}")
+    if isinstance(decision, Look):
+        return Run(OperationKind.OBSERVE, decision.why)
+    told = report_of(spec, state)
+    if state.anchored and (state.told is None or told.phase is not state.told.phase):
+        return Run(OperationKind.REPORT, f"telling the cluster: {state.phase.value}")
+    match decision:
+        case Wait(until, why):
+            return Sleep(until, why)
+        case Ignore(why):
+            return Sleep(None, why)
+        case _:
+            return Sleep(None, "nothing is left to decide")
+
+
+def _removal(state: State, attempt: Attempt, now: datetime) -> Step:
+    if attempt.stage is Stage.FORCING:
+        span = FIRST_FORCED_ROUND if attempt.forced_rounds == 0 else LATER_FORCED_ROUND
+        return Run(OperationKind.FORCE_REMOVE, f"forcing out what is left of attempt {attempt.number}", now + span)
+    until = removal_due(state, attempt, now)
+    return Run(OperationKind.REMOVE, f"deleting attempt {attempt.number} and proving it gone", until)

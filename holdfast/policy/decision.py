@@ -1,0 +1,96 @@
+"""What can be decided, as values. The workflow only carries these out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.model import Failure, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Nothing to decide: everything is as it should be."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to decide before `until`."""
+
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Take a live observation first: what follows would be destructive, or nothing is known."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Begin the next attempt."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Remove this attempt and begin the next one after the pause, charging a budget."""
+
+    failure: Failure
+    rule: str
+    charge: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Remove this attempt and stay suspended."""
+
+    reason: Reason
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Settle the workload as failed."""
+
+    reason: Reason
+    failure: Failure
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """Settle the workload as succeeded."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Settle the workload as cancelled, or end the holding of one whose outcome is settled."""
+
+    reason: Reason
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The holding of a settled workload is over: remove what is left of it."""
+
+    reason: Reason
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Begin anew at a person's word: budgets are renewed, a pause is cut short."""
+
+    why: str
+
+
+Decision = Ignore | Wait | Look | Create | Restart | Suspend | Fail | Succeed | Cancel | Release | Retry

@@ -1,0 +1,205 @@
+"""Why it is where it is, and what comes next: the status and the explanation, worked out from memory alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import (
+    ActionKind,
+    BudgetStatus,
+    Deadline,
+    Explanation,
+    OperationKind,
+    Phase,
+    PodCounts,
+    Reason,
+    Stage,
+    State,
+    Status,
+    Workload,
+    format_duration,
+)
+from holdfast.policy.decide import decide
+from holdfast.policy.decision import Wait
+from holdfast.policy.health import current, removal_due, shortfall, timings
+from holdfast.policy.report import conditions
+from holdfast.policy.rules import rule_on
+
+CAUSES_SHOWN = 5
+
+
+def status_of(spec: Workload, state: State, now: datetime, uid: str) -> Status:
+    """Return the status for people and programs."""
+    seen = current(state)
+    deadlines = _deadlines(spec, state, now)
+    return Status(
+        name=spec.name,
+        namespace=spec.namespace,
+        cluster=spec.cluster,
+        uid=uid,
+        phase=state.phase,
+        reason=state.reason,
+        message=state.message,
+        since=state.since,
+        attempt=state.attempt.number if state.attempt is not None else 0,
+        executions=state.executions,
+        restarts=state.restarts,
+        budgets=_budgets(state),
+        conditions=conditions(spec, state),
+        pods=seen.pods if seen is not None else PodCounts(expected=spec.expected_pods),
+        next=deadlines[0] if deadlines else None,
+        failure=state.outcome_failure,
+        causes=state.causes,
+        causes_total=state.causes_total,
+    )
+
+
+def explain_of(spec: Workload, state: State, now: datetime) -> Explanation:
+    """Return the explanation (ux.md): why, now, next, budgets, causes, and what would unblock it (row U11)."""
+    return Explanation(
+        name=spec.name,
+        phase=state.phase,
+        reason=state.reason,
+        since=state.since,
+        attempt=state.attempt.number if state.attempt is not None else 0,
+        next_attempt=_next_attempt(state),
+        budgets=_budgets(state),
+        why=_why(state),
+        now=_now(spec, state, now),
+        next=_deadlines(spec, state, now),
+        unblock=_unblock(state),
+        causes=state.causes[-CAUSES_SHOWN:],
+    )
+
+
+def _budgets(state: State) -> tuple[BudgetStatus, ...]:
+    return tuple(
+        BudgetStatus(name=budget.name, limit=budget.limit, used=state.used.get(budget.name, 0))
+        for budget in state.policy.budgets
+    )
+
+
+def _next_attempt(state: State) -> int | None:
+    if state.phase is Phase.RESETTING and state.attempt is not None:
+        return state.attempt.number + 1
+    return None
+
+
+def _why(state: State) -> str:
+    if state.unhealthy is not None:
+        return f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
+    return state.message or state.reason.value
+
+
+def _now(spec: Workload, state: State, now: datetime) -> str:
+    attempt, operation = state.attempt, state.operation
+    if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
+        text = f"deleting attempt {attempt.number}"
+        if attempt.remnants:
+            left = "; ".join(each.sentence() for each in attempt.remnants[:3])
+            total = attempt.remnants_total
+            text += f": {total} object{'s' if total != 1 else ''} left: {left}"
+        return text
+    if operation is not None and operation.interrupted:
+        return f"breaking off {operation.kind.value} of attempt {operation.attempt}"
+    if operation is not None and operation.kind is OperationKind.PREPARE:
+        return f"checking rights and making the owner of attempt {operation.attempt}"
+    if operation is not None and operation.kind is OperationKind.CREATE:
+        return f"creating the {len(spec.components)} components of attempt {operation.attempt}"
+    if operation is not None and operation.kind is OperationKind.OBSERVE:
+        return "taking a live look before anything is acted on"
+    if state.phase is Phase.SUSPENDED:
+        return "nothing of it is in the cluster; its quota is released"
+    if state.pause_until is not None and (attempt is None or attempt.stage is Stage.GONE):
+        return "pausing before the next attempt; its quota is kept"
+    if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
+        _, unready = shortfall(current(state), spec.expected_pods)
+        if unready:
+            return f"waiting for {unready} of {spec.expected_pods} Pod"
+        return f"{spec.expected_pods} of {spec.expected_pods} pods run or have succeeded"
+    if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
+        return f"its outcome is settled ({state.outcome.value}); its resources are held"
+    return state.message
+
+
+def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
+    """Return what happens next by itself, in order; the later ones are what follows if nothing intervenes."""
+    attempt = state.attempt
+    waits = timings(state)
+    if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
+        result: list[Deadline] = []
+        if attempt.stage is Stage.REMOVING:
+            at = removal_due(state, attempt, now)
+            result.append(Deadline(at=at, what="forceful deletion, unless all is gone by then"))
+        if attempt.pause_after:
+            pause = format_duration(waits.retry_pause_period)
+            at = max(now, result[0].at if result else now)
+            result.append(Deadline(at=at, what=f"once gone: retry pause {pause}, then attempt {attempt.number + 1}"))
+        return tuple(result)
+    decision = decide(spec, state, now)
+    if not isinstance(decision, Wait):
+        return ()
+    result = [Deadline(at=decision.until, what=decision.why)]
+    if state.unhealthy is not None:
+        result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {_consequence(state)}"))
+    elif state.pause_until is not None and attempt is not None and attempt.stage is Stage.GONE:
+        result.append(Deadline(at=decision.until, what=f"attempt {attempt.number + 1} is created"))
+    return tuple(result)
+
+
+def _consequence(state: State) -> str:
+    """Say what the failure that makes it unhealthy comes to, once its grace is over."""
+    if state.unhealthy is None:
+        return ""
+    action = rule_on(state.policy, state.unhealthy.failure).action
+    if action.kind is ActionKind.FAIL:
+        return "the workload fails"
+    number = state.attempt.number + 1 if state.attempt is not None else 1
+    if action.charge is None:
+        return f"reset, charged to no budget, then attempt {number}"
+    limit, used = state.policy.budget(action.charge).limit, state.used.get(action.charge, 0)
+    if used >= limit:
+        return f"the workload fails, since its {action.charge} budget is used up ({used} of {limit})"
+    return f"reset ({action.charge} {used + 1} of {limit}), then attempt {number}"
+
+
+def _unblock(state: State) -> str:
+    attempt = state.attempt
+    if state.phase is Phase.SUSPENDED:
+        return "resume"
+    if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
+        return "retry begins anew with its budgets renewed; cancel removes what is held"
+    if state.phase is Phase.FAILED:
+        return "retry starts it again once this run has ended"
+    if attempt is not None and attempt.remnants:
+        held = sorted({name for each in attempt.remnants for name in each.finalizers})
+        if held:
+            return f"whoever owns the finalizer {', '.join(held)} must finish, or it must be removed by hand"
+        if any(each.unreachable for each in attempt.remnants):
+            return "a node does not answer: power it off or repair it; a process may still run there"
+    if state.reason is Reason.RESETTING and state.pause_until is not None:
+        return "retry skips the pause"
+    return ""
+
+
+def markdown(explanation: Explanation) -> str:
+    """Return the explanation as the Temporal UI shows it (Markdown, current details)."""
+    arrow = f" → {explanation.next_attempt}" if explanation.next_attempt is not None else ""
+    budgets = ", ".join(f"{each.name} {each.used} of {each.limit}" for each in explanation.budgets)
+    lines = [
+        f"### {explanation.name}: {explanation.phase.value} ({explanation.reason.value})",
+        f"attempt {explanation.attempt}{arrow} · budgets: {budgets} · since {explanation.since:%Y-%m-%d %H:%M:%S} UTC",
+        "",
+        f"- **why** {explanation.why}",
+        f"- **now** {explanation.now}",
+    ]
+    lines += [f"- **next** {each.at:%H:%M:%S} UTC {each.what}" for each in explanation.next]
+    if explanation.unblock:
+        lines.append(f"- **to unblock** {explanation.unblock}")
+    if explanation.causes:
+        lines += ["", "| time (UTC) | attempt | reason | what happened |", "|---|---|---|---|"]
+        lines += [
+            f"| {each.time:%m-%d %H:%M:%S} | {each.attempt} | {each.reason.value} | {each.message.replace('|', '/')} |"
+            for each in reversed(explanation.causes)
+        ]
+    return "\n".join(lines)

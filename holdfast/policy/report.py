@@ -1,0 +1,120 @@
+"""Conditions, and the report that tells the cluster where a workload stands."""
+
+from __future__ import annotations
+
+from holdfast.model import (
+    Condition,
+    ConditionType,
+    Event,
+    Phase,
+    Reason,
+    Report,
+    Stage,
+    State,
+    Workload,
+)
+from holdfast.policy.health import current, shortfall
+
+_REMOVING = {Stage.REMOVING, Stage.FORCING}
+_HOLDS_QUOTA = {Phase.RESUMING, Phase.RUNNING, Phase.RESETTING, Phase.SUSPENDING, Phase.FAILED, Phase.TERMINATING}
+EVENTS_MAXIMUM = 10
+
+WARNINGS = frozenset(
+    {
+        Reason.FOUND_FAILED_PODS,
+        Reason.PODS_NOT_ADMITTED,
+        Reason.PODS_NOT_RUNNING,
+        Reason.INSUFFICIENT_PODS_READY,
+        Reason.MISSING_COMPONENT,
+        Reason.FAILED_COMPONENT,
+        Reason.CREATE_FAILED,
+        Reason.NODE_LOST,
+        Reason.RETRY_LIMIT_EXCEEDED,
+        Reason.REFUSED,
+        Reason.RESETTING,
+        Reason.DELETION_FORCED,
+        Reason.DELETION_BLOCKED,
+    }
+)
+"""Reasons whose Kubernetes Events are warnings."""
+
+
+def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
+    """Return the conditions that hold (row A10: quota and resources are told gone only once proven gone)."""
+    attempt = state.attempt
+    gone = attempt is None or attempt.stage is Stage.GONE
+    deployed = attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE}
+    # During the retry pause nothing is deployed, and the quota is kept for what comes back.
+    quota = state.phase in _HOLDS_QUOTA and not (gone and state.outcome is not None)
+    result = [
+        Condition(type=ConditionType.QUOTA_RESERVED, status=quota, reason=state.reason),
+        Condition(type=ConditionType.RESOURCES_DEPLOYED, status=deployed, reason=state.reason),
+    ]
+    submitted = attempt is not None and attempt.stage is Stage.SUBMITTED
+    result.append(
+        Condition(
+            type=ConditionType.SUBMITTED,
+            status=submitted,
+            reason=Reason.SUBMITTED if submitted else state.reason,
+        )
+    )
+    _, unready = shortfall(current(state), spec.expected_pods)
+    ready = submitted and not unready
+    result.append(
+        Condition(
+            type=ConditionType.PODS_READY,
+            status=ready,
+            reason=Reason.SUFFICIENT_PODS_READY if ready else Reason.INSUFFICIENT_PODS_READY,
+            message="" if ready else f"{unready} of {spec.expected_pods} pods do not run",
+        )
+    )
+    unhealthy = state.unhealthy
+    result.append(
+        Condition(
+            type=ConditionType.UNHEALTHY,
+            status=unhealthy is not None,
+            reason=Reason.HEALED if unhealthy is None else Reason.FOUND_FAILED_PODS,
+            message="" if unhealthy is None else unhealthy.failure.sentence(),
+        )
+    )
+    if attempt is not None and attempt.removing_at is not None:
+        forced = attempt.stage is Stage.FORCING
+        removing = attempt.stage in _REMOVING
+        reason = Reason.DELETION_FORCED if forced else Reason.DELETION_INITIATED
+        result.append(
+            Condition(
+                type=ConditionType.DELETING_RESOURCES,
+                status=removing,
+                reason=reason if removing else Reason.DELETION_COMPLETE,
+                message="; ".join(each.sentence() for each in attempt.remnants[:3]),
+            )
+        )
+    return tuple(result)
+
+
+def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Event, ...] = ()) -> Report:
+    """Return the status for the cluster's own readers."""
+    return Report(
+        sequence=sequence,
+        phase=state.phase,
+        reason=state.reason,
+        message=state.message[:1024],
+        attempt=state.attempt.number if state.attempt is not None else 0,
+        executions=state.executions,
+        restarts=state.restarts,
+        conditions=conditions(spec, state),
+        events=events,
+    )
+
+
+def events_of(state: State) -> tuple[Event, ...]:
+    """Return Kubernetes Events for the causes that have not been told yet, the latest ten at most."""
+    fresh = state.causes_total - state.told_causes
+    if fresh <= 0:
+        return ()
+    return tuple(
+        Event(
+            type="Warning" if cause.reason in WARNINGS else "Normal", reason=cause.reason, message=cause.message[:1024]
+        )
+        for cause in state.causes[-min(fresh, EVENTS_MAXIMUM) :]
+    )

@@ -1,0 +1,32 @@
+"""Phases that follow from facts alone, without a decision."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import Phase, Reason, Stage, State
+from holdfast.policy.edit import edit
+from holdfast.policy.fold import cause
+
+
+def enter(state: State, phase: Phase, reason: Reason, message: str, now: datetime) -> State:
+    """Return the state in a phase; `since` moves only when the phase does."""
+    since = state.since if state.phase is phase else now
+    return edit(state, phase=phase, reason=reason, message=message, since=since)
+
+
+def settle(state: State, now: datetime) -> State:
+    """Let phases follow facts: running once all pods run, suspended or ended once all is gone."""
+    attempt = state.attempt
+    if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
+        if attempt.ready_at is not None and state.phase is Phase.RESUMING:
+            state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
+            return cause(state, Reason.SUFFICIENT_PODS_READY, f"attempt {attempt.number} runs", now)
+        if state.phase is Phase.RESUMING and state.reason is Reason.CREATING:
+            return enter(state, Phase.RESUMING, Reason.SUBMITTED, "all components exist; its pods are starting", now)
+    if attempt is None or attempt.stage is Stage.GONE:
+        if state.outcome is Phase.CANCELLED and state.phase is not Phase.CANCELLED and not state.anchored:
+            return enter(state, Phase.CANCELLED, state.reason, state.message, now)
+        if state.phase is Phase.SUSPENDING and state.intent.suspend:
+            return enter(state, Phase.SUSPENDED, state.intent.suspend_reason, state.message, now)
+    return state

@@ -1,0 +1,42 @@
+"""Blindness: while the cluster could not be seen, no failure clock runs (invariant 4, rows U1 and L4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from holdfast.model import Interval
+
+
+def union(intervals: Iterable[Interval], keep: int) -> tuple[Interval, ...]:
+    """Return the spans in order, merged where they touch, and the closest ones too until at most `keep` are left.
+
+    So blindness may be overstated, but never forgotten.
+    """
+    merged: list[Interval] = []
+    for span in sorted(intervals, key=lambda each: (each.begin, each.end)):
+        if span.end <= span.begin:
+            continue
+        if merged and span.begin <= merged[-1].end:
+            if span.end > merged[-1].end:
+                merged[-1] = Interval(begin=merged[-1].begin, end=span.end)
+        else:
+            merged.append(span)
+    while len(merged) > keep:
+        gaps = [after.begin - before.end for before, after in pairwise(merged)]
+        at = gaps.index(min(gaps))
+        merged[at : at + 2] = [Interval(begin=merged[at].begin, end=merged[at + 1].end)]
+    return tuple(merged)
+
+
+def due(start: datetime, grace: timedelta, blind: Iterable[Interval]) -> datetime:
+    """Return when a grace that began at `start` has been seen to pass in full; `blind` is ordered and disjoint."""
+    end = start + grace
+    for span in blind:
+        if span.end <= start:
+            continue
+        if span.begin > end:
+            break
+        end += span.end - max(span.begin, start)
+    return end

@@ -1,0 +1,117 @@
+"""Text is read as the API server would read it, and refused where it would be, with the line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import InvalidWorkload
+from holdfast.formats.text import as_json, documents
+
+
+def test_documents_come_in_order_with_the_line_each_begins_on() -> None:
+    found = documents("a: 1\n---\n---\n# nothing\n---\nb: 2\n")
+    assert [(each.content, each.line) for each in found] == [({"a": 1}, 1), ({"b": 2}, 6)]
+
+
+def test_no_text_holds_no_document() -> None:
+    assert documents("") == documents("---\n# only a comment\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2024-01-01", "2024-01-01"),
+        ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z"),
+        ("1:30", "1:30"),
+        ("1_000", "1_000"),
+        ("09", "09"),
+        ("0644", 0o644),
+        ("0o644", 0o644),
+        ("0x1F", 31),
+        ("-7", -7),
+        ("1e3", 1000.0),
+        ("-.5", -0.5),
+        ("12e", "12e"),
+        (".inf", ".inf"),
+        ("yes", True),
+        ("off", False),
+        ("~", None),
+        ("null", None),
+        ("''", ""),
+        ("'5'", "5"),
+        ("v1", "v1"),
+    ],
+)
+def test_scalars(text: str, value: object) -> None:
+    (document,) = documents(f"x: {text}")
+    assert document.content == {"x": value}
+    assert type(document.content["x"]) is type(value)
+
+
+def test_keys_are_texts_and_merges_may_be_overridden() -> None:
+    (document,) = documents("base: &b {k: 1, l: 2}\nd: {<<: *b, k: 3}\n8080: port\n")
+    assert document.content == {"base": {"k": 1, "l": 2}, "d": {"k": 3, "l": 2}, "8080": "port"}
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("a: 1\nb: 2\na: 3", "line 3, column 1", "key 'a' is given twice, first on line 1"),
+        ("x:\n  a: 1\n  a: 1", "line 3, column 3", "key 'a' is given twice, first on line 2"),
+        ('{"a": 1, "a": 2}', "line 1, column 10", "key 'a' is given twice, first on line 1"),
+        ("8080: a\n'8080': b", "line 2, column 1", "key '8080' is given twice, first on line 1"),
+        ("- 1", "line 1", "expected an object, found a list"),
+        ("a: 1\n---\nhello", "line 3", "expected an object, found 'hello'"),
+        ("a: [1", "line 1, column 6", "expected ',' or ']'"),
+        ("a:\n\tb: 1", "line 2, column 1", "'\\t' that cannot start any token"),
+        ("? [1]\n: 2", "line 1, column 3", "expected a text as key"),
+        ("a: &a [*a]", "line 1, column 4", "an alias contains itself"),
+        ("a: !!python/name:os.system ''", "line 1, column 4", "could not determine a constructor"),
+        ("a: !!int abc", "", "invalid literal for int()"),
+        ("a: " + "[" * 4000 + "]" * 4000, "", "is nested too deeply"),
+    ],
+)
+def test_refused_with_the_line(text: str, where: str, what: str) -> None:
+    with pytest.raises(InvalidWorkload) as caught:
+        documents(text)
+    (problem,) = caught.value.problems
+    assert problem.path == where
+    assert what in problem.message
+
+
+def test_aliases_that_unfold_without_measure_are_refused_before_they_do() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(InvalidWorkload, match="unfolds to more than 500,000 values"):
+        documents("\n".join(lines))
+
+
+def test_a_text_beyond_all_measure_is_refused_unread() -> None:
+    with pytest.raises(InvalidWorkload, match="expected at most 8,388,608 characters"):
+        documents("a" * (8 * 1024 * 1024 + 1))
+
+
+@pytest.mark.parametrize("value", [{"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {"a": float("nan")}])
+def test_what_json_cannot_carry_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidWorkload, match="is not JSON"):
+        as_json(value)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(codec="ascii")),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec="ascii")), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), _JSON, min_size=1))
+def test_json_is_read_as_json(value: dict[str, Any]) -> None:
+    (document,) = documents(json.dumps(value))
+    assert document.content == value

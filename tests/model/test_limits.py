@@ -1,0 +1,30 @@
+"""The operator's limits hold whatever is submitted (row A14)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.model import Limits, Timings
+
+_SPANS = st.timedeltas(timedelta(0), timedelta(days=400))
+_TIMINGS = st.builds(Timings, **dict.fromkeys(Timings.model_fields, _SPANS))
+_LIMITS = st.builds(Limits, grace_period_maximum=_SPANS, success_ttl_maximum=st.none() | _SPANS)
+
+
+@pytest.mark.row("A14", level="pure")
+@given(_TIMINGS, _LIMITS)
+def test_every_wait_is_held_by_its_own_limit_and_never_lengthened(timings: Timings, limits: Limits) -> None:
+    held = limits.clamp(timings)
+    for name in Timings.model_fields:
+        asked, got = getattr(timings, name), getattr(held, name)
+        top = limits.success_ttl_maximum if name == "success_ttl" else limits.grace_period_maximum
+        assert got == (asked if top is None else min(asked, top))
+
+
+@given(_TIMINGS, _LIMITS)
+def test_holding_twice_is_holding_once(timings: Timings, limits: Limits) -> None:
+    assert limits.clamp(limits.clamp(timings)) == limits.clamp(timings)
