@@ -1,0 +1,94 @@
+"""The cluster activities, as a worker registers them: thin methods over the modules that do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from temporalio import activity
+
+from holdfast import names
+from holdfast.activities.contract import (
+    Created,
+    CreateInput,
+    Observation,
+    ObserveInput,
+    Prepared,
+    PrepareInput,
+    Removed,
+    RemoveInput,
+    ReportInput,
+)
+from holdfast.activities.create import create
+from holdfast.activities.kube import Kube
+from holdfast.activities.observe import observe
+from holdfast.activities.prepare import prepare
+from holdfast.activities.remove import force_remove, remove
+from holdfast.activities.report import report
+from holdfast.activities.sight import Sight
+from holdfast.activities.site import Site
+from holdfast.model import Limits
+
+
+class ClusterActivities:
+    """The activities of one cluster, for a worker that holds the rights to it."""
+
+    def __init__(
+        self, kube: Kube, cluster: str, cluster_uid: str, installation: str, limits: Limits, sight: Sight | None = None
+    ) -> None:
+        """Make them.
+
+        Args:
+            kube: the client.
+            cluster: the cluster's name in workflow ids.
+            cluster_uid: uid of its `kube-system` namespace.
+            installation: id of this installation, label-safe.
+            limits: what the operator allows.
+            sight: the record of when the cluster could not be seen; the client's own by default.
+        """
+        self._site = Site(kube, cluster, cluster_uid, installation, limits, sight or kube.sight)
+
+    @property
+    def short(self) -> list[Callable[..., Any]]:
+        """Those for the cluster's queue of short activities."""
+        return [self.prepare, self.create, self.observe, self.report]
+
+    @property
+    def waits(self) -> list[Callable[..., Any]]:
+        """Those for the cluster's queue of long waits."""
+        return [self.remove, self.force_remove]
+
+    @property
+    def all(self) -> list[Callable[..., Any]]:
+        """All of them."""
+        return [*self.short, *self.waits]
+
+    @activity.defn(name=names.ACTIVITY_PREPARE)
+    async def prepare(self, given: PrepareInput) -> Prepared:
+        """Ensure the anchor and the attempt's owner exist, after everything that can refuse has had its say."""
+        return await prepare(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_CREATE)
+    async def create(self, given: CreateInput) -> Created:
+        """Create all components, then mark the attempt submitted."""
+        return await create(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_OBSERVE)
+    async def observe(self, given: ObserveInput) -> Observation:
+        """Look at one attempt live."""
+        return await observe(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_REMOVE)
+    async def remove(self, given: RemoveInput) -> Removed:
+        """Delete an attempt in the foreground and wait for the proof."""
+        return await remove(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_FORCE_REMOVE)
+    async def force_remove(self, given: RemoveInput) -> Removed:
+        """Delete by force what is left of an attempt, until proven gone."""
+        return await force_remove(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_REPORT)
+    async def report(self, given: ReportInput) -> None:
+        """Apply a status to the anchor."""
+        await report(self._site, given)

@@ -1,0 +1,229 @@
+"""Signatures and payloads of the cluster activities: the one module of `activities` that workflows import.
+
+Names are in `holdfast.names`; implementations are registered under those names by the worker. Every activity is
+idempotent: it may run twice, or late. Errors a workflow must tell apart are `ApplicationError`s whose `type` is one of
+the `ERROR_*` names; anything else is retried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, cast
+
+from pydantic import BeforeValidator
+
+from holdfast.model import (
+    Component,
+    Failure,
+    Interval,
+    Limits,
+    ObjectRef,
+    Observation,
+    Payload,
+    Remnant,
+    Report,
+    StatusRule,
+    Time,
+)
+
+
+class Target(Payload):
+    """Whose objects an activity may touch, in every activity's input."""
+
+    cluster: str
+    cluster_uid: str = ""
+    """uid of the `kube-system` namespace once known: another cluster under the same name is refused."""
+    namespace: str
+    name: str
+    workload_uid: str
+    workflow_id: str
+    shard: int
+    run_as: str
+    source_kind: str = ""
+
+
+def _known_of_status(value: Any) -> Any:
+    """Return a status rule on the wire without the fields that a newer release may have added."""
+    if not isinstance(value, dict):
+        return value
+    known = {name for field, info in StatusRule.model_fields.items() for name in (field, info.alias)}
+    return {key: entry for key, entry in cast("dict[str, Any]", value).items() if key in known}
+
+
+class PlannedComponent(Payload):
+    """What of a component is needed to find it and read it; its template is not repeated."""
+
+    name: str
+    api_version: str
+    kind: str
+    object_name: str
+    expected_pods: int = 0
+    status: Annotated[StatusRule, BeforeValidator(_known_of_status)] = StatusRule()
+    """Lenient where `StatusRule` itself is strict: a watch must be able to read the plan a newer release has left."""
+
+
+class PrepareInput(Payload):
+    """Ensure the anchor and this attempt's owner exist, after everything that can refuse has had its say.
+
+    In order: the cluster is the one that was meant (`ClusterMismatch`, retried); the namespace is enabled, the service
+    account opted in, every component's kind is served and namespaced, the account may create and delete it (`Refused`,
+    not retried); the anchor is ours or absent, while a settled anchor of an earlier workload of the same name is
+    replaced (`ObjectConflict`, not retried).
+    """
+
+    target: Target
+    attempt: int
+    plan: tuple[PlannedComponent, ...]
+    spec_hash: str
+    report: Report
+
+
+class Prepared(Payload):
+    """The owner to create under, and what the operator allows."""
+
+    cluster_uid: str
+    anchor_uid: str
+    owner_uid: str
+    limits: Limits = Limits()
+
+
+class CreateInput(Payload):
+    """Create all components in order, as `run_as`, owned by the attempt's owner, then mark the owner submitted.
+
+    A transient refusal (quota, webhook, conflict with an object whose owner is dying) is retried inside. A final one
+    (invalid, forbidden, a foreign object of the same name) comes back as `Created.failure`, never as an exception.
+    """
+
+    target: Target
+    attempt: int
+    owner_uid: str
+    components: tuple[Component, ...]
+    labels: dict[str, str] = {}
+    patience: float
+    """Seconds for which a transient refusal (quota, webhook) by an API server that answers is borne before it comes
+    back as a failure. Time in which the API server did not answer does not count."""
+    report: Report
+    """Applied before the first create."""
+    report_submitted: Report
+    """Applied when all components exist."""
+
+
+class Created(Payload):
+    """All components exist, or why not."""
+
+    objects: tuple[ObjectRef, ...] = ()
+    failure: Failure | None = None
+
+
+class ObserveInput(Payload):
+    """Look at one attempt live, by quorum reads. While the API server does not answer, it goes on trying."""
+
+    target: Target
+    attempt: int
+    owner_uid: str
+    plan: tuple[PlannedComponent, ...]
+    report: Report
+
+
+class RemoveInput(Payload):
+    """Remove an attempt and prove it gone, waiting at most until `until` (then `Removed.gone` is false).
+
+    Graceful removal is one foreground deletion of the attempt's owner. Forced removal deletes all remaining pods with
+    grace 0, then the remaining objects, again and again until proven. Proof by quorum reads: the owner 404, every
+    planned name 404 or of a foreign uid, no pod with the workload's uid. Every deletion carries a uid precondition.
+    """
+
+    target: Target
+    attempt: int
+    owner_uid: str
+    plan: tuple[PlannedComponent, ...]
+    objects: tuple[ObjectRef, ...] = ()
+    until: Time
+    grace: float = 0.0
+    """Seconds that pods have at least to end by themselves, from the deletion's begin and without time in which the API
+    server did not answer: a graceful removal that begins late goes on past `until` for as long."""
+    report: Report
+    """Applied before the deletion."""
+    report_gone: Report
+    """Applied when all is proven gone."""
+    release_anchor: bool = False
+    """Once gone: take our finalizer off the anchor, since the workload's life ends with this removal."""
+    delete_anchor: bool = False
+    """Once gone and released: delete the anchor too (the user deleted the workload)."""
+
+
+class Removed(Payload):
+    """Whether all is proven gone, and if not, what is left."""
+
+    gone: bool
+    remnants: tuple[Remnant, ...] = ()
+    remnants_total: int = 0
+    blind: tuple[Interval, ...] = ()
+
+
+class Progress(Payload):
+    """What an activity that waits says in its heartbeats, for whoever asks meanwhile what it is waiting for."""
+
+    doing: str = ""
+    remaining: tuple[str, ...] = ()
+    """Sentences, at most 16."""
+    remaining_total: int = 0
+    blind: tuple[Interval, ...] = ()
+    """When the cluster could not be seen; carried from one try of the activity to the next."""
+    borne: float = 0.0
+    """Seconds for which transient refusals have been borne so far, over all tries."""
+
+
+class ReportInput(Payload):
+    """Apply a status to the anchor where no other activity would carry it soon."""
+
+    target: Target
+    report: Report
+
+
+class WatchInput(Payload):
+    """Watch some of a cluster's shards until told to stop; signals workflows on meaningful transitions."""
+
+    cluster: str
+    cluster_uid: str
+    shards: tuple[int, int]
+    """First and last shard, inclusive."""
+
+
+def planned(component: Component, workload_uid: str, attempt: int) -> PlannedComponent:
+    """Return what is needed to find a component's object, whose name is the same each time it is asked for."""
+    return PlannedComponent(
+        name=component.name,
+        api_version=component.template["apiVersion"],
+        kind=component.template["kind"],
+        object_name=object_name(component.template["metadata"], f"{workload_uid}/{attempt}/{component.name}"),
+        expected_pods=component.expected_pods,
+        status=component.status,
+    )
+
+
+def object_name(metadata: dict[str, Any], salt: str) -> str:
+    """Return the object's name; from a `generateName` it is a pure function of the salt, so a retry finds it again."""
+    given = metadata.get("name")
+    if given:
+        return str(given)
+    return str(metadata["generateName"])[:240] + hashlib.sha256(salt.encode()).hexdigest()[:6]
+
+
+__all__ = [
+    "CreateInput",
+    "Created",
+    "Observation",
+    "ObserveInput",
+    "PlannedComponent",
+    "PrepareInput",
+    "Prepared",
+    "Progress",
+    "RemoveInput",
+    "Removed",
+    "ReportInput",
+    "Target",
+    "WatchInput",
+    "object_name",
+    "planned",
+]

@@ -1,0 +1,168 @@
+"""From a component's template to the object that is sent: what Holdfast adds; but for a TTL, nothing is taken. Pure."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from holdfast import names
+from holdfast.activities.contract import Target, planned
+from holdfast.activities.raw import mapping
+from holdfast.model import Component, PodSet
+
+_WITH_TTL = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
+_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
+
+
+class InjectionError(ValueError):
+    """The template does not allow what has to be added; the message names the path."""
+
+
+def inject(
+    component: Component,
+    *,
+    target: Target,
+    attempt: int,
+    owner_uid: str,
+    installation: str,
+    labels: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the object to create for a component; always the same one for the same arguments.
+
+    Args:
+        component: whose template it is; the template is not changed.
+        target: the workload.
+        attempt: the attempt that is being created.
+        owner_uid: uid of the attempt's owner object.
+        installation: id of this installation of Holdfast.
+        labels: the workload's labels, for the object and its pods.
+
+    Raises:
+        InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
+    """
+    whole: dict[str, Any] = {"template": copy.deepcopy(component.template)}
+    sent: dict[str, Any] = whole["template"]
+    metadata: dict[str, Any] = sent["metadata"]
+    if metadata.get("ownerReferences"):
+        raise InjectionError(
+            "template.metadata.ownerReferences: another owner would keep the object after its attempt: expected none"
+        )
+    metadata["name"] = planned(component, target.workload_uid, attempt).object_name
+    metadata.pop("generateName", None)
+    metadata["namespace"] = target.namespace
+    metadata["ownerReferences"] = [owner_reference(names.attempt_name(target.name, attempt), owner_uid)]
+    ours = {
+        names.LABEL_INSTALLATION: installation,
+        names.LABEL_WORKLOAD_UID: target.workload_uid,
+        names.LABEL_ATTEMPT: str(attempt),
+        names.LABEL_COMPONENT: component.name,
+        names.LABEL_SHARD: str(target.shard),
+    }
+    annotations = {names.ANNOTATION_WORKLOAD: target.name}
+    _add(metadata, "labels", {**labels, **ours}, "template.metadata")
+    _add(metadata, "annotations", annotations, "template.metadata")
+    for pod_set in component.pod_sets:
+        template = _resolve(whole, pod_set.path)
+        pod_metadata = _child(template, "metadata", pod_set.path)
+        _add(pod_metadata, "labels", {**labels, **ours}, f"{pod_set.path}.metadata")
+        _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
+        _apply(pod_set, template, pod_metadata)
+        _add_environment(template["spec"], target.workload_uid, attempt)
+    _take_ttl(sent)
+    metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
+    return sent
+
+
+def _take_ttl(sent: dict[str, Any]) -> None:
+    """Take away a TTL by which an object would delete itself once finished.
+
+    It would look like one that another hand has deleted, and be run again; the workload's SuccessTTL rules its removal.
+    """
+    group = str(sent["apiVersion"]).rpartition("/")[0]
+    spec = sent.get("spec")
+    if (group, sent["kind"]) in _WITH_TTL and isinstance(spec, dict):
+        cast("dict[str, Any]", spec).pop("ttlSecondsAfterFinished", None)
+
+
+def owner_reference(name: str, uid: str) -> dict[str, Any]:
+    """Return a component's reference to its attempt's owner object."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.ATTEMPT_KIND,
+        "name": name,
+        "uid": uid,
+        "controller": False,
+        "blockOwnerDeletion": True,
+    }
+
+
+def sent_hash(sent: Mapping[str, Any]) -> str:
+    """Return a digest of an object to be sent, by which a later try recognizes it as its own."""
+    text = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _resolve(whole: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the pod template at a path, with a spec that holds containers."""
+    here: Any = whole["template"]
+    for match in _STEP.finditer(path.removeprefix("template")):
+        key, index = match.groups()
+        try:
+            here = here[key] if index is None else here[int(index)]
+        except (KeyError, IndexError, TypeError):
+            raise InjectionError(f"{path}: there is nothing at {match.group()} of the template") from None
+    if not isinstance(here, dict) or not isinstance(mapping(mapping(here).get("spec")).get("containers"), list):
+        raise InjectionError(f"{path}: expected a pod template, with spec.containers")
+    return cast("dict[str, Any]", here)
+
+
+def _child(parent: dict[str, Any], field: str, path: str) -> dict[str, Any]:
+    if parent.get(field) is None:
+        parent[field] = {}
+    child = parent[field]
+    if not isinstance(child, dict):
+        raise InjectionError(f"{path}.{field}: expected an object, found {child!r}")
+    return cast("dict[str, Any]", child)
+
+
+def _add(parent: dict[str, Any], field: str, values: Mapping[str, str], path: str) -> None:
+    """Add values to a map of texts, none of which may be there already with another value."""
+    if not values:
+        return
+    child = _child(parent, field, path)
+    for key, value in values.items():
+        if key in child and child[key] != value:
+            raise InjectionError(
+                f"{path}.{field}[{key}]: the template sets {child[key]!r}, and {value!r} is to be added"
+            )
+        child[key] = value
+
+
+def _apply(pod_set: PodSet, template: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """Add what admission gave to a pod set: where its pods may run."""
+    spec: dict[str, Any] = template["spec"]
+    _add(metadata, "labels", pod_set.labels, f"{pod_set.path}.metadata")
+    _add(metadata, "annotations", pod_set.annotations, f"{pod_set.path}.metadata")
+    _add(spec, "nodeSelector", pod_set.node_selector, f"{pod_set.path}.spec")
+    for field, entries in (("tolerations", pod_set.tolerations), ("schedulingGates", pod_set.scheduling_gates)):
+        new = [entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in entries]
+        if new:
+            present: list[Any] = spec.get(field) or []
+            spec[field] = present + [entry for entry in new if entry not in present]
+
+
+def _add_environment(spec: dict[str, Any], workload_uid: str, attempt: int) -> None:
+    """Tell each container which attempt it belongs to. Ours come first: the template's own may refer to them."""
+    ours = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: workload_uid}
+    for field in ("initContainers", "containers"):
+        containers: list[dict[str, Any]] = spec.get(field) or []
+        for container in containers:
+            present: list[Any] = container.get("env") or []
+            given = {mapping(entry).get("name") for entry in present}
+            added = [{"name": name, "value": value} for name, value in ours.items() if name not in given]
+            if added:
+                container["env"] = added + present

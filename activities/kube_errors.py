@@ -1,0 +1,115 @@
+"""What an answer of the API server means: one exception per thing a caller must tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast import names
+
+
+class KubeError(Exception):
+    """The API server refused a request, or could not be asked; `status` is the HTTP status, 0 without an answer."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+        """Seconds the server asked to be left alone, where it did."""
+
+
+class NotFound(KubeError):
+    """404: there is no such object."""
+
+
+class UnknownKind(NotFound):
+    """The cluster does not serve this kind."""
+
+
+class Conflict(KubeError):
+    """409: a precondition (uid, version) does not hold, or the object has changed meanwhile."""
+
+
+class AlreadyExists(Conflict):
+    """409: there is an object of that name."""
+
+
+class Gone(KubeError):
+    """410: the version or page asked for is too old."""
+
+
+class Forbidden(KubeError):
+    """403: the user may not do this."""
+
+
+class QuotaExceeded(Forbidden):
+    """403: a resource quota of the namespace is used up; it may be free again later."""
+
+
+class Invalid(KubeError):
+    """400, 405, 415 or 422: the request can never succeed as it is."""
+
+
+class WebhookFailed(KubeError):
+    """500: an admission webhook could not be called. The API server itself is well."""
+
+
+class Unreachable(KubeError):
+    """No answer, or none that says anything: connection error, time-out, 5xx, 429. Nothing is known."""
+
+    def blinding(self, method: str) -> bool:
+        """Whether this means that the cluster cannot be seen, and not only that one change was not made."""
+        return method == "GET" or self.status != 500
+
+    def partial(self, path: str) -> bool:
+        """Whether this may be the trouble of one kind (its conversion webhook, its own API server) and not of all."""
+        if self.status < 500:
+            return False
+        group = path.removeprefix("/apis/").partition("/")[0] if path.startswith("/apis/") else ""
+        return "." in group and group != names.GROUP
+
+
+class Unauthorized(Unreachable):
+    """401: the server does not know us; until it does, nothing is known."""
+
+
+def error_of(
+    code: int, status: Mapping[str, Any], method: str, path: str, headers: Mapping[str, str] | None = None
+) -> KubeError:
+    """Return the error an answer means."""
+    reason = str(status.get("reason") or "")
+    message = str(status.get("message") or f"{method} {path}: HTTP {code} {reason}".strip())
+    kind: type[KubeError]
+    match code:
+        case 401:
+            kind = Unauthorized
+        case 403:
+            kind = QuotaExceeded if "exceeded quota" in message else Forbidden
+        case 404:
+            kind = NotFound
+        case 409:
+            kind = AlreadyExists if reason == "AlreadyExists" else Conflict
+        case 410:
+            kind = Gone
+        case 429:
+            kind = Unreachable
+        case 500 if method != "GET" and "failed calling webhook" in message:
+            kind = WebhookFailed
+        case _ if code >= 500:
+            kind = Unreachable
+        case _:
+            kind = Invalid
+    return kind(code, reason, message, _retry_after(status, headers))
+
+
+def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str] | None) -> float | None:
+    details: Any = status.get("details") or {}
+    for value in ((headers or {}).get("Retry-After"), details.get("retryAfterSeconds")):
+        if value:
+            try:
+                return max(0.0, float(value))
+            except ValueError:
+                continue
+    return None

@@ -1,0 +1,87 @@
+"""The live look: one attempt by quorum reads, tried until the API server answers."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from holdfast import names
+from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
+from holdfast.activities.kube import Forbidden, Object, Unreachable
+from holdfast.activities.pod_facts import pod_facts
+from holdfast.activities.raw import version_of
+from holdfast.activities.report import apply_report
+from holdfast.activities.site import Pulse, Site, persist, told
+from holdfast.activities.snapshot import object_facts, summarize
+
+
+async def observe(site: Site, given: ObserveInput) -> Observation:
+    """Return what the cluster holds of an attempt now.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`.
+    """
+    site.check(given.target)
+    async with told(), Pulse() as pulse:
+        await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+        seen = await persist(pulse, "looking at the cluster", lambda: look(site, given))
+        return seen.model_copy(update={"blind": site.blind(pulse.blind)})
+
+
+async def look(site: Site, given: ObserveInput) -> Observation:
+    """Read everything once, in the order in which it can be trusted.
+
+    Pods first: nothing here is older than the version given for it. The owner before the components: where it says that
+    all were created, one that is not found afterwards is gone and not still to come.
+    """
+    target, kube = given.target, site.kube
+    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    pods = await kube.list("v1", "Pod", target.namespace, labels=labels)
+    at = datetime.now(UTC)
+    owner_name = names.attempt_name(target.name, given.attempt)
+    anchor, owner = await asyncio.gather(
+        kube.find(names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace),
+        kube.find(names.API_VERSION, names.ATTEMPT_KIND, owner_name, target.namespace),
+    )
+    unseen: set[str] = set()
+    objects = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
+    if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
+        anchor = None
+    return summarize(
+        workload_uid=target.workload_uid,
+        attempt=given.attempt,
+        owner_uid=given.owner_uid,
+        plan=given.plan,
+        anchor=object_facts(anchor) if anchor else None,
+        owner=object_facts(owner) if owner else None,
+        objects={
+            component.name: object_facts(found) if found else None
+            for component, found in zip(given.plan, objects, strict=True)
+        },
+        pods=[pod_facts(pod) for pod in pods["items"]],
+        at=at,
+        live=True,
+        revision=version_of(pods["metadata"]),
+        unseen=unseen,
+    )
+
+
+async def _component(site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str]) -> Object | None:
+    """Return what stands under a planned name; note a component as unseen if it cannot be read and others can.
+
+    Raises:
+        Unreachable: if the API server does not answer other reads either.
+    """
+    target = given.target
+    for _ in range(2):
+        try:
+            return await site.read_component(target, component.api_version, component.kind, component.object_name)
+        except Forbidden:
+            break
+        except Unreachable as error:
+            if error.status in (401, 429):
+                raise  # It does not know us, or asks for patience: that is no matter of the kind.
+            # The server went away just now, or this kind's own server or webhook is away: another read tells which.
+            await site.kube.find("v1", "Namespace", target.namespace)
+    unseen.add(component.name)
+    return None

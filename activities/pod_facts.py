@@ -1,0 +1,151 @@
+"""What is read of a pod: its state, and if it failed, whose doing that was. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
+from holdfast.model import FailureClass
+
+MESSAGE_MAXIMUM = 200
+
+# What a pod's status or its DisruptionTarget condition gives as the reason when its node is gone or going.
+_NODE_LOST = frozenset(
+    {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "DeletionByPodGC", "DeletionByTaintManager"}
+)
+# When somebody else needed its place.
+_DISPLACED = frozenset({"Preempting", "Preempted", "PreemptionByScheduler", "EvictionByEvictionAPI"})
+# When a kubelet would not even start it: the application has not run.
+_NOT_ADMITTED = frozenset({"UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "AdmissionFailed", "Topology"})
+
+
+class PodState(Enum):
+    """What a pod counts as. A pod that is being deleted counts as nothing else."""
+
+    PENDING = auto()
+    RUNNING = auto()
+    SUCCEEDED = auto()
+    FAILED = auto()
+    TERMINATING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """All that is needed of a pod: small enough to be kept by the hundred thousand.
+
+    `failure_class` and what follows it say something only of a failed pod.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    workload_uid: str
+    attempt: int
+    component: str
+    node: str
+    state: PodState
+    created: datetime | None
+    revision: int
+    failure_class: FailureClass = FailureClass.UNKNOWN
+    reason: str = ""
+    exit_code: int | None = None
+    message: str = ""
+    failure_time: datetime | None = None
+
+
+def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
+    """Return what is needed of a pod as JSON has it."""
+    metadata: Mapping[str, Any] = raw["metadata"]
+    labels = mapping(metadata.get("labels"))
+    status = mapping(raw.get("status"))
+    attempt = str(labels.get(names.LABEL_ATTEMPT, ""))
+    state = _state(metadata, status)
+    facts: dict[str, Any] = {
+        "uid": metadata.get("uid", ""),
+        "name": metadata.get("name", ""),
+        "namespace": metadata.get("namespace", ""),
+        "workload_uid": labels.get(names.LABEL_WORKLOAD_UID, ""),
+        "attempt": int(attempt) if attempt.isdecimal() else 0,
+        "component": labels.get(names.LABEL_COMPONENT, ""),
+        "node": mapping(raw.get("spec")).get("nodeName") or "",
+        "state": state,
+        "created": time_of(metadata.get("creationTimestamp")),
+        "revision": version_of(metadata),
+    }
+    if state is PodState.FAILED:
+        facts |= _failure(status)
+    return PodFacts(**facts)
+
+
+def _state(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> PodState:
+    if "deletionTimestamp" in metadata:
+        return PodState.TERMINATING
+    match status.get("phase"):
+        case "Succeeded":
+            return PodState.SUCCEEDED
+        case "Failed":
+            return PodState.FAILED
+        case "Running" | "Unknown":  # Unknown is not failure: it was running when last heard of.
+            return PodState.RUNNING
+        case _:
+            return PodState.PENDING
+
+
+def _failure(status: Mapping[str, Any]) -> dict[str, Any]:
+    reason = str(status.get("reason") or "")
+    message = str(status.get("message") or "")
+    disruption = _condition(status, "DisruptionTarget")
+    container = next(_failed_containers(status), mapping(None))
+    cls = _class(reason, message, str(disruption.get("reason") or ""))
+    # What a signal from outside made of a process says nothing about the process.
+    exit_code = container.get("exitCode") if cls in {FailureClass.APP, FailureClass.DEADLINE} else None
+    if cls is FailureClass.APP:
+        reason = str(container.get("reason") or reason or "Error")
+        message = str(container.get("message") or message)
+    else:
+        reason = reason or str(disruption.get("reason") or "")
+        message = message or str(disruption.get("message") or "")
+    return {
+        "failure_class": cls,
+        "reason": reason,
+        "exit_code": exit_code,
+        "message": one_line(message, MESSAGE_MAXIMUM),
+        "failure_time": time_of(container.get("finishedAt"))
+        or time_of(disruption.get("lastTransitionTime"))
+        or time_of(_condition(status, "Ready", "False").get("lastTransitionTime")),
+    }
+
+
+def _class(reason: str, message: str, disruption: str) -> FailureClass:
+    if reason == "DeadlineExceeded":
+        return FailureClass.DEADLINE
+    if reason == "Evicted" and "exceed" in message.lower():
+        return FailureClass.APP  # It used more than its own limit, and not merely more than others on a full node.
+    if reason in _NODE_LOST | _DISPLACED | {"Evicted"} or disruption in _NODE_LOST | _DISPLACED:
+        return FailureClass.NODE_LOST
+    if disruption == "TerminationByKubelet":
+        return FailureClass.NODE_LOST
+    if reason in _NOT_ADMITTED or reason.startswith(("OutOf", "Topology")):
+        return FailureClass.LAUNCH
+    return FailureClass.APP
+
+
+def _failed_containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the terminations with a non-zero exit code, of the containers first, then of the init containers."""
+    for field in ("containerStatuses", "initContainerStatuses"):
+        for container in mappings(status.get(field)):
+            terminated = mapping(mapping(container.get("state")).get("terminated"))
+            if terminated.get("exitCode"):
+                yield terminated
+
+
+def _condition(status: Mapping[str, Any], kind: str, value: str = "True") -> Mapping[str, Any]:
+    for condition in mappings(status.get("conditions")):
+        if condition.get("type") == kind and condition.get("status") == value:
+            return condition
+    return mapping(None)

@@ -1,0 +1,299 @@
+"""Before an attempt: everything that can refuse has its say, then the anchor and the attempt's owner are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+from holdfast import names
+from holdfast.activities.anchor import release_anchor
+from holdfast.activities.contract import PlannedComponent, Prepared, PrepareInput, Target
+from holdfast.activities.kube import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    Object,
+    UnknownKind,
+    Unreachable,
+)
+from holdfast.activities.raw import mapping, mappings
+from holdfast.activities.report import apply_report
+from holdfast.activities.site import Pulse, Site, conflict, refused, told, user_of
+
+_WAIT_SECONDS = 0.5
+_VERBS = ("create", "get", "delete")
+_LABEL_AGGREGATE = f"{names.GROUP}/aggregate-to-worker"
+"""On a ClusterRole: its rules are the worker's too (`deploy/rbac.yaml`)."""
+_VERBS_OF_SIGHT = ("get", "list", "watch")
+
+
+async def prepare(site: Site, given: PrepareInput) -> Prepared:
+    """Ensure the anchor and this attempt's owner exist.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable` (retried), `Refused` or `ObjectConflict`.
+    """
+    async with told(), Pulse() as pulse:
+        try:
+            return await _prepare(site, given, pulse)
+        except ApplicationError as error:
+            if error.non_retryable and given.attempt == 1:
+                await _withdraw(site, given.target)
+            raise
+
+
+async def _withdraw(site: Site, target: Target) -> None:
+    """Take back the anchor, if an earlier try had made it: a workload that never began leaves nothing behind."""
+    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
+    try:
+        attempts = await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, target.namespace, labels=labels)
+        if not attempts["items"]:
+            await release_anchor(site.kube, target, delete=True)
+    except Unreachable:
+        raise  # Then all of this is tried again.
+    except KubeError:
+        return  # What was refused stays refused; this was only tidying up.
+
+
+async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
+    await site.confirm(given.target)
+    await _check_namespace(site, given.target)
+    kinds = {(component.api_version, component.kind) for component in given.plan}
+    await asyncio.gather(*(_check_kind(site, given.target, *kind) for kind in sorted(kinds)))
+    ruled = {(one.api_version, one.kind) for one in given.plan if one.status.complete or one.status.failed}
+    await asyncio.gather(*(_check_sight(site, given.target, *kind) for kind in sorted(ruled)))
+    _check_names(given.plan)
+    anchor = await _ensure_anchor(site, given, pulse)
+    await apply_report(site.kube, given.target, given.report)
+    owner = await _ensure_owner(site, given, anchor, pulse)
+    return Prepared(
+        cluster_uid=site.cluster_uid,
+        anchor_uid=anchor["metadata"]["uid"],
+        owner_uid=owner["metadata"]["uid"],
+        limits=site.limits,
+    )
+
+
+async def _check_namespace(site: Site, target: Target) -> None:
+    enable = f"run `holdfast namespace enable {target.namespace}`"
+    try:
+        namespace = await site.kube.get("v1", "Namespace", target.namespace)
+    except NotFound:
+        raise refused(f"namespace {target.namespace} does not exist") from None
+    metadata = mapping(namespace["metadata"])
+    if mapping(metadata.get("labels")).get(names.LABEL_NAMESPACE_ENABLED) != "true":
+        raise refused(f"namespace {target.namespace} is not enabled for Holdfast: {enable}")
+    if "deletionTimestamp" in metadata:
+        raise refused(f"namespace {target.namespace} is being deleted")
+    try:
+        account = await site.kube.get("v1", "ServiceAccount", target.run_as, target.namespace)
+    except NotFound:
+        raise refused(f"service account {target.namespace}/{target.run_as} does not exist: {enable}") from None
+    annotations = mapping(mapping(account["metadata"]).get("annotations"))
+    if annotations.get(names.ANNOTATION_RUN_AS) != names.RUN_AS_ALLOWED:
+        raise refused(
+            f"service account {target.namespace}/{target.run_as} does not let workloads run as it: {enable}, "
+            f"or annotate it with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
+        )
+
+
+async def _check_kind(site: Site, target: Target, api_version: str, kind: str) -> None:
+    if (api_version, kind) == ("v1", "Secret"):
+        raise refused(
+            "a Secret is among the components, and its contents would stand readable in the workflow's history: "
+            "create it beforehand and refer to it by name (components of kind Secret need payload encryption)"
+        )
+    try:
+        resource = await site.kube.resource(api_version, kind)
+    except UnknownKind:
+        raise refused(
+            f"cluster {site.cluster} does not serve {kind} of {api_version}: install what defines it"
+        ) from None
+    if not resource.namespaced:
+        raise refused(
+            f"{kind} of {api_version} belongs to no namespace: only namespaced components can be removed again"
+        )
+    user = user_of(target)
+    for verb in _VERBS:
+        try:
+            allowed, why = await site.kube.allowed(verb, resource, target.namespace, impersonate=user)
+        except Forbidden as error:
+            raise refused(
+                f"the worker may not act as service account {target.namespace}/{target.run_as} ({error.message}): "
+                f"run `holdfast namespace enable {target.namespace}`"
+            ) from None
+        if not allowed:
+            raise refused(
+                f"service account {target.namespace}/{target.run_as} may not {verb} {resource.plural}"
+                f"{f' of {resource.group}' if resource.group else ''} in namespace {target.namespace}"
+                f"{f': {why}' if why else ''}"
+            )
+
+
+async def _check_sight(site: Site, target: Target, api_version: str, kind: str) -> None:
+    """Refuse what would never be seen to end: a kind whose own status rules, and which the worker may not read."""
+    resource = await site.kube.resource(api_version, kind)
+    for verb in _VERBS_OF_SIGHT:
+        allowed, _ = await site.kube.allowed(verb, resource, target.namespace)
+        if not allowed:
+            what = f"{resource.plural}{f'.{resource.group}' if resource.group else ''}"
+            raise refused(
+                f"the worker may not {verb} {what}, and would never learn that one has ended: have an administrator "
+                f"make a ClusterRole that lets {what} be read (get, list, watch) and label it "
+                f"{_LABEL_AGGREGATE}=true"
+            )
+
+
+def _check_names(plan: tuple[PlannedComponent, ...]) -> None:
+    seen: dict[tuple[str, str, str], str] = {}
+    for component in plan:
+        key = (component.api_version, component.kind, component.object_name)
+        if key in seen:
+            raise refused(f"components {seen[key]} and {component.name} are both {component.kind} {key[2]}")
+        seen[key] = component.name
+
+
+async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Object:
+    """Return our anchor, made now if there is none; one that an ended workload left behind gives way."""
+    target, kube = given.target, site.kube
+    key = (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+    while True:
+        anchor = await kube.find(*key)
+        if anchor is None:
+            try:
+                return await kube.create(_anchor(site, given))
+            except AlreadyExists:
+                continue
+        metadata = mapping(anchor["metadata"])
+        ours = mapping(anchor.get("spec")).get("workloadUid") == target.workload_uid
+        released = names.FINALIZER not in (metadata.get("finalizers") or ())
+        deleting = "deletionTimestamp" in metadata
+        try:
+            if ours and not released:
+                # If it is being deleted, that is a wish which the next look at it will find.
+                return anchor
+            if deleting and released:
+                pulse.say(f"waiting for the old anchor {target.name} to go")
+                await asyncio.sleep(_WAIT_SECONDS)
+            elif ours:
+                finalizers = [*(metadata.get("finalizers") or ()), names.FINALIZER]
+                return await kube.patch(
+                    *key,
+                    uid=metadata["uid"],
+                    resource_version=metadata["resourceVersion"],
+                    patch={"metadata": {"finalizers": finalizers}},
+                )
+            elif released:
+                await kube.delete(*key, uid=metadata["uid"])
+            else:
+                owner = mapping(anchor.get("spec")).get("workflowId", "")
+                raise conflict(
+                    f"anchor {target.namespace}/{target.name} belongs to workload "
+                    f"{mapping(anchor.get('spec')).get('workloadUid')} (workflow {owner}), which has not ended"
+                )
+        except (Conflict, NotFound):
+            continue  # It has changed since it was read: read it again.
+
+
+async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: Pulse) -> Object:
+    """Return this attempt's owner, made now if there is none; one that is being deleted is waited out."""
+    target, kube = given.target, site.kube
+    name = names.attempt_name(target.name, given.attempt)
+    key = (names.API_VERSION, names.ATTEMPT_KIND, name, target.namespace)
+    while True:
+        try:
+            return await kube.create(_owner(site, given, anchor))
+        except AlreadyExists:
+            owner = await kube.find(*key)
+        if owner is None:
+            continue
+        ours = mapping(owner.get("spec")).get("workloadUid") == target.workload_uid
+        if "deletionTimestamp" in owner["metadata"]:
+            finalizers = ", ".join(owner["metadata"].get("finalizers") or ())
+            pulse.say(f"waiting for the old attempt {name} to go{f' (finalizers {finalizers})' if finalizers else ''}")
+        elif ours:
+            return owner
+        elif _orphaned(owner, anchor):
+            pulse.say(f"waiting for attempt {name} of an earlier workload to be collected")
+        else:
+            raise conflict(
+                f"attempt {target.namespace}/{name} belongs to workload {mapping(owner.get('spec')).get('workloadUid')}"
+            )
+        await asyncio.sleep(_WAIT_SECONDS)
+
+
+def _orphaned(owner: Mapping[str, Any], anchor: Mapping[str, Any]) -> bool:
+    """Whether an owner's anchor is gone, since ours now has that anchor's name."""
+    return any(
+        reference.get("kind") == names.ANCHOR_KIND
+        and reference.get("name") == anchor["metadata"]["name"]
+        and reference.get("uid") != anchor["metadata"]["uid"]
+        for reference in mappings(owner["metadata"].get("ownerReferences"))
+    )
+
+
+def _labels(site: Site, target: Target) -> dict[str, str]:
+    return {
+        names.LABEL_INSTALLATION: site.installation,
+        names.LABEL_WORKLOAD_UID: target.workload_uid,
+        names.LABEL_SHARD: str(target.shard),
+    }
+
+
+def _anchor(site: Site, given: PrepareInput) -> Object:
+    target = given.target
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.ANCHOR_KIND,
+        "metadata": {
+            "name": names.anchor_name(target.name),
+            "namespace": target.namespace,
+            "labels": _labels(site, target),
+            "finalizers": [names.FINALIZER],
+        },
+        "spec": {
+            "workloadUid": target.workload_uid,
+            "workflowId": target.workflow_id,
+            "specHash": given.spec_hash,
+            "sourceKind": target.source_kind,
+            "components": [
+                {"name": component.name, "kind": component.kind, "expectedPods": component.expected_pods}
+                for component in given.plan
+            ],
+        },
+    }
+
+
+def _owner(site: Site, given: PrepareInput, anchor: Mapping[str, Any]) -> Object:
+    target = given.target
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.ATTEMPT_KIND,
+        "metadata": {
+            "name": names.attempt_name(target.name, given.attempt),
+            "namespace": target.namespace,
+            "labels": {**_labels(site, target), names.LABEL_ATTEMPT: str(given.attempt)},
+            "annotations": {names.ANNOTATION_WORKLOAD: target.name},
+            "ownerReferences": [
+                {
+                    "apiVersion": names.API_VERSION,
+                    "kind": names.ANCHOR_KIND,
+                    "name": anchor["metadata"]["name"],
+                    "uid": anchor["metadata"]["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "workloadUid": target.workload_uid,
+            "workflowId": target.workflow_id,
+            "attempt": given.attempt,
+            "plan": [component.model_dump(mode="json", by_alias=True) for component in given.plan],
+        },
+    }

@@ -1,0 +1,46 @@
+"""Reading raw JSON objects without trusting their shape: whatever is not what it should be reads as absent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+_EMPTY: Mapping[str, Any] = {}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a JSON object, else an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else _EMPTY
+
+
+def sequence(value: Any) -> list[Any]:
+    """Return the value if it is a JSON list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the JSON objects in a JSON list."""
+    return [mapping(entry) for entry in sequence(value) if isinstance(entry, dict)]
+
+
+def time_of(value: Any) -> datetime | None:
+    """Return a Kubernetes timestamp as a time, None where there is none."""
+    if not isinstance(value, str) or not value:
+        return None
+    try:
+        when = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def version_of(metadata: Mapping[str, Any]) -> int:
+    """Return an object's or a list's resource version as a number, 0 where it has none."""
+    text = str(metadata.get("resourceVersion", ""))
+    return int(text) if text.isdecimal() else 0
+
+
+def one_line(text: Any, maximum: int) -> str:
+    """Return a message as one line of at most so many characters."""
+    return " ".join(str(text or "").split())[:maximum]

@@ -1,0 +1,199 @@
+"""What is left of an attempt that is to go: the proof that it is gone, or a list of what is not and what holds it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.contract import PlannedComponent, RemoveInput
+from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
+from holdfast.activities.raw import mapping, mappings, one_line, time_of
+from holdfast.activities.site import Site
+from holdfast.model import Remnant
+
+REMNANTS_TOLD = 16
+NODES_ASKED = 32
+UNREAD_UID = "unknown"
+"""Stands in a deletion's precondition for the uid of an object that could not be read: nothing has it."""
+_WHY_MAXIMUM = 200
+_UNREAD = "cannot be read"
+"""Where an object that stands for one that cannot be read says why."""
+# The collector's own: they say that something else is waited for, never what.
+_COLLECTOR = frozenset({"foregroundDeletion", "orphan"})
+# Kinds whose pods come of objects in between, which could still make new pods; None stands for the parent's version.
+# A ReplicaSet carries its pods' labels. What the others bring forth is known by its parent.
+_BETWEEN: dict[tuple[str, str], tuple[tuple[str | None, str], ...]] = {
+    ("apps", "Deployment"): (("apps/v1", "ReplicaSet"),),
+    ("batch", "CronJob"): (("batch/v1", "Job"),),
+    ("jobset.x-k8s.io", "JobSet"): (("batch/v1", "Job"),),
+    ("ray.io", "RayJob"): ((None, "RayCluster"), ("batch/v1", "Job")),
+}
+_LABELLED = frozenset({"ReplicaSet"})
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What was found left, by quorum reads: the owner first, then components, then what stands between, pods last.
+
+    That order makes an empty answer a proof: whoever could have made a pod was gone before pods were counted.
+    """
+
+    owner: Object | None
+    components: tuple[tuple[PlannedComponent, Object], ...]
+    between: tuple[Object, ...]
+    pods: tuple[Object, ...]
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing is left."""
+        return not (self.owner or self.components or self.between or self.pods)
+
+    @property
+    def total(self) -> int:
+        """How many objects are left."""
+        return len(self.components) + len(self.between) + len(self.pods) + (1 if self.owner else 0)
+
+
+async def find_owner(site: Site, given: RemoveInput) -> Object | None:
+    """Return the attempt's owner object, if the one under its name is ours."""
+    name = names.attempt_name(given.target.name, given.attempt)
+    owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
+    if owner is None or (given.owner_uid and owner["metadata"]["uid"] != given.owner_uid):
+        return None
+    ours = mapping(owner.get("spec")).get("workloadUid") == given.target.workload_uid
+    return owner if ours else None
+
+
+async def find_remains(site: Site, given: RemoveInput) -> Remains:
+    """Look for everything an attempt may have left."""
+    owner = await find_owner(site, given)
+    owner_uid = given.owner_uid or (owner["metadata"]["uid"] if owner else "")
+    found = await asyncio.gather(*(_find_component(site, given, one) for one in given.plan))
+    components = tuple(
+        (component, thing)
+        for component, thing in zip(given.plan, found, strict=True)
+        if thing is not None and _is_ours(component, thing, given, owner_uid)
+    )
+    between = await _find_between(site, given, components)
+    pods = await site.kube.list("v1", "Pod", given.target.namespace, labels=_labels(given))
+    return Remains(owner=owner, components=components, between=between, pods=tuple(pods["items"]))
+
+
+def _labels(given: RemoveInput) -> str:
+    return f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid}"
+
+
+async def _find_between(
+    site: Site, given: RemoveInput, components: tuple[tuple[PlannedComponent, Object], ...]
+) -> tuple[Object, ...]:
+    """Return what components have brought forth that brings forth pods, as far as the worker may read it."""
+    parents = {one.uid for one in given.objects} | {thing["metadata"]["uid"] for _, thing in components}
+    found: list[Object] = []
+    for api_version, kind in sorted({pair for one in given.plan for pair in _kinds_between(one)}):
+        labels = _labels(given) if kind in _LABELLED else ""
+        try:
+            listed = await site.kube.list(api_version, kind, given.target.namespace, labels=labels)
+        except (Forbidden, NotFound):
+            continue
+        except Unreachable as error:
+            found.append({"kind": kind, "apiVersion": api_version, **_unread(given, "of its own", error.message)})
+            continue
+        for item in listed["items"]:
+            if is_child(item, given.target.workload_uid, parents):
+                found.append({"kind": kind, "apiVersion": api_version, **item})
+    return tuple(found)
+
+
+def is_child(thing: Mapping[str, Any], workload_uid: str, parents: Set[str]) -> bool:
+    """Whether an object was brought forth by a component, and is none itself. Pure."""
+    metadata = mapping(thing.get("metadata"))
+    if metadata.get("uid") in parents:
+        return False
+    if parents & {str(one.get("uid")) for one in mappings(metadata.get("ownerReferences"))}:
+        return True
+    return mapping(metadata.get("labels")).get(names.LABEL_WORKLOAD_UID) == workload_uid
+
+
+def _kinds_between(component: PlannedComponent) -> list[tuple[str, str]]:
+    group = component.api_version.rpartition("/")[0]
+    return [(version or component.api_version, kind) for version, kind in _BETWEEN.get((group, component.kind), ())]
+
+
+async def _find_component(site: Site, given: RemoveInput, component: PlannedComponent) -> Object | None:
+    """Return what stands under a planned name. What cannot be read any more is not proven gone.
+
+    Whether the API server answers at all is for the reads around this one to say, of owner and pods: a kind of its own
+    may lack what it takes to read it (a conversion webhook), and must not keep the rest from being seen.
+    """
+    try:
+        return await site.read_component(given.target, component.api_version, component.kind, component.object_name)
+    except (Forbidden, Unreachable) as error:
+        made = [one.uid for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name)]
+        return _unread(given, component.object_name, error.message, made[0] if made else UNREAD_UID)
+
+
+def _unread(given: RemoveInput, name: str, why: str, uid: str = UNREAD_UID) -> Object:
+    """Return what stands for an object of ours that cannot be read."""
+    labels = {names.LABEL_WORKLOAD_UID: given.target.workload_uid, names.LABEL_ATTEMPT: str(given.attempt)}
+    metadata = {"name": name, "namespace": given.target.namespace, "labels": labels, "uid": uid}
+    return {"metadata": metadata, _UNREAD: one_line(why, _WHY_MAXIMUM)}
+
+
+async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
+    """Say of what is left what holds it: at most 16, what is held by a foreign finalizer first, the owner last."""
+    asked = sorted({_node(pod) for pod in remains.pods if _node(pod)})[:NODES_ASKED]
+    answers = await asyncio.gather(*(_is_silent(site, node) for node in asked))
+    silent = {node for node, dark in zip(asked, answers, strict=True) if dark}
+    told = [_remnant("Pod", pod, _node(pod), _node(pod) in silent) for pod in remains.pods]
+    told += [_remnant(component.kind, thing) for component, thing in remains.components]
+    told += [_remnant(thing["kind"], thing) for thing in remains.between]
+    told.sort(key=lambda one: not one.finalizers)
+    if remains.owner is not None:
+        told.append(_remnant(names.ATTEMPT_KIND, remains.owner))
+    return tuple(told[:REMNANTS_TOLD])
+
+
+def _is_ours(component: PlannedComponent, thing: Mapping[str, Any], given: RemoveInput, owner_uid: str) -> bool:
+    """Whether the object under a planned name is this attempt's: by its owner, its uid, or its labels."""
+    metadata = mapping(thing["metadata"])
+    if owner_uid and owner_uid in {one.get("uid") for one in mappings(metadata.get("ownerReferences"))}:
+        return True
+    made = {one.uid for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name)}
+    if metadata.get("uid") in made:
+        return True
+    labels = mapping(metadata.get("labels"))
+    return labels.get(names.LABEL_WORKLOAD_UID) == given.target.workload_uid and labels.get(names.LABEL_ATTEMPT) == str(
+        given.attempt
+    )
+
+
+def _remnant(kind: str, thing: Mapping[str, Any], node: str = "", silent: bool = False) -> Remnant:
+    metadata = mapping(thing["metadata"])
+    why = thing.get(_UNREAD)
+    return Remnant(
+        kind=kind,
+        name=f"{metadata['name']}, which cannot be read: {why}" if why else metadata["name"],
+        deleting_since=time_of(metadata.get("deletionTimestamp")),
+        finalizers=tuple(one for one in metadata.get("finalizers") or () if one not in _COLLECTOR),
+        node=node,
+        unreachable=silent,
+    )
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return str(mapping(pod.get("spec")).get("nodeName") or "")
+
+
+async def _is_silent(site: Site, node: str) -> bool:
+    """Whether a node does not answer, so that a pod's processes may outlive the pod."""
+    try:
+        found = await site.kube.find("v1", "Node", node)
+    except (Forbidden, Unreachable):
+        return False
+    if found is None:
+        return True
+    ready = [one for one in mappings(mapping(found.get("status")).get("conditions")) if one.get("type") == "Ready"]
+    return not ready or ready[0].get("status") != "True"

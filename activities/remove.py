@@ -1,0 +1,231 @@
+"""Removal: an attempt deleted, then proven gone; by the collector as long as there is time, by force after that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from temporalio import activity
+
+from holdfast import names
+from holdfast.activities.anchor import release_anchor
+from holdfast.activities.contract import Removed, RemoveInput
+from holdfast.activities.deadline import Deadline
+from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.raw import mapping, time_of
+from holdfast.activities.remains import Remains, find_owner, find_remains, remnants_of
+from holdfast.activities.report import apply_report
+from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
+
+POLL_FIRST = 0.05
+POLL_LAST = 2.0
+POLL_SHARE = 0.1
+"""A poll waits a tenth of the time waited so far, so that a removal is noticed a tenth too late at worst."""
+TELL_SECONDS = 3.0
+FORCE_RESOURCES_AFTER = 2.0
+"""Seconds that the collector has to remove resources after their pods were forced, before they are deleted by force."""
+SETTLE_SECONDS = 0.25
+"""After a forced removal no collector stands behind the proof: it is taken twice, this long apart."""
+_DELETES_AT_ONCE = 16
+
+
+async def remove(site: Site, given: RemoveInput) -> Removed:
+    """Delete the attempt's owner in the foreground and wait for the proof.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`.
+    """
+    deadline = _deadline(given, given.grace)
+    return await _until_gone(site, given, _Graceful(site, given, deadline), deadline)
+
+
+async def force_remove(site: Site, given: RemoveInput) -> Removed:
+    """Delete all pods with grace 0, then the resources, then the owner, again and again until the proof.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`.
+    """
+    return await _until_gone(site, given, _Forced(site, given), _deadline(given))
+
+
+class _Rounds(Protocol):
+    async def round(self) -> Remains | None:
+        """Act, look, and return what is left; None if only that there is something left was looked at."""
+        ...
+
+
+async def _until_gone(site: Site, given: RemoveInput, rounds: _Rounds, deadline: Deadline) -> Removed:
+    """Make rounds until all is proven gone, or time is up."""
+    site.check(given.target)
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    async with told(), Pulse() as pulse:
+        await _report_begun(site, given, pulse)
+        while True:
+            try:
+                remains = await rounds.round()
+                if remains is not None:
+                    if remains.gone:
+                        return await _conclude(site, given, pulse)
+                    pulse.say("waiting for what is being deleted", *await _told_of(site, remains))
+            except Unreachable as error:
+                pulse.say(f"removing: the API server does not answer: {error.message}", *pulse.told)
+                await asyncio.sleep(RETRY_FIRST)
+            pulse.blind = site.blind(pulse.blind)
+            if deadline.left(clock(), pulse.blind) <= 0:
+                # One request that always goes unanswered must not keep it here. Only where not even owner and pods can
+                # be read nothing is known of what is left: that is for the first answer to say.
+                with suppress(Unreachable):
+                    return await _give_up(site, given, pulse)
+            share = (clock() - begun) * POLL_SHARE
+            left = deadline.left(clock(), pulse.blind)
+            await asyncio.sleep(max(0.0, min(left, POLL_LAST, max(POLL_FIRST, share))))
+
+
+def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
+    wall = datetime.now(UTC)
+    started = activity.info().started_time if activity.in_activity() else wall
+    return Deadline(given.until, started, wall, asyncio.get_running_loop().time(), grace)
+
+
+async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> None:
+    """Report that the deletion begins. It is not held up by a cluster that does not answer: that is for the rounds."""
+    try:
+        await apply_report(site.kube, given.target, given.report)
+    except Unreachable as error:
+        pulse.say(f"reporting: the API server does not answer: {error.message}")
+
+
+async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
+    return tuple(one.sentence() for one in await remnants_of(site, remains)), remains.total
+
+
+async def _give_up(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
+    """Look a last time, in full, and say what is left."""
+    remains = await find_remains(site, given)
+    if remains.gone:
+        return await _conclude(site, given, pulse)
+    remnants = await remnants_of(site, remains)
+    return Removed(gone=False, remnants=remnants, remnants_total=remains.total, blind=site.blind(pulse.blind))
+
+
+class _Graceful:
+    """The rounds of a removal that leaves the work to the collector: its owner's end is what there is to wait for."""
+
+    def __init__(self, site: Site, given: RemoveInput, deadline: Deadline) -> None:
+        self._site = site
+        self._given = given
+        self._deadline = deadline
+        self._looked_at = asyncio.get_running_loop().time()
+
+    async def round(self) -> Remains | None:
+        """Have the owner deleted; look in full once it is gone, and now and then before, to say what is left."""
+        owner = await find_owner(self._site, self._given)
+        if owner is None:
+            return await find_remains(self._site, self._given)
+        since = owner["metadata"].get("deletionTimestamp")
+        if since is None:
+            await _delete(self._site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
+        now = asyncio.get_running_loop().time()
+        self._deadline.dying(now, time_of(since))
+        if now - self._looked_at < TELL_SECONDS:
+            return None
+        self._looked_at = now
+        return await find_remains(self._site, self._given)
+
+
+class _Forced:
+    """The rounds of a forced removal."""
+
+    def __init__(self, site: Site, given: RemoveInput) -> None:
+        self._site = site
+        self._given = given
+        self._begun = asyncio.get_running_loop().time()
+        self._slots = asyncio.Semaphore(_DELETES_AT_ONCE)
+        self._last: Remains | None = None
+
+    async def round(self) -> Remains | None:
+        """Delete what is left: pods at once, and what the collector has not removed by then, too."""
+        if self._last is None:
+            # The owner must be dying before anything under it goes, so that whatever comes late is collected.
+            owner = await find_owner(self._site, self._given)
+            if owner is not None and "deletionTimestamp" not in owner["metadata"]:
+                await _delete(self._site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
+            self._last = await find_remains(self._site, self._given)
+        await self._force_all(self._last)
+        self._last = await find_remains(self._site, self._given)
+        if self._last.gone:
+            await asyncio.sleep(SETTLE_SECONDS)
+            self._last = await find_remains(self._site, self._given)
+        return self._last
+
+    async def _force_all(self, remains: Remains) -> None:
+        await _all(self._force_pod(pod) for pod in remains.pods)
+        if asyncio.get_running_loop().time() - self._begun < FORCE_RESOURCES_AFTER:
+            return
+        user = user_of(self._given.target)
+        await _all(self._force(thing, one.api_version, one.kind, user) for one, thing in remains.components)
+        await _all(self._force(thing, thing["apiVersion"], thing["kind"], user) for thing in remains.between)
+        if remains.owner is not None and remains.total == 1:
+            await _delete(self._site, remains.owner, names.API_VERSION, names.ATTEMPT_KIND, grace_period=0)
+
+    async def _force_pod(self, pod: Object) -> None:
+        metadata = mapping(pod["metadata"])
+        if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
+            return  # Nothing but a finalizer holds it, and that is not ours to take.
+        await self._force(pod, "v1", "Pod", "")
+
+    async def _force(self, thing: Object, api_version: str, kind: str, user: str) -> None:
+        async with self._slots:
+            try:
+                await _delete(self._site, thing, api_version, kind, grace_period=0, impersonate=user)
+            except Unreachable as error:
+                # Where only this kind's server is away, or its webhook, the round goes on too.
+                if error.status in (0, 401, 429):
+                    raise
+            except KubeError:
+                # A webhook or a lost right holds it. The round goes on; what stays is told as what is left.
+                return
+
+
+async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Make all deletions, and raise what one of them raised only when none is under way any more."""
+    for result in await asyncio.gather(*deletions, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+
+
+async def _delete(site: Site, thing: Object, api_version: str, kind: str, **options: Any) -> None:
+    """Delete exactly this object; if it is gone, or another has its name, there is nothing to do."""
+    metadata = thing["metadata"]
+    try:
+        await site.kube.delete(
+            api_version, kind, metadata["name"], metadata.get("namespace", ""), uid=metadata["uid"], **options
+        )
+    except (NotFound, Conflict):
+        return
+
+
+async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
+    """Report that all is gone, and let go of the anchor if the workload's life ends with this."""
+    blind = site.blind(pulse.blind)
+    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_gone))
+    if given.release_anchor:
+
+        async def release() -> None:
+            await release_anchor(site.kube, given.target, delete=given.delete_anchor)
+
+        await persist(pulse, "sweeping", lambda: _sweep(site, given))
+        await persist(pulse, "releasing the anchor", release)
+    return Removed(gone=True, blind=blind)
+
+
+async def _sweep(site: Site, given: RemoveInput) -> None:
+    """Delete owners of attempts that a worker made too late, after their attempt had been proven gone."""
+    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid}"
+    stray = await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, given.target.namespace, labels=labels)
+    for owner in stray["items"]:
+        await _delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")

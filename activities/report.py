@@ -1,0 +1,133 @@
+"""Status out: a report applied to the workload's anchor, idempotently, and its Events, each written once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.contract import ReportInput, Target
+from holdfast.activities.kube import Conflict, Kube, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.raw import mapping, mappings
+from holdfast.activities.site import Pulse, Site, told
+from holdfast.model import Report
+
+MESSAGE_MAXIMUM = 1024
+
+
+async def report(site: Site, given: ReportInput) -> None:
+    """Apply a status to the anchor; a missing anchor is no error."""
+    site.check(given.target)
+    async with told(), Pulse():
+        await apply_report(site.kube, given.target, given.report)
+
+
+async def apply_report(kube: Kube, target: Target, report: Report) -> None:
+    """Apply a report to the workload's anchor unless a later one is there; write its Events unless they are there."""
+    while True:
+        anchor = await kube.find(names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+        if anchor is None or mapping(anchor.get("spec")).get("workloadUid") != target.workload_uid:
+            return
+        metadata, status = anchor["metadata"], mapping(anchor.get("status"))
+        sequence = status.get("sequence", -1)
+        if sequence > report.sequence:
+            return
+        if sequence == report.sequence:
+            break
+        try:
+            await kube.patch(
+                names.API_VERSION,
+                names.ANCHOR_KIND,
+                metadata["name"],
+                target.namespace,
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                subresource="status",
+                patch={"status": status_of(report, status, datetime.now(UTC))},
+            )
+            break
+        except Conflict:
+            continue
+        except NotFound:
+            return
+    for event in events_of(report, anchor, datetime.now(UTC)):
+        await _write_event(kube, event)
+
+
+def status_of(report: Report, before: Mapping[str, Any], now: datetime) -> Object:
+    """Return the anchor's status for a report; a condition that has not changed keeps its transition time. Pure."""
+    known = {one.get("type"): one for one in mappings(before.get("conditions"))}
+    conditions: list[Object] = []
+    for condition in report.conditions:
+        status = "True" if condition.status else "False"
+        old = mapping(known.get(condition.type.value))
+        kept = old.get("lastTransitionTime") if old.get("status") == status else None
+        conditions.append(
+            {
+                "type": condition.type.value,
+                "status": status,
+                "reason": condition.reason.value,
+                "message": condition.message,
+                "lastTransitionTime": kept or _stamp(now),
+            }
+        )
+    return {
+        "sequence": report.sequence,
+        "phase": report.phase.value,
+        "reason": report.reason.value,
+        "message": report.message,
+        "attempt": report.attempt,
+        "executions": report.executions,
+        "restarts": report.restarts,
+        "conditions": conditions,
+    }
+
+
+def events_of(report: Report, anchor: Mapping[str, Any], now: datetime) -> list[Object]:
+    """Return a report's Events; each has the same name whenever it is made. Pure."""
+    metadata: Mapping[str, Any] = anchor["metadata"]
+    made: list[Object] = []
+    for index, event in enumerate(report.events):
+        suffix = f".{metadata['uid']}.{report.sequence}.{index}"
+        made.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {
+                    "name": metadata["name"][: 253 - len(suffix)].rstrip("-.") + suffix,
+                    "namespace": metadata["namespace"],
+                },
+                "involvedObject": {
+                    "apiVersion": names.API_VERSION,
+                    "kind": names.ANCHOR_KIND,
+                    "name": metadata["name"],
+                    "namespace": metadata["namespace"],
+                    "uid": metadata["uid"],
+                },
+                "type": event.type,
+                "reason": event.reason.value,
+                "message": event.message[:MESSAGE_MAXIMUM],
+                "source": {"component": names.EVENT_SOURCE},
+                "reportingComponent": names.EVENT_SOURCE,
+                "reportingInstance": names.EVENT_SOURCE,
+                "firstTimestamp": _stamp(now),
+                "lastTimestamp": _stamp(now),
+                "count": 1,
+            }
+        )
+    return made
+
+
+async def _write_event(kube: Kube, event: Object) -> None:
+    try:
+        await kube.create(event)
+    except Unreachable:
+        raise
+    except KubeError:
+        # There already, or the namespace is on its way out: an Event is never worth failing for.
+        return
+
+
+def _stamp(now: datetime) -> str:
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,200 @@
+"""The ground a cluster activity stands on: which cluster, by which client, what may be told, how to wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Self, TypeVar
+
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from holdfast import names
+from holdfast.activities.contract import Progress, Target
+from holdfast.activities.kube import Forbidden, Kube, Object, Unreachable, service_account_user
+from holdfast.activities.sight import SPANS_KEPT, Sight
+from holdfast.model import Interval, Limits
+from holdfast.policy.sight import union
+
+BEAT_SECONDS = 1.0
+SENTENCE_MAXIMUM = 300
+RETRY_FIRST = 0.1
+RETRY_LAST = 3.0
+BLIND_TOLD = timedelta(hours=24)
+"""No grace period is longer than this, so no older blindness matters to any."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Site:
+    """One cluster, as its activities see it."""
+
+    kube: Kube
+    cluster: str
+    cluster_uid: str
+    installation: str
+    limits: Limits
+    sight: Sight = field(default_factory=Sight)
+
+    def check(self, target: Target) -> None:
+        """Refuse to act on a cluster that is not the one meant.
+
+        Raises:
+            ApplicationError: of type `ClusterMismatch`.
+        """
+        if target.cluster != self.cluster:
+            raise _mismatch(f"this worker serves cluster {self.cluster}, and {target.cluster} was meant")
+        if target.cluster_uid and target.cluster_uid != self.cluster_uid:
+            raise _mismatch(
+                f"cluster {target.cluster} was {target.cluster_uid} and is now {self.cluster_uid}: "
+                "another cluster has taken its name"
+            )
+
+    async def confirm(self, target: Target) -> None:
+        """Ask the cluster itself who it is, and refuse if it is not the one meant.
+
+        Raises:
+            ApplicationError: of type `ClusterMismatch`.
+        """
+        self.check(target)
+        found = (await self.kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
+        if found != self.cluster_uid:
+            raise _mismatch(
+                f"the API server of cluster {self.cluster} is {found}, and {self.cluster_uid} was there before"
+            )
+
+    async def read_component(self, target: Target, api_version: str, kind: str, name: str) -> Object | None:
+        """Return a component's object as the run-as account sees it, or, if that lost its right, as the worker does.
+
+        Raises:
+            Forbidden: if neither may look, and the namespace is there to stay.
+        """
+        user = user_of(target)
+        try:
+            return await self.kube.find(api_version, kind, name, target.namespace, impersonate=user)
+        except Forbidden:
+            try:
+                return await self.kube.find(api_version, kind, name, target.namespace)
+            except Forbidden:
+                # A namespace's deletion takes the account's rights away, and waits for our anchor: waiting here for
+                # a right to look would be waiting for ever.
+                if await self._is_ending(target.namespace):
+                    return None
+                raise
+
+    async def _is_ending(self, namespace: str) -> bool:
+        """Whether a namespace is gone or going: nothing new can be made in it, and its deletion takes the rest."""
+        found = await self.kube.find("v1", "Namespace", namespace)
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    def blind(self, earlier: Sequence[Interval] = ()) -> tuple[Interval, ...]:
+        """Return when the cluster could not be seen, with what an earlier try of this activity knew of it."""
+        recent = self.sight.intervals(datetime.now(UTC) - BLIND_TOLD)
+        return union([*earlier, *recent], SPANS_KEPT)
+
+
+def user_of(target: Target) -> str:
+    """Return the user as whom a workload's components are touched."""
+    return service_account_user(target.namespace, target.run_as)
+
+
+def refused(message: str) -> ApplicationError:
+    """Return the error that says: not here, and not later either."""
+    return ApplicationError(message, type=names.ERROR_REFUSED, non_retryable=True)
+
+
+def conflict(message: str) -> ApplicationError:
+    """Return the error that names a foreign object in our place."""
+    return ApplicationError(message, type=names.ERROR_CONFLICT, non_retryable=True)
+
+
+def _mismatch(message: str) -> ApplicationError:
+    return ApplicationError(message, type=names.ERROR_CLUSTER_MISMATCH)
+
+
+@asynccontextmanager
+async def told() -> AsyncGenerator[None]:
+    """Turn an unanswered request into the error that a workflow expects, so that it is retried without noise."""
+    try:
+        yield
+    except Unreachable as error:
+        delay = timedelta(seconds=error.retry_after) if error.retry_after else None
+        raise ApplicationError(
+            f"the API server does not answer: {error.message}",
+            type=names.ERROR_UNREACHABLE,
+            category=ApplicationErrorCategory.BENIGN,
+            next_retry_delay=delay,
+            # Its causes and their traces would be more than Temporal keeps of a failure that is retried.
+        ) from None
+
+
+class Pulse:
+    """Heartbeats for as long as its block lasts, however long one request takes, with the latest words in them."""
+
+    def __init__(self) -> None:
+        earlier = _earlier()
+        self.doing = earlier.doing
+        self.remaining: tuple[str, ...] = ()
+        self.remaining_total = 0
+        self.blind = earlier.blind
+        self.borne = earlier.borne
+        self._task: asyncio.Task[None] | None = None
+
+    def say(self, doing: str, remaining: Sequence[str] = (), remaining_total: int = 0) -> None:
+        """Say what is being done or waited for, from the next heartbeat on."""
+        self.doing, self.remaining, self.remaining_total = doing, tuple(remaining), remaining_total
+
+    @property
+    def told(self) -> tuple[tuple[str, ...], int]:
+        """What was last said to be remaining."""
+        return self.remaining, self.remaining_total
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        if activity.in_activity():
+            self._task = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        while True:
+            progress = Progress(
+                doing=self.doing[:SENTENCE_MAXIMUM],
+                remaining=self.remaining,
+                remaining_total=self.remaining_total,
+                blind=self.blind,
+                borne=self.borne,
+            )
+            activity.heartbeat(progress.model_dump(mode="json", by_alias=True))
+            await asyncio.sleep(BEAT_SECONDS)
+
+
+def _earlier() -> Progress:
+    """Return what an earlier try of this activity last said."""
+    details = activity.info().heartbeat_details if activity.in_activity() else ()
+    try:
+        return Progress.model_validate(details[0]) if details else Progress()
+    except ValidationError:
+        return Progress()
+
+
+async def persist(pulse: Pulse, what: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call until the API server answers it, whatever the answer."""
+    delay = RETRY_FIRST
+    while True:
+        try:
+            return await call()
+        except Unreachable as error:
+            pulse.say(f"{what}: the API server does not answer: {error.message}")
+            await asyncio.sleep(max(delay, error.retry_after or 0.0))
+            delay = min(delay * 2, RETRY_LAST)

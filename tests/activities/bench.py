@@ -1,0 +1,242 @@
+"""A workload on a test's bench: its inputs, and its activities run in Temporal's activity environment."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self, TypeVar
+
+from temporalio.testing import ActivityEnvironment
+
+from holdfast import names
+from holdfast.activities.cluster import ClusterActivities
+from holdfast.activities.contract import (
+    Created,
+    CreateInput,
+    Observation,
+    ObserveInput,
+    Prepared,
+    PrepareInput,
+    Removed,
+    RemoveInput,
+    ReportInput,
+    Target,
+    planned,
+)
+from holdfast.activities.kube import Kube, Object
+from holdfast.model import Component, Limits, Phase, PodSet, Reason, Report, StatusRule
+
+T = TypeVar("T")
+INSTALLATION = "tests"
+
+
+class Bench:
+    """One workload of one namespace."""
+
+    def __init__(self, kube: Kube, admin: Kube, namespace: str, cluster_uid: str, name: str = "train") -> None:
+        self.kube = kube
+        self.admin = admin
+        self.namespace = namespace
+        self.activities = ClusterActivities(kube, "test", cluster_uid, INSTALLATION, Limits())
+        self.target = Target(
+            cluster="test",
+            cluster_uid=cluster_uid,
+            namespace=namespace,
+            name=name,
+            workload_uid=f"uid-of-{name}",
+            workflow_id=f"workload/test/{namespace}/{name}",
+            shard=3,
+            run_as=names.RUN_AS_DEFAULT,
+            source_kind="List",
+        )
+        self.attempt = 1
+        self.owner_uid = ""
+        self.objects: tuple[Any, ...] = ()
+        self.components: tuple[Component, ...] = (job(),)
+        self.heartbeats: list[dict[str, Any]] = []
+        self.environment: ActivityEnvironment | None = None
+        self._sequence = 0
+
+    @classmethod
+    async def make(cls, kube: Kube, admin: Kube, namespace: str) -> Self:
+        system = await admin.get("v1", "Namespace", "kube-system")
+        return cls(kube, admin, namespace, system["metadata"]["uid"])
+
+    def report(self, **changes: Any) -> Report:
+        self._sequence += 1
+        given = {"sequence": self._sequence, "phase": Phase.RUNNING, "reason": Reason.SUBMITTED}
+        return Report(**(given | changes))
+
+    @property
+    def plan(self) -> tuple[Any, ...]:
+        return tuple(planned(one, self.target.workload_uid, self.attempt) for one in self.components)
+
+    async def run(self, function: Callable[..., Awaitable[T]], given: Any, earlier: Sequence[dict[str, Any]] = ()) -> T:
+        environment = ActivityEnvironment()
+        environment.info = dataclasses.replace(
+            environment.info, heartbeat_details=list(earlier), started_time=datetime.now(UTC)
+        )
+        environment.on_heartbeat = lambda *details: self.heartbeats.append(details[0])
+        self.environment = environment
+        return await environment.run(function, given)
+
+    async def prepare(self, **changes: Any) -> Prepared:
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "plan": self.plan,
+            "spec_hash": "hash",
+            "report": self.report(),
+        }
+        prepared = await self.run(self.activities.prepare, PrepareInput(**(given | changes)))
+        self.owner_uid = prepared.owner_uid
+        return prepared
+
+    async def create(self, earlier: Sequence[dict[str, Any]] = (), **changes: Any) -> Created:
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "owner_uid": self.owner_uid,
+            "components": self.components,
+            "labels": {"team": "blue"},
+            "patience": 2.0,
+            "report": self.report(),
+            "report_submitted": self.report(),
+        }
+        created = await self.run(self.activities.create, CreateInput(**(given | changes)), earlier)
+        self.objects = created.objects
+        return created
+
+    async def observe(self, **changes: Any) -> Observation:
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "owner_uid": self.owner_uid,
+            "plan": self.plan,
+            "report": self.report(),
+        }
+        return await self.run(self.activities.observe, ObserveInput(**(given | changes)))
+
+    def removal(self, seconds: float = 20.0, **changes: Any) -> RemoveInput:
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "owner_uid": self.owner_uid,
+            "plan": self.plan,
+            "objects": self.objects,
+            "until": datetime.now(UTC) + timedelta(seconds=seconds),
+            "report": self.report(reason=Reason.RESETTING),
+            "report_gone": self.report(reason=Reason.DELETION_COMPLETE),
+        }
+        return RemoveInput(**(given | changes))
+
+    async def remove(self, seconds: float = 20.0, **changes: Any) -> Removed:
+        return await self.run(self.activities.remove, self.removal(seconds, **changes))
+
+    async def force_remove(self, seconds: float = 20.0, **changes: Any) -> Removed:
+        return await self.run(self.activities.force_remove, self.removal(seconds, **changes))
+
+    async def send_report(self, report: Report) -> None:
+        await self.run(self.activities.report, ReportInput(target=self.target, report=report))
+
+    async def launch(self) -> None:
+        """Prepare and create, and wait until the pods run."""
+        await self.prepare()
+        created = await self.create()
+        assert created.failure is None
+        expected = sum(one.expected_pods for one in self.components)
+        await eventually(lambda: self._ready(expected))
+
+    async def _ready(self, expected: int) -> bool:
+        seen = await self.observe()
+        return seen.pods.running + seen.pods.succeeded >= expected
+
+    async def pods(self) -> list[Object]:
+        labels = f"{names.LABEL_WORKLOAD_UID}={self.target.workload_uid}"
+        return (await self.admin.list("v1", "Pod", self.namespace, labels=labels))["items"]
+
+    async def anchor(self) -> Object | None:
+        return await self.admin.find(names.API_VERSION, names.ANCHOR_KIND, self.target.name, self.namespace)
+
+    async def owner(self) -> Object | None:
+        name = names.attempt_name(self.target.name, self.attempt)
+        return await self.admin.find(names.API_VERSION, names.ATTEMPT_KIND, name, self.namespace)
+
+    async def events(self) -> list[Object]:
+        items = (await self.admin.list("v1", "Event", self.namespace))["items"]
+        return [one for one in items if one["involvedObject"]["kind"] == names.ANCHOR_KIND]
+
+
+async def eventually(probe: Callable[[], Awaitable[Any]], seconds: float = 15.0) -> Any:
+    """Return the first answer that is true."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        answer = await probe()
+        if answer:
+            return answer
+        assert asyncio.get_running_loop().time() < deadline, f"not within {seconds} s: {answer!r}"
+        await asyncio.sleep(0.05)
+
+
+def pod_spec(**more: Any) -> dict[str, Any]:
+    return {
+        "containers": [{"name": "main", "image": "busybox", "command": ["sleep", "1"]}],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        **more,
+    }
+
+
+def job(name: str = "work", pods: int = 2, metadata: dict[str, Any] | None = None, **of_pods: Any) -> Component:
+    template = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "backoffLimit": 3,
+            "template": {"metadata": of_pods, "spec": pod_spec()},
+        },
+    }
+    return Component(
+        name=name,
+        template=template,
+        pod_sets=(PodSet(path="template.spec.template", replicas=pods),),
+        status=StatusRule(complete=("Complete",), failed=("Failed",)),
+    )
+
+
+def pod(name: str = "solo", **metadata: Any) -> Component:
+    template = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": pod_spec()}
+    return Component(name=name, template=template, pod_sets=(PodSet(path="template"),))
+
+
+def deployment(name: str = "serve", pods: int = 2, **of_pods: Any) -> Component:
+    labels = {"app": name, **of_pods.pop("labels", {})}
+    template = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": pods,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": labels, **of_pods},
+                "spec": {**pod_spec(), "restartPolicy": "Always"},
+            },
+        },
+    }
+    return Component(name=name, template=template, pod_sets=(PodSet(path="template.spec.template", replicas=pods),))
+
+
+def config(name: str = "settings", metadata: dict[str, Any] | None = None) -> Component:
+    template = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, **(metadata or {})},
+        "data": {"a": "1"},
+    }
+    return Component(name=name, template=template)
