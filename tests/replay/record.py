@@ -1,0 +1,164 @@
+"""Record the histories that must go on replaying: `python -m tests.replay.record` writes tests/replay/histories/*.json.
+
+Recorded on a real Temporal server with a scripted cluster. Recorded again only for a new scenario: a history that no
+longer replays is a bug of the change, which needs a patch, and not a reason to record anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+
+from holdfast import names
+from holdfast.local import Stack
+from holdfast.model import Status
+from tests.workflows.conftest import Run, opener
+
+HISTORIES = Path(__file__).parent / "histories"
+ROOT = Path(__file__).parents[2]
+GATES = ("prepare", "create", "observe", "remove", "report")
+Handle = WorkflowHandle[Any, Status]
+
+
+async def happy_path(run: Run) -> Handle:
+    handle = await run.start()
+    await run.running(handle)
+    await run.cluster.sees(handle, 1, succeeded=2, complete=True)
+    return handle
+
+
+async def reset(run: Run) -> Handle:
+    handle = await run.start()
+    await run.running(handle)
+    await run.cluster.sees(handle, 1, running=1, failed=1)
+    await run.running(handle, 2)
+    await run.cluster.sees(handle, 2, succeeded=2, complete=True)
+    return handle
+
+
+async def healed(run: Run) -> Handle:
+    handle = await run.start()
+    await run.running(handle)
+    await run.cluster.sees(handle, 1, running=1, failed=1)
+    await run.cluster.sees(handle, 1, running=2)
+    await run.cluster.sees(handle, 1, succeeded=2, complete=True)
+    return handle
+
+
+async def failed(run: Run) -> Handle:
+    handle = await run.start()
+    for attempt in (1, 2, 3, 4):
+        await run.running(handle, attempt)
+        await run.cluster.sees(handle, attempt, failed=1, job_failed=True)
+    return handle
+
+
+async def forced_deletion(run: Run) -> Handle:
+    run.cluster.stubborn = True
+    handle = await run.start()
+    await run.running(handle)
+    await run.cluster.sees(handle, 1, failed=1, job_failed=True)
+    await run.running(handle, 2)
+    await handle.signal(names.SIGNAL_CANCEL, "enough")
+    return handle
+
+
+async def native_cancellation(run: Run) -> Handle:
+    handle = await run.start()
+    await run.running(handle)
+    await handle.cancel()
+    return handle
+
+
+def suspended_in(gate: str) -> Callable[[Run], Awaitable[Handle]]:
+    async def scenario(run: Run) -> Handle:
+        run.cluster.close(gate)
+        handle = await run.start()
+        if gate in {"observe", "remove"}:
+            await run.running(handle)
+            await run.cluster.sees(handle, 1, failed=1, job_failed=True)
+        elif gate == "report":
+            await run.running(handle)
+        await run.entered(gate)
+        await handle.signal(names.SIGNAL_SUSPEND, "make room")
+        if gate == "remove":
+            run.cluster.open(gate)
+        await run.reach(handle, "Suspended")
+        run.cluster.gates.clear()
+        await handle.signal(names.SIGNAL_RESUME)
+        await run.running(handle, 2)
+        await handle.signal(names.SIGNAL_CANCEL)
+        return handle
+
+    return scenario
+
+
+async def suspended_while_running(run: Run) -> Handle:
+    handle = await run.start()
+    await run.running(handle)
+    await handle.signal(names.SIGNAL_PREEMPT, "a larger job needs the nodes")
+    await run.reach(handle, "Suspended")
+    await handle.signal(names.SIGNAL_RESUME)
+    await run.running(handle, 2)
+    await run.cluster.sees(handle, 2, succeeded=2, complete=True)
+    return handle
+
+
+async def continued_as_new(run: Run) -> Handle:
+    handle = await run.start()
+    await run.running(handle)
+    for attempt in (1, 2):
+        await run.cluster.sees(handle, attempt, running=1, failed=1)
+        await run.running(handle, attempt + 1)
+    await run.cluster.sees(handle, 3, succeeded=2, complete=True)
+    return handle
+
+
+SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
+    "happy-path": (happy_path, 0),
+    "reset": (reset, 0),
+    "healed": (healed, 0),
+    "failed": (failed, 0),
+    "forced-deletion": (forced_deletion, 0),
+    "native-cancellation": (native_cancellation, 0),
+    "preempted-while-running": (suspended_while_running, 0),
+    "continue-as-new": (continued_as_new, 20),
+    **{
+        f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
+    },
+}
+
+
+async def main(wanted: list[str]) -> None:
+    stack = Stack.up(os.environ.get("HOLDFAST_TEST_STACK", "test"))
+    opened = opener(stack, identity="recorder")
+    for name, (scenario, suggest) in SCENARIOS.items():
+        if wanted and name not in wanted:
+            continue
+        async with opened(suggest=suggest) as run:
+            handle = await scenario(run)
+            try:
+                await handle.result()
+            except Exception as error:
+                print(f"{name}: ended with {type(error.__cause__ or error).__name__}")
+            runs = [each async for each in run.client.list_workflows(f'WorkflowId = "{handle.id}"')]
+            runs.sort(key=lambda each: each.start_time)
+            for index, execution in enumerate(runs):
+                one = run.client.get_workflow_handle(execution.id, run_id=execution.run_id)
+                history = await one.fetch_history()
+                suffix = f"-{index + 1}" if len(runs) > 1 else ""
+                path = HISTORIES / f"{name}{suffix}.json"
+                text = json.dumps(json.loads(history.to_json()), indent=1, sort_keys=True) + "\n"
+                path.write_text(text.replace(str(ROOT), "."))
+                print(f"{path.name}: {len(history.events)} events")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

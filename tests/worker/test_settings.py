@@ -1,0 +1,170 @@
+"""Settings: which source wins, and that each wrong value is refused with its field, its source and what is allowed."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import names
+from holdfast.errors import HoldfastError
+from holdfast.worker.settings import Role, Settings, SettingsError, load, misspelled
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for variable in list(os.environ):
+        if variable.startswith(("HOLDFAST_", "TEMPORAL_")) or variable == "KUBECONFIG":
+            monkeypatch.delenv(variable)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_defaults() -> None:
+    settings = load({"cluster": "c"})
+    assert settings.roles == (Role.WORKFLOWS, Role.CLUSTER, Role.WAIT, Role.WATCH)
+    assert settings.max_cached_workflows == 600
+    assert settings.health_address == "127.0.0.1:8085"
+    assert settings.metrics_address == "127.0.0.1:9464"
+    assert settings.limits.grace_period_maximum == timedelta(hours=24)
+    assert settings.limits.success_ttl_maximum is None
+    assert settings.namespaces == ()
+
+
+def test_flags_win_over_ours_over_the_shared_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('cluster = "file"\ntemporal_address = "file:1"\nlog_format = "console"\nidentity = "file"\n')
+    assert load({}, file).temporal_address == "file:1"
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "shared:2")
+    assert load({}, file).temporal_address == "shared:2"
+    monkeypatch.setenv("HOLDFAST_TEMPORAL_ADDRESS", "ours:3")
+    assert load({}, file).temporal_address == "ours:3"
+    settings = load({"temporal_address": "flag:4", "identity": None}, file)
+    assert settings.temporal_address == "flag:4"
+    assert (settings.log_format, settings.identity, settings.cluster) == ("console", "file", "file")
+
+
+def test_the_file_is_found_by_variable_and_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text('cluster = "here"\n')
+    assert load().cluster == "here"
+    (tmp_path / "other.toml").write_text('cluster = "there"\n')
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "other.toml"))
+    assert load().cluster == "there"
+
+
+def test_a_table_of_the_file_is_a_prefix(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('cluster = "c"\nroles = ["watch", "workflows"]\n[temporal]\naddress = "t:7"\nnamespace = "n"\n')
+    settings = load({}, file)
+    assert (settings.temporal_address, settings.temporal_namespace) == ("t:7", "n")
+    assert settings.roles == (Role.WORKFLOWS, Role.WATCH)
+
+
+def test_lists_are_words_in_flags_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_ROLES", "watch, cluster")
+    monkeypatch.setenv("HOLDFAST_NAMESPACES", "a,b")
+    settings = load({"cluster": "c"})
+    assert settings.roles == (Role.CLUSTER, Role.WATCH)
+    assert settings.namespaces == ("a", "b")
+
+
+def test_durations_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_GRACE_PERIOD_MAXIMUM", "90m")
+    settings = load({"cluster": "c", "success_ttl_maximum": "1h"})
+    assert settings.limits.grace_period_maximum == timedelta(minutes=90)
+    assert settings.limits.success_ttl_maximum == timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("roles", "watch,dance", "workflows, cluster, wait, watch"),
+        ("roles", ",", "workflows, cluster, wait, watch"),
+        ("temporal_address", "nowhere", "host:port"),
+        ("health_address", "127.0.0.1:99999", "host:port"),
+        ("log_format", "xml", "'json' or 'console'"),
+        ("log_level", "loud", "'debug', 'info', 'warning' or 'error'"),
+        ("max_cached_workflows", -1, "greater than or equal to 0"),
+        ("max_concurrent_activities", 0, "greater than or equal to 1"),
+        ("grace_period_maximum", "5 years", "90s, 1m30s, 1h or 7d"),
+        ("cluster", "Not_a_label", "DNS label"),
+        ("namespaces", "ok,Bad_One", "DNS label"),
+        ("watch_shard_sets", 65, "less than or equal to 64"),
+        ("temporal_api_key_file", "/no/such/file", "file that can be read"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_field_and_what_is_allowed(field: str, value: object, allowed: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load({"cluster": "c", field: value})
+    assert str(refusal.value).startswith(field)
+    assert f"--{field.replace('_', '-')}" in str(refusal.value)
+    assert allowed in str(refusal.value)
+    assert isinstance(refusal.value, HoldfastError)
+
+
+def test_a_refusal_names_the_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "nowhere")
+    with pytest.raises(SettingsError, match="TEMPORAL_ADDRESS"):
+        load({"cluster": "c"})
+    monkeypatch.delenv("TEMPORAL_ADDRESS")
+    file = tmp_path / "bad.toml"
+    file.write_text('cluster = "c"\nlog_format = "xml"\nlog_levle = "info"\n')
+    with pytest.raises(SettingsError) as refusal:
+        load({}, file)
+    assert f"log_format ({file})" in str(refusal.value)
+    assert "did you mean log_level?" in str(refusal.value)
+
+
+@pytest.mark.parametrize("content", [None, "cluster = ", "\xff"])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "broken.toml"
+    if content is not None:
+        file.write_bytes(content.encode("latin-1"))
+    with pytest.raises(SettingsError, match="config: "):
+        load({}, file)
+
+
+def test_only_workflows_needs_no_cluster() -> None:
+    assert not load({"roles": "workflows"}).acts_on_cluster
+    with pytest.raises(SettingsError, match="cluster: expected"):
+        load({"roles": "watch"})
+
+
+def test_what_belongs_together_is_refused_alone(tmp_path: Path) -> None:
+    some = tmp_path / "cert"
+    some.write_text("x")
+    for alone in ({"temporal_tls_cert_file": some}, {"deployment_name": "d"}, {"build_id": "b"}):
+        with pytest.raises(SettingsError, match="expected together"):
+            load({"cluster": "c", **alone})
+
+
+def test_a_kubeconfig_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="kubeconfig"):
+        load({"cluster": "c", "kubeconfig": str(tmp_path / "none")})
+    some = tmp_path / "one"
+    some.write_text("x")
+    assert load({"cluster": "c", "kubeconfig": f"{tmp_path / 'none'}:{some}"}).kubeconfig.endswith("one")
+
+
+def test_a_misspelled_variable_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_TEMPORAL_ADRESS", "x:1")
+    monkeypatch.setenv("HOLDFAST_SOMETHING_ELSE_ENTIRELY", "x")
+    monkeypatch.setenv("HOLDFAST_ATTEMPT", "3")
+    assert misspelled() == ["HOLDFAST_TEMPORAL_ADRESS is no setting: did you mean HOLDFAST_TEMPORAL_ADDRESS?"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 64])
+def test_shard_sets_cover_every_shard_once(count: int) -> None:
+    sets = load({"cluster": "c", "watch_shard_sets": count}).shard_sets
+    assert len(sets) == count
+    assert [shard for first, last in sets for shard in range(first, last + 1)] == list(range(names.SHARDS))
+
+
+def test_every_setting_is_an_option_of_the_command() -> None:
+    import inspect
+
+    from holdfast.cli.worker import worker
+
+    options = set(inspect.signature(worker).parameters) - {"config"}
+    assert options == set(Settings.model_fields) - {"temporal_wait"}

@@ -1,0 +1,255 @@
+"""A cluster on virtual time, as the watch would see it: for tests of what deserves a signal, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.snapshot import object_facts
+from holdfast.model import Interval, Phase
+from holdfast.worker.attention import Attention, Send
+from holdfast.worker.cache import (
+    Cache,
+    KindKey,
+    anchor_seen,
+    attempt_seen,
+    pod_seen,
+)
+from holdfast.worker.signals import Signals
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+JOB: KindKey = ("batch/v1", "Job")
+
+
+@dataclass
+class World:
+    """Workloads, `w` by default, of a Job with some pods; signals arrive unless `refuse` says how they fail."""
+
+    rate: float = 200
+    cache: Cache = field(default_factory=Cache)
+    now: float = 1000.0
+    version: int = 100
+    sent: list[tuple[float, Send]] = field(default_factory=list)
+    refuse: str = ""
+    spans: tuple[Interval, ...] = ()
+    unseen: frozenset[KindKey] = frozenset()
+    settled: bool = True
+    plans: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    asked: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.attention = Attention(
+            self.cache,
+            Signals(self.rate),
+            blind=lambda since, _: tuple(span for span in self.spans if span.end > since),
+            unseen=lambda: self.unseen,
+            settled=lambda _: self.settled,
+            version=lambda _, __: self.version,
+        )
+
+    def time(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.now)
+
+    def stamp(self) -> str:
+        return self.time().isoformat().replace("+00:00", "Z")
+
+    def next_version(self) -> str:
+        self.version += 1
+        return str(self.version)
+
+    # The cluster's objects.
+
+    def anchor(
+        self,
+        workload: str = "w",
+        deleting: bool = False,
+        finalizers: tuple[str, ...] = (names.FINALIZER,),
+        *,
+        deployed: bool = False,
+        gone: bool = False,
+    ) -> None:
+        raw: dict[str, Any] = {
+            "metadata": {
+                "uid": f"anchor-{workload}",
+                "name": workload,
+                "namespace": "ns",
+                "resourceVersion": self.next_version(),
+                "finalizers": list(finalizers),
+                "creationTimestamp": EPOCH.isoformat(),
+            },
+            "spec": {"workloadUid": workload, "workflowId": f"workload/c/ns/{workload}"},
+            "status": {"attempt": 1} | ({"phase": Phase.RUNNING} if deployed else {}),
+        }
+        if deleting:
+            raw["metadata"]["deletionTimestamp"] = self.stamp()
+        seen = anchor_seen(raw)
+        assert seen is not None
+        self.touch(self.cache.drop_anchor(seen, self.version) if gone else self.cache.put_anchor(seen))
+
+    def attempt(
+        self,
+        workload: str = "w",
+        number: int = 1,
+        *,
+        pods: int = 2,
+        components: int = 1,
+        submitted: bool = True,
+        deleting: bool = False,
+        gone: bool = False,
+    ) -> None:
+        plan = [
+            {
+                "name": f"c{index}",
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "objectName": f"{workload}-c{index}",
+                "expectedPods": pods,
+                "status": {"complete": ["Complete"], "failed": ["Failed"]},
+            }
+            for index in range(components)
+        ]
+        raw: dict[str, Any] = {
+            "metadata": {
+                "uid": f"{workload}-a{number}",
+                "name": f"{workload}-a{number}",
+                "namespace": "ns",
+                "resourceVersion": self.next_version(),
+                "creationTimestamp": EPOCH.isoformat(),
+            },
+            "spec": {
+                "workloadUid": workload,
+                "workflowId": f"workload/c/ns/{workload}",
+                "attempt": number,
+                "plan": plan,
+            },
+            "status": {"submitted": submitted},
+        }
+        if deleting:
+            raw["metadata"]["deletionTimestamp"] = self.stamp()
+        seen = attempt_seen(raw)
+        assert seen is not None
+        self.touch(self.cache.drop_attempt(seen, self.version) if gone else self.cache.put_attempt(seen))
+
+    def job(
+        self, workload: str = "w", number: int = 1, index: int = 0, condition: str = "", gone: bool = False
+    ) -> None:
+        facts = object_facts(
+            {
+                "metadata": {
+                    "uid": f"{workload}-a{number}-c{index}",
+                    "name": f"{workload}-c{index}",
+                    "namespace": "ns",
+                    "resourceVersion": self.next_version(),
+                    "ownerReferences": [{"kind": "Attempt", "uid": f"{workload}-a{number}"}],
+                },
+                "status": {"conditions": [{"type": condition, "status": "True", "lastTransitionTime": self.stamp()}]}
+                if condition
+                else {},
+            }
+        )
+        place = (*JOB, "ns", f"{workload}-c{index}")
+        self.touch(self.cache.drop_object(place, facts, self.version) if gone else self.cache.put_object(place, facts))
+
+    def pod(
+        self,
+        name: str,
+        phase: str = "Running",
+        *,
+        workload: str = "w",
+        number: int = 1,
+        index: int = 0,
+        code: int = 1,
+        gone: bool = False,
+        deleting: bool = False,
+    ) -> None:
+        raw: dict[str, Any] = {
+            "metadata": {
+                "uid": f"{workload}-{number}-{name}",
+                "name": name,
+                "namespace": "ns",
+                "resourceVersion": self.next_version(),
+                "creationTimestamp": EPOCH.isoformat(),
+                "labels": {
+                    names.LABEL_WORKLOAD_UID: workload,
+                    names.LABEL_ATTEMPT: str(number),
+                    names.LABEL_COMPONENT: f"c{index}",
+                },
+            },
+            "spec": {"nodeName": "node-1"},
+            "status": {"phase": phase},
+        }
+        if deleting:
+            raw["metadata"]["deletionTimestamp"] = self.stamp()
+        if phase == "Failed":
+            terminated = {"exitCode": code, "reason": "Error", "finishedAt": self.stamp()}
+            raw["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": terminated}}]
+        seen = pod_seen(raw)
+        assert seen is not None
+        hot = phase in {"Failed", "Succeeded"} or gone or deleting
+        self.touch(self.cache.drop_pod(seen, self.version) if gone else self.cache.put_pod(seen), hot)
+
+    def running(self, workload: str = "w", number: int = 1, pods: int = 2) -> None:
+        """The usual beginning: anchor, attempt, Job, and all its pods running."""
+        self.anchor(workload)
+        self.attempt(workload, number, pods=pods)
+        self.job(workload, number)
+        for index in range(pods):
+            self.pod(f"p{index}", workload=workload, number=number)
+
+    # The watch.
+
+    def touch(self, workloads: set[str], hot: bool = True) -> None:
+        self.attention.changed(workloads, self.now, hot)
+
+    def pass_time(self, seconds: float) -> list[Send]:
+        """Let time pass, from one thing due to the next; return what was sent meanwhile."""
+        end, before = self.now + seconds, len(self.sent)
+        for _ in range(100_000):
+            self.attention.look(self.now, self.time())
+            self.asked += self.attention.doubts(self.now, 1000)
+            for send in self.attention.take(self.now, self.time(), 1000):
+                self.sent.append((self.now, send))
+                if self.refuse == "closed":
+                    self.attention.closed(send)
+                elif self.refuse:
+                    self.attention.lost(send, self.now)
+                else:
+                    self.attention.arrived(send, self.now)
+            due = self.attention.next_due(self.now)
+            if due is None or due > end:
+                break
+            self.now = max(due, self.now + 1e-6)
+        else:
+            raise AssertionError("the watch never came to rest")
+        self.now = end
+        return [send for _, send in self.sent[before:]]
+
+    def restarted(self) -> World:
+        """Another process, that lists the same cluster anew and has only the heartbeat of this one."""
+        other = World(rate=self.rate, now=self.now, version=self.version, unseen=self.unseen)
+        other.attention.recall(self.attention.digests())
+        self.list_into(other.cache)
+        other.touch(other.cache.workloads)
+        return other
+
+    def list_into(self, cache: Cache) -> None:
+        """Show another cache what is there now: nothing of what has gone."""
+        for anchor in self.cache._anchors.values():
+            cache.put_anchor(anchor)
+        for attempts in self.cache._attempts.values():
+            for attempt in attempts.values():
+                cache.put_attempt(attempt)
+        for place, facts in self.cache._objects.items():
+            cache.put_object(place, facts)
+        for pods in self.cache._pods.values():
+            for pod in pods.values():
+                cache.put_pod(pod)
+
+    def confirm_asked(self) -> None:
+        """Answer what was asked for by name: it is not there."""
+        for doubt in self.asked:
+            self.cache.confirm_gone(doubt.attempt_uid, doubt.place)
+            self.touch({doubt.workload_uid})
+        self.asked.clear()

@@ -1,0 +1,129 @@
+"""A real Temporal server, the real workflow, and a scripted cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from holdfast import names
+from holdfast.local import Stack
+from holdfast.model import Status, Timings, Workload
+from holdfast.plugin import HoldfastPlugin
+from tests.policy.life import workload
+from tests.workflows.scripted import ScriptedCluster
+
+CACHED = int(os.environ.get("TEST_MAX_CACHED_WORKFLOWS", "1000"))
+SCALED = Timings(
+    admission_grace_period=timedelta(seconds=20),
+    warmup_grace_period=timedelta(seconds=30),
+    failure_grace_period=timedelta(seconds=0.3),
+    retry_pause_period=timedelta(seconds=0.2),
+    forceful_deletion_grace_period=timedelta(seconds=0.5),
+    success_ttl=timedelta(0),
+)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Stack:
+    return Stack.up(os.environ.get("HOLDFAST_TEST_STACK", "test"))
+
+
+@dataclass
+class Run:
+    """A workload under way on a scripted cluster."""
+
+    client: Client
+    cluster: ScriptedCluster
+    name: str
+
+    async def start(self, spec: Workload | None = None, **timings: Any) -> WorkflowHandle[Any, Status]:
+        spec = spec or workload(timings={**SCALED.model_dump(by_alias=False), **timings})
+        spec = Workload.model_validate({**spec.model_dump(mode="json"), "cluster": self.name})
+        return await self.client.start_workflow(
+            names.WORKLOAD_WORKFLOW,
+            spec.model_dump(mode="json"),
+            id=spec.workflow_id,
+            task_queue=names.QUEUE_WORKFLOWS,
+            result_type=Status,
+        )
+
+    async def status(self, handle: WorkflowHandle[Any, Any]) -> Status:
+        return await handle.query(names.QUERY_STATUS, result_type=Status)
+
+    async def reach(self, handle: WorkflowHandle[Any, Any], phase: str, attempt: int | None = None) -> Status:
+        status = await self.status(handle)
+        for _ in range(400):
+            if status.phase == phase and attempt in {None, status.attempt}:
+                return status
+            await asyncio.sleep(0.02)
+            status = await self.status(handle)
+        raise AssertionError(f"{handle.id} is not {phase}: {status.model_dump_json(indent=1)}")
+
+    async def entered(self, name: str, times: int = 1) -> None:
+        for _ in range(400):
+            if self.cluster.entered.count(name) >= times:
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"{name} was not entered {times} times: {self.cluster.entered}")
+
+    async def submitted(self, handle: WorkflowHandle[Any, Any], attempt: int = 1) -> None:
+        status = await self.status(handle)
+        for _ in range(400):
+            if status.attempt == attempt and any(c.type == "Submitted" and c.status for c in status.conditions):
+                return
+            await asyncio.sleep(0.02)
+            status = await self.status(handle)
+        raise AssertionError(f"attempt {attempt} is not submitted: {status.model_dump_json(indent=1)}")
+
+    async def running(self, handle: WorkflowHandle[Any, Any], attempt: int = 1) -> Status:
+        await self.submitted(handle, attempt)
+        await self.cluster.sees(handle, attempt, running=self.cluster.pods)
+        return await self.reach(handle, "Running", attempt)
+
+
+def opener(stack: Stack, identity: str = "test") -> Callable[..., Any]:
+    """Open runs on Temporal dev servers of their own; `suggest` makes continue-as-new come early."""
+
+    @asynccontextmanager
+    async def opened(suggest: int = 0, cached: int = CACHED) -> AsyncIterator[Run]:
+        extra = ["--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={suggest}"] if suggest else []
+        for attribute, kind in names.SEARCH_ATTRIBUTES.items():
+            extra += ["--search-attribute", f"{attribute}={kind}"]
+        async with await WorkflowEnvironment.start_local(
+            dev_server_existing_path=str(stack.binary("temporal")),
+            data_converter=pydantic_data_converter,
+            dev_server_extra_args=extra,
+            identity=identity,
+        ) as env:
+            cluster, name = ScriptedCluster(), "recorded" if identity != "test" else f"t-{secrets.token_hex(3)}"
+            client = await Client.connect(
+                env.client.service_client.config.target_host,
+                plugins=[HoldfastPlugin(roles=["workflows"])],
+                identity=identity,
+            )
+            plain = env.client
+            async with (
+                Worker(client, task_queue=names.QUEUE_WORKFLOWS, max_cached_workflows=cached),
+                Worker(plain, task_queue=names.queue_cluster(name), activities=cluster.activities()),
+                Worker(plain, task_queue=names.queue_wait(name), activities=cluster.activities()),
+            ):
+                yield Run(plain, cluster, name)
+
+    return opened
+
+
+@pytest.fixture
+def environment(stack: Stack) -> Callable[..., Any]:
+    return opener(stack)

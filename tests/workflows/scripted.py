@@ -1,0 +1,178 @@
+"""A cluster of a few numbers that implements the activity contract: for workflow mechanics and long durations only.
+
+What Kubernetes means is tested against a real API server (tests/e2e); here only the workflow's own conduct is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import WorkflowHandle
+
+from holdfast import names
+from holdfast.activities.contract import (
+    Created,
+    CreateInput,
+    ObserveInput,
+    Prepared,
+    PrepareInput,
+    Removed,
+    RemoveInput,
+    ReportInput,
+)
+from holdfast.model import (
+    ComponentView,
+    Failure,
+    FailureClass,
+    Observation,
+    PodCounts,
+    Reason,
+    Remnant,
+    Report,
+    Scope,
+)
+
+
+@dataclass
+class ScriptedCluster:
+    """The activities, and the levers that tests pull."""
+
+    pods: int = 2
+    view: dict[str, Any] = field(default_factory=dict)
+    stubborn: bool = False
+    gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    """An activity named here waits until its gate is opened."""
+    entered: list[str] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    alive: set[int] = field(default_factory=set)
+    owners: dict[int, str] = field(default_factory=dict)
+    revision: int = 0
+    uid: str = ""
+    overlaps: int = 0
+
+    def close(self, name: str) -> None:
+        self.gates[name] = asyncio.Event()
+
+    def open(self, name: str) -> None:
+        self.gates.pop(name).set()
+
+    async def _enter(self, name: str, report: Report) -> None:
+        self.entered.append(name)
+        self.reports.append(report)
+        gate = self.gates.get(name)
+        while gate is not None and not gate.is_set():
+            activity.heartbeat()
+            await asyncio.sleep(0.05)
+
+    @activity.defn(name=names.ACTIVITY_PREPARE)
+    async def prepare(self, payload: PrepareInput) -> Prepared:
+        await self._enter("prepare", payload.report)
+        self.uid = payload.target.workload_uid
+        self.owners[payload.attempt] = f"owner-{payload.attempt}"
+        return Prepared(cluster_uid="kube", anchor_uid="anchor", owner_uid=self.owners[payload.attempt])
+
+    @activity.defn(name=names.ACTIVITY_CREATE)
+    async def create(self, payload: CreateInput) -> Created:
+        await self._enter("create", payload.report)
+        self.overlaps += bool(self.alive)
+        self.alive.add(payload.attempt)
+        self.view = {"pending": self.pods}
+        self.reports.append(payload.report_submitted)
+        return Created()
+
+    @activity.defn(name=names.ACTIVITY_OBSERVE)
+    async def observe(self, payload: ObserveInput) -> Observation:
+        await self._enter("observe", payload.report)
+        return self.look(payload.attempt, live=True)
+
+    @activity.defn(name=names.ACTIVITY_REMOVE)
+    async def remove(self, payload: RemoveInput) -> Removed:
+        await self._enter("remove", payload.report)
+        return await self._remove(payload, forced=False)
+
+    @activity.defn(name=names.ACTIVITY_FORCE_REMOVE)
+    async def force_remove(self, payload: RemoveInput) -> Removed:
+        await self._enter("force_remove", payload.report)
+        return await self._remove(payload, forced=True)
+
+    async def _remove(self, payload: RemoveInput, *, forced: bool) -> Removed:
+        while self.stubborn and not forced:
+            activity.heartbeat()
+            if datetime.now(UTC) >= payload.until:
+                return Removed(gone=False, remnants=(Remnant(kind="Pod", name="train-0"),), remnants_total=1)
+            await asyncio.sleep(0.02)
+        self.alive.discard(payload.attempt)
+        self.reports.append(payload.report_gone)
+        return Removed(gone=True)
+
+    @activity.defn(name=names.ACTIVITY_REPORT)
+    async def report(self, payload: ReportInput) -> None:
+        await self._enter("report", payload.report)
+
+    def activities(self) -> list[Any]:
+        return [self.prepare, self.create, self.observe, self.remove, self.force_remove, self.report]
+
+    def look(self, attempt: int, *, live: bool = False) -> Observation:
+        self.revision += 1
+        view = dict(self.view)
+        found, job_failed, complete = (
+            view.pop("found", True),
+            view.pop("job_failed", False),
+            view.pop("complete", False),
+        )
+        counts = PodCounts(expected=self.pods, **view)
+        now = datetime.now(UTC)
+        failures: list[Failure] = []
+        if not found:
+            failures.append(
+                Failure(
+                    cls=FailureClass.MISSING,
+                    scope=Scope.COMPONENT,
+                    reason=Reason.MISSING_COMPONENT,
+                    time=now,
+                    component="train",
+                )
+            )
+        if job_failed:
+            failures.append(
+                Failure(
+                    cls=FailureClass.APP,
+                    scope=Scope.COMPONENT,
+                    reason="BackoffLimitExceeded",
+                    time=now,
+                    component="train",
+                )
+            )
+        failures += [
+            Failure(
+                cls=FailureClass.APP,
+                scope=Scope.MEMBER,
+                reason="Error",
+                exit_code=1,
+                time=now,
+                component="train",
+                subject=f"train-{index}",
+                node="node-7",
+            )
+            for index in range(counts.failed)
+        ]
+        return Observation(
+            workload_uid=self.uid,
+            attempt=attempt,
+            owner_uid=self.owners.get(attempt, ""),
+            at=now,
+            live=live,
+            revision=self.revision,
+            components={"train": ComponentView(found=found, complete=complete, failed=job_failed, pods=counts)},
+            failures=tuple(failures[:16]),
+            failures_total=len(failures),
+        )
+
+    async def sees(self, handle: WorkflowHandle[Any, Any], attempt: int, **view: Any) -> None:
+        """The cluster changes, and the watch says so."""
+        self.view = view
+        await handle.signal(names.SIGNAL_OBSERVE, self.look(attempt))

@@ -1,0 +1,1 @@
+"""The worker process: settings, roles, the watch, metrics, health."""

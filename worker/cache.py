@@ -1,0 +1,372 @@
+"""What the watch has seen: anchors, attempts, components and pods, trimmed, found again by workload. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from holdfast import names
+from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.pod_facts import PodFacts, pod_facts
+from holdfast.activities.raw import mapping, mappings, version_of
+from holdfast.activities.snapshot import ObjectFacts, object_facts, plan_of, summarize
+from holdfast.model import Interval, Observation, Phase, Reason
+
+Place = tuple[str, str, str, str]
+"""Where an object is: API version, kind, namespace, name."""
+KindKey = tuple[str, str]
+"""A kind as a plan names it: API version and kind."""
+POD: KindKey = ("v1", "Pod")
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorSeen:
+    """What is kept of an anchor."""
+
+    facts: ObjectFacts
+    namespace: str
+    workload_uid: str
+    workflow_id: str
+    attempt: int
+    held: bool
+    """Whether our finalizer is on it."""
+    deployed: bool = False
+    """Whether its status says that everything of its attempt exists and nothing is being removed."""
+
+    @property
+    def deletion_wanted(self) -> bool:
+        """Whether somebody deleted it, and not we ourselves."""
+        return self.facts.deleting and self.held
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSeen:
+    """What is kept of an attempt's owner object."""
+
+    facts: ObjectFacts
+    namespace: str
+    workload_uid: str
+    workflow_id: str
+    number: int
+    plan: tuple[PlannedComponent, ...]
+
+    def place(self, component: PlannedComponent) -> Place:
+        """Return where a component's object is planned to be."""
+        return (component.api_version, component.kind, self.namespace, component.object_name)
+
+    def places(self) -> Iterator[tuple[PlannedComponent, Place]]:
+        """Yield each component and its place."""
+        for component in self.plan:
+            yield component, self.place(component)
+
+    @property
+    def kinds(self) -> set[KindKey]:
+        """The kinds of its components."""
+        return {(component.api_version, component.kind) for component in self.plan}
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """What is kept of a pod; `component` where the pod itself is a component."""
+
+    facts: PodFacts
+    component: ObjectFacts | None
+
+
+def anchor_seen(raw: Mapping[str, Any]) -> AnchorSeen | None:
+    """Return what is kept of an anchor, None if it is none of ours."""
+    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+    workload_uid, workflow_id = str(spec.get("workloadUid") or ""), str(spec.get("workflowId") or "")
+    if not workload_uid or not workflow_id:
+        return None
+    status = mapping(raw.get("status"))
+    attempt = status.get("attempt")
+    return AnchorSeen(
+        facts=object_facts(raw),
+        namespace=str(metadata.get("namespace", "")),
+        workload_uid=workload_uid,
+        workflow_id=workflow_id,
+        attempt=attempt if isinstance(attempt, int) else 0,
+        held=names.FINALIZER in (metadata.get("finalizers") or ()),
+        deployed=status.get("phase") == Phase.RUNNING or status.get("reason") == Reason.SUBMITTED,
+    )
+
+
+def attempt_seen(raw: Mapping[str, Any]) -> AttemptSeen | None:
+    """Return what is kept of an attempt's owner, None if it is none of ours or cannot be read."""
+    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+    workload_uid, workflow_id, number = spec.get("workloadUid"), spec.get("workflowId"), spec.get("attempt")
+    if not isinstance(workload_uid, str) or not isinstance(workflow_id, str) or not isinstance(number, int):
+        return None
+    try:
+        plan = plan_of(raw)
+    except ValidationError:
+        return None
+    return AttemptSeen(
+        facts=object_facts(raw),
+        namespace=str(metadata.get("namespace", "")),
+        workload_uid=workload_uid,
+        workflow_id=workflow_id,
+        number=number,
+        plan=plan,
+    )
+
+
+def pod_seen(raw: Mapping[str, Any]) -> PodSeen | None:
+    """Return what is kept of a pod, None if it belongs to no workload."""
+    facts = pod_facts(raw)
+    if not facts.workload_uid:
+        return None
+    owners = mappings(mapping(raw.get("metadata")).get("ownerReferences"))
+    owned = any(owner.get("kind") == names.ATTEMPT_KIND for owner in owners)
+    return PodSeen(facts=facts, component=object_facts(raw) if owned else None)
+
+
+def in_shards(shards: tuple[int, int]) -> Callable[[Mapping[str, Any]], bool]:
+    """Return whether a raw object's shard label is among these; an object without one belongs to every watch."""
+    first, last = shards
+
+    def ours(raw: Mapping[str, Any]) -> bool:
+        shard = str(mapping(mapping(raw.get("metadata")).get("labels")).get(names.LABEL_SHARD, ""))
+        return not shard.isdecimal() or first <= int(shard) <= last
+
+    return ours
+
+
+class Cache:
+    """All that the watch holds. Each change returns the workloads it touches."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._anchors: dict[str, AnchorSeen] = {}
+        self._last: dict[str, AnchorSeen] = {}
+        """Anchors that were deleted, until nobody asks for them any more."""
+        self._attempts: dict[str, dict[str, AttemptSeen]] = {}
+        self._pods: dict[str, dict[str, PodSeen]] = {}
+        self._objects: dict[Place, ObjectFacts] = {}
+        self._planned: dict[Place, set[str]] = {}
+        self._gone: set[tuple[str, Place]] = set()
+        self._ended: dict[tuple[str, Place], ObjectFacts] = {}
+        """Attempts' components that are gone, but had said before how they ended."""
+        self._revisions: dict[str, int] = {}
+        self.pod_count = 0
+
+    @property
+    def workloads(self) -> set[str]:
+        """Every workload of which an anchor or an attempt is there."""
+        return {*self._anchors, *self._attempts}
+
+    @property
+    def attempt_count(self) -> int:
+        """How many attempts' owners are there."""
+        return sum(len(each) for each in self._attempts.values())
+
+    def anchor(self, workload_uid: str) -> AnchorSeen | None:
+        """Return a workload's anchor."""
+        return self._anchors.get(workload_uid)
+
+    def last_anchor(self, workload_uid: str) -> AnchorSeen | None:
+        """Return the last that was seen of the anchor of a workload that has neither anchor nor attempt any more."""
+        return self._last.get(workload_uid) if workload_uid not in self._attempts else None
+
+    def forget(self, workload_uid: str) -> None:
+        """Let go of what is kept of an anchor that was deleted."""
+        self._last.pop(workload_uid, None)
+
+    def newest(self, workload_uid: str) -> AttemptSeen | None:
+        """Return a workload's attempt of the highest number, living or not."""
+        return max(self._attempts.get(workload_uid, {}).values(), key=lambda one: one.number, default=None)
+
+    def pods_of(self, workload_uid: str) -> int:
+        """Return how many pods of a workload are there."""
+        return len(self._pods.get(workload_uid, ()))
+
+    # Changes.
+
+    def put_anchor(self, seen: AnchorSeen) -> set[str]:
+        """Remember an anchor."""
+        known = self._anchors.get(seen.workload_uid)
+        # A second anchor of the same workload cannot be; the newer object is the one that counts.
+        if known is None or known.facts.uid == seen.facts.uid or seen.facts.revision > known.facts.revision:
+            self._anchors[seen.workload_uid] = seen
+            self._last.pop(seen.workload_uid, None)
+        return self._touched(seen.workload_uid, seen.facts.revision)
+
+    def drop_anchor(self, seen: AnchorSeen, revision: int) -> set[str]:
+        """Forget an anchor."""
+        known = self._anchors.get(seen.workload_uid)
+        if known is not None and known.facts.uid == seen.facts.uid:
+            del self._anchors[seen.workload_uid]
+            if revision:  # Without one it may still be there, and only cannot be read any more.
+                self._last[seen.workload_uid] = seen
+        return self._touched(seen.workload_uid, revision)
+
+    def put_attempt(self, seen: AttemptSeen) -> set[str]:
+        """Remember an attempt's owner."""
+        self._attempts.setdefault(seen.workload_uid, {})[seen.facts.uid] = seen
+        for _, place in seen.places():
+            self._planned.setdefault(place, set()).add(seen.workload_uid)
+        return self._touched(seen.workload_uid, seen.facts.revision)
+
+    def drop_attempt(self, seen: AttemptSeen, revision: int) -> set[str]:
+        """Forget an attempt's owner."""
+        attempts = self._attempts.get(seen.workload_uid, {})
+        attempts.pop(seen.facts.uid, None)
+        if not attempts:
+            self._attempts.pop(seen.workload_uid, None)
+        still = {place for one in attempts.values() for _, place in one.places()}
+        for _, place in seen.places():
+            self._gone.discard((seen.facts.uid, place))
+            self._ended.pop((seen.facts.uid, place), None)
+            if place not in still and place in self._planned:
+                self._planned[place].discard(seen.workload_uid)
+                if not self._planned[place]:
+                    del self._planned[place]
+        return self._touched(seen.workload_uid, revision)
+
+    def put_pod(self, seen: PodSeen) -> set[str]:
+        """Remember a pod."""
+        facts = seen.facts
+        pods = self._pods.setdefault(facts.workload_uid, {})
+        self.pod_count += facts.uid not in pods
+        pods[facts.uid] = seen
+        touched = self._touched(facts.workload_uid, facts.revision)
+        if seen.component is not None:
+            touched |= self.put_object((*POD, facts.namespace, facts.name), seen.component)
+        return touched
+
+    def drop_pod(self, seen: PodSeen, revision: int) -> set[str]:
+        """Forget a pod."""
+        facts = seen.facts
+        pods = self._pods.get(facts.workload_uid, {})
+        self.pod_count -= pods.pop(facts.uid, None) is not None
+        if not pods:
+            self._pods.pop(facts.workload_uid, None)
+        touched = self._touched(facts.workload_uid, revision)
+        if seen.component is not None:
+            touched |= self.drop_object((*POD, facts.namespace, facts.name), seen.component, revision)
+        return touched
+
+    def put_object(self, place: Place, facts: ObjectFacts) -> set[str]:
+        """Remember a component's object."""
+        self._objects[place] = facts
+        for owner in facts.owner_uids:
+            self._gone.discard((owner, place))
+            self._ended.pop((owner, place), None)
+        return self._planners(place, facts.revision)
+
+    def drop_object(self, place: Place, facts: ObjectFacts, revision: int) -> set[str]:
+        """Forget a component's object; for the attempt that owned it, it is gone, if that has a version."""
+        known = self._objects.get(place)
+        if known is not None and known.uid == facts.uid:
+            del self._objects[place]
+        for owner in facts.owner_uids if revision else ():  # Else it only cannot be read any more.
+            self.confirm_gone(owner, place)
+            if self._terminal(owner, place, facts):
+                self._ended[owner, place] = facts
+        return self._planners(place, revision)
+
+    def confirm_gone(self, attempt_uid: str, place: Place) -> None:
+        """Remember that an attempt's component is gone, and not merely not seen yet."""
+        if any(attempt_uid in self._attempts.get(uid, {}) for uid in self._planned.get(place, ())):
+            self._gone.add((attempt_uid, place))
+
+    # Reading.
+
+    def doubtful(self, attempt: AttemptSeen, unseen: Collection[KindKey] = ()) -> list[tuple[PlannedComponent, Place]]:
+        """Return the submitted components that are not in the cache without being known to be gone.
+
+        The streams of two kinds have no common order: an attempt may be seen submitted before its components are.
+        """
+        if not attempt.facts.submitted:
+            return []
+        return [
+            (component, place)
+            for component, place in attempt.places()
+            if (component.api_version, component.kind) not in unseen
+            and (attempt.facts.uid, place) not in self._gone
+            and ((known := self._objects.get(place)) is None or attempt.facts.uid not in known.owner_uids)
+        ]
+
+    def observe(
+        self,
+        attempt: AttemptSeen,
+        at: datetime,
+        unseen: Collection[KindKey],
+        blind: tuple[Interval, ...],
+        version: int = 0,
+    ) -> Observation:
+        """Return the snapshot of an attempt; `version` is that up to which all it rests on is known.
+
+        What is absent has no version of its own. What went while nobody watched left none here either.
+        """
+        doubtful = {component.name for component, _ in self.doubtful(attempt, unseen)}
+        hidden = {one.name for one in attempt.plan if (one.api_version, one.kind) in unseen}
+        anchor = self._anchors.get(attempt.workload_uid)
+        objects = {component.name: self._object(attempt.facts.uid, place) for component, place in attempt.places()}
+        return summarize(
+            workload_uid=attempt.workload_uid,
+            attempt=attempt.number,
+            owner_uid=attempt.facts.uid,
+            plan=attempt.plan,
+            anchor=anchor.facts if anchor is not None else None,
+            owner=attempt.facts,
+            objects=objects,
+            pods=(pod.facts for pod in self._pods.get(attempt.workload_uid, {}).values()),
+            at=at,
+            # A component may have been seen before the plan that names it.
+            revision=max(
+                version,
+                self.revision(attempt.workload_uid),
+                *(one.revision for one in objects.values() if one),
+                attempt.facts.revision,
+            ),
+            blind=blind,
+            unseen=doubtful | hidden,
+        )
+
+    def revision(self, workload_uid: str) -> int:
+        """Return the highest version of anything seen of a workload, deletions too."""
+        return self._revisions.get(workload_uid, 0)
+
+    def _object(self, attempt_uid: str, place: Place) -> ObjectFacts | None:
+        """Return what stands in a place, or else what had ended there: deleted after its end, it is not missing."""
+        known = self._objects.get(place)
+        if known is not None and attempt_uid in known.owner_uids:
+            return known
+        return self._ended.get((attempt_uid, place), known)
+
+    def _terminal(self, attempt_uid: str, place: Place, facts: ObjectFacts) -> bool:
+        """Whether an attempt's component says that it is complete or has failed."""
+        attempts = (self._attempts.get(uid, {}).get(attempt_uid) for uid in self._planned.get(place, ()))
+        words = {
+            word
+            for attempt in attempts
+            if attempt is not None
+            for component, planned in attempt.places()
+            if planned == place
+            for word in (*component.status.complete, *component.status.failed)
+        }
+        return any(one.type in words for one in facts.conditions)
+
+    def _planners(self, place: Place, revision: int) -> set[str]:
+        touched: set[str] = set()
+        for workload_uid in self._planned.get(place, ()):
+            touched |= self._touched(workload_uid, revision)
+        return touched
+
+    def _touched(self, workload_uid: str, revision: int) -> set[str]:
+        if not any(workload_uid in held for held in (self._anchors, self._attempts, self._pods)):
+            self._revisions.pop(workload_uid, None)  # Nothing of it is left.
+            return {workload_uid}
+        self._revisions[workload_uid] = max(self._revisions.get(workload_uid, 0), revision)
+        return {workload_uid}
+
+
+def revision_of(raw: Mapping[str, Any]) -> int:
+    """Return the version of a raw object or list."""
+    return version_of(mapping(raw.get("metadata")))

@@ -1,0 +1,139 @@
+"""What of a snapshot is news to a workflow: a few facts, their digest, and how urgent a change of them is. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import astuple, dataclass
+from enum import IntEnum
+from typing import Final
+
+from holdfast.model import FailureClass, Observation, PodCounts
+from holdfast.policy.health import shortfall
+
+DIGEST_BYTES: Final = 6
+KEY_BYTES: Final = 8
+
+
+class Urgency(IntEnum):
+    """How soon a change is told. Lower is sooner."""
+
+    URGENT = 0
+    """A failure, something missing, the end, or the anchor's deletion."""
+    SOON = 1
+    """Ready, well again, or all pods at their end."""
+    SETTLE = 2
+    """A pod went away: its controller may be replacing it this very moment."""
+    LAZY = 3
+    """Admitted, or one component of several complete: mostly told by what follows it."""
+
+
+DELAYS: Final[dict[Urgency, float]] = {
+    Urgency.URGENT: 0.1,
+    Urgency.SOON: 0.3,
+    Urgency.SETTLE: 1.0,
+    Urgency.LAZY: 45.0,
+}
+"""Seconds from the first sight of a change to its signal, during which further changes join it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The meaning of a snapshot. How many pods there are is none of it."""
+
+    owner_uid: str = ""
+    anchor_deleting: bool = False
+    orphaned: bool = False
+    """Whether another hand deleted the attempt's owner."""
+    missing: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    """Identities of the unreplaced failures that travel in the snapshot (at most 16)."""
+    complete: tuple[str, ...] = ()
+    admitted: bool = False
+    ready: bool = False
+    finished: bool = False
+    quiet: bool = False
+    """Whether all pods have ended where some component that cannot be read may therefore be complete."""
+
+    @property
+    def blank(self) -> bool:
+        """Whether a workflow that has just created everything knows this already."""
+        return not (
+            self.anchor_deleting
+            or self.orphaned
+            or self.missing
+            or self.failed
+            or self.failures
+            or self.admitted
+            or self.ready
+            or self.finished
+            or self.quiet
+        )
+
+    @property
+    def unhealthy(self) -> bool:
+        """Whether some clock of the workload may be running against it."""
+        return bool(self.orphaned or self.missing or self.failed or self.failures) or not (self.ready or self.finished)
+
+    def digest(self) -> bytes:
+        """Return the same few bytes for the same facts, in any process."""
+        return hashlib.blake2b(repr(astuple(self)).encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def facts_of(observation: Observation) -> Facts:
+    """Return what a snapshot means."""
+    expected = sum(view.pods.expected for view in observation.components.values())
+    absent, unready = shortfall(observation, expected)
+    return Facts(
+        owner_uid=observation.owner_uid,
+        anchor_deleting=observation.anchor_deleting,
+        orphaned=observation.owner_deleting or not observation.owner_found,
+        missing=observation.missing,
+        failed=tuple(name for name, view in sorted(observation.components.items()) if view.failed),
+        failures=tuple(
+            f"{one.cls}/{one.component}/{one.subject}/{one.reason}/{one.exit_code}/{one.time.isoformat()}"
+            for one in observation.failures
+            # Its time is that of the look, and `missing` says it anyway.
+            if one.cls is not FailureClass.MISSING
+        ),
+        complete=tuple(name for name, view in sorted(observation.components.items()) if view.complete),
+        admitted=bool(expected) and not absent,
+        ready=bool(expected) and not unready,
+        finished=observation.complete,
+        quiet=_quiet(observation),
+    )
+
+
+def _quiet(observation: Observation) -> bool:
+    """Whether no pod is left to end, and how a component ended cannot be seen: its workflow had better look itself.
+
+    A component that can be read says so a moment later, which is then told anyway.
+    """
+    going = [view for view in observation.components.values() if not view.complete]
+    return any(view.found and not view.uid for view in going) and all(_ended(view.pods) for view in going)
+
+
+def _ended(pods: PodCounts) -> bool:
+    left = pods.pending + pods.running + pods.terminating
+    return pods.expected > 0 and not left and pods.succeeded + pods.failed >= pods.expected
+
+
+def urgency(before: Facts, now: Facts) -> Urgency:
+    """Return how soon the change from one to the other is to be told."""
+    first_failure = bool(now.failures) and not before.failures
+    fallen = not set(now.missing) <= set(before.missing) or not set(now.failed) <= set(before.failed)
+    ended = (now.finished and not before.finished) or (now.anchor_deleting and not before.anchor_deleting)
+    if first_failure or fallen or ended:
+        return Urgency.URGENT
+    troubled = (before.missing, before.failed, before.failures) != (now.missing, now.failed, now.failures)
+    if troubled or (now.ready and not before.ready) or (now.quiet and not before.quiet):
+        return Urgency.SOON
+    # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
+    if now.orphaned or (before.ready and not now.ready):
+        return Urgency.SETTLE
+    return Urgency.LAZY
+
+
+def short_key(uid: str) -> bytes:
+    """Return a few bytes that stand for an object's uid in a heartbeat."""
+    return hashlib.blake2b(uid.encode(), digest_size=KEY_BYTES).digest()

@@ -1,0 +1,141 @@
+"""What is counted: the worker's own numbers and the SDK's, served together on one Prometheus page."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+
+_BIND_TRIES: Final = 5
+
+
+class Metrics:
+    """The worker's own numbers. One object per process, handed to whoever counts."""
+
+    def __init__(self) -> None:
+        """Make all numbers at zero, in a registry of their own."""
+        disable_created_metrics()
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        self.registry = registry
+        self.up = Gauge("holdfast_up", "1 while the worker runs.", ["cluster", "version"], registry=registry)
+        self.pods = Gauge("holdfast_watch_pods", "Pods of this installation in the watch's cache.", registry=registry)
+        self.attempts = Gauge("holdfast_watch_attempts", "Attempts the watch follows.", registry=registry)
+        self.lag = Histogram(
+            "holdfast_watch_lag_seconds",
+            "From the moment a change reached the watch until the signal it caused was accepted.",
+            ["urgency"],
+            buckets=(0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2, 5, 15, 60),
+            registry=registry,
+        )
+        self.signals = Counter(
+            "holdfast_watch_signals",
+            "Signals by result: sent, closed (its workflow has ended) or failed (to be tried again).",
+            ["result"],
+            registry=registry,
+        )
+        self.suppressed = Counter(
+            "holdfast_watch_suppressed",
+            "Changes that were no news to the workflow: same, own-deletion, not-submitted.",
+            ["reason"],
+            registry=registry,
+        )
+        self.coalesced = Counter(
+            "holdfast_watch_coalesced", "Changes that were told by the signal of another change.", registry=registry
+        )
+        self.blind = Counter(
+            "holdfast_watch_blind_seconds", "Time in which the watch could not see the cluster.", registry=registry
+        )
+        self.relists = Counter(
+            "holdfast_watch_relists",
+            "Whole lists read, by resource and reason.",
+            ["resource", "reason"],
+            registry=registry,
+        )
+        self.unwatchable = Gauge(
+            "holdfast_watch_unwatchable",
+            "1 for each resource the worker may not list or that is not served.",
+            ["resource"],
+            registry=registry,
+        )
+        self.requests = Counter(
+            "holdfast_kubernetes_requests", "Requests to the API server.", ["verb", "code"], registry=registry
+        )
+        self.request_seconds = Histogram(
+            "holdfast_kubernetes_request_seconds",
+            "Time from request to answer.",
+            ["verb"],
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+            registry=registry,
+        )
+
+    def count_request(self, verb: str, code: int | str, seconds: float) -> None:
+        """Count one request to the API server; `code` 0 is a request that got no answer."""
+        self.requests.labels(verb, str(code)).inc()
+        self.request_seconds.labels(verb).observe(seconds)
+
+
+def sdk_runtime() -> tuple[Runtime, str]:
+    """Make the SDK's runtime, whose own metrics page is on a free loopback port, and return it with that page's URL.
+
+    Raises:
+        RuntimeError: if no port could be had in several tries.
+    """
+    problem: Exception | None = None
+    for _ in range(_BIND_TRIES):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        try:
+            telemetry = TelemetryConfig(
+                metrics=PrometheusConfig(
+                    bind_address=f"127.0.0.1:{port}",
+                    counters_total_suffix=True,
+                    unit_suffix=True,
+                    durations_as_seconds=True,
+                )
+            )
+            return Runtime(telemetry=telemetry), f"http://127.0.0.1:{port}/metrics"
+        except (ValueError, RuntimeError) as error:  # another process took the port in between
+            problem = error
+    raise RuntimeError(f"no loopback port for the SDK's metrics: {problem}")
+
+
+def page(metrics: Metrics, sdk_url: str = "") -> web.Application:
+    """Return the web application with the one page `/metrics`."""
+
+    async def serve(_: web.Request) -> web.Response:
+        body = generate_latest(metrics.registry)
+        if sdk_url:
+            body += await _fetch(sdk_url)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    application = web.Application()
+    application.router.add_get("/metrics", serve)
+    return application
+
+
+async def _fetch(url: str) -> bytes:
+    timeout = aiohttp.ClientTimeout(total=2)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+            return await response.read()
+    except (TimeoutError, aiohttp.ClientError) as error:
+        return f"# the SDK's metrics could not be read: {type(error).__name__}\n".encode()

@@ -1,0 +1,229 @@
+"""The worker process from start to end: find what it needs, run its roles, go away without dropping anything."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+from temporalio.client import Client, Plugin
+from temporalio.runtime import Runtime
+from temporalio.worker import Worker, WorkflowRunner
+
+from holdfast.activities.cluster import ClusterActivities
+from holdfast.activities.sight import SharedSight
+from holdfast.worker import health as health_pages
+from holdfast.worker import logs, metrics, reach, roles, settings
+from holdfast.worker.health import Check, Health
+from holdfast.worker.kube import Connector, WorkerKube
+from holdfast.worker.metrics import Metrics
+from holdfast.worker.settings import Role, Settings, SettingsError
+from holdfast.worker.watch import WatchActivities
+
+EXIT_STOPPED: Final = 0
+EXIT_BROKEN: Final = 1
+EXIT_REFUSED: Final = 2
+EXIT_AT_ONCE: Final = 130
+SHUTDOWN_MARGIN: Final = 5.0
+"""Seconds beyond the graceful shutdown after which the process ends whatever is still running."""
+
+Log: Any = structlog.stdlib.get_logger("holdfast.worker")
+
+
+def run(given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ()) -> int:
+    """Run a worker until it is told to stop; return the process's exit code.
+
+    Args:
+        given: the settings.
+        runner: runs the workflows: Temporal's sandbox with our pure modules passed through.
+        plugins: for the Temporal client; a plugin that is given brings the data converter.
+    """
+    logs.configure(given.log_format, given.log_level)
+    for line in settings.misspelled():
+        Log.warning(line)
+    try:
+        return asyncio.run(Process(given, runner, plugins).run())
+    except SettingsError as error:
+        Log.error(f"refused: {error}")
+        return EXIT_REFUSED
+
+
+class Process:
+    """One worker process."""
+
+    def __init__(self, given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ()) -> None:
+        """Prepare; nothing is opened yet."""
+        self._settings = given
+        self._plugins = plugins
+        self._runner = runner
+        self.health = Health()
+        self.metrics = Metrics()
+        self.addresses: dict[str, str] = {}
+        """Where the pages are served, once they are: `health` and `metrics`."""
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        """Run until told to stop; return the exit code.
+
+        Raises:
+            SettingsError: if something is refused for good.
+        """
+        self._listen_for_signals()
+        async with AsyncExitStack() as stack:
+            runtime, sdk_url = metrics.sdk_runtime()
+            await self._serve(stack, "health", self.health.application(), self._settings.health_address)
+            await self._serve(stack, "metrics", metrics.page(self.metrics, sdk_url), self._settings.metrics_address)
+            self._note_start()
+            begin = asyncio.create_task(self._begin(stack, runtime))
+            stopped = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait({begin, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if not begin.done():
+                    return EXIT_STOPPED  # Told to stop before anything had begun.
+                return await self._work(await begin, stopped)
+            finally:
+                for task in (begin, stopped):
+                    task.cancel()
+                await asyncio.gather(begin, stopped, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Go away: not ready at once, then everything in hand is brought to its end."""
+        self.health.drain()
+        self._stop.set()
+
+    # Start.
+
+    async def _begin(self, stack: AsyncExitStack, runtime: Runtime) -> list[Worker]:
+        given = self._settings
+        client = await reach.temporal(given, self.health, runtime, self._plugins)
+        site, kube, where = None, None, ""
+        if given.acts_on_cluster:
+            connector = Connector(given, self.metrics)
+            kube = await stack.enter_async_context(await connector())
+            where = connector.where
+            site = await self._site(client, connector, kube)
+        temporal_where = f"{given.temporal_address} (namespace {given.temporal_namespace})"
+        checks = reach.keep_checking(
+            self.health, lambda: client.service_client.check_health(), kube, (temporal_where, where)
+        )
+        task = asyncio.create_task(checks)
+        stack.callback(task.cancel)
+        return roles.workers(client, given, site, self._runner)
+
+    async def _site(self, client: Client, connector: Connector, kube: WorkerKube) -> roles.Site:
+        given = self._settings
+        uid = await reach.cluster_uid(kube, connector.where, given, self.health)
+        installation = given.installation or f"holdfast-{uid[:8]}"
+        await reach.bind(client, given, uid, installation, Role.WATCH in given.roles, self.health)
+        Log.info("acts on", cluster=given.cluster, cluster_uid=uid, address=connector.where, installation=installation)
+        watch = WatchActivities(
+            client,
+            connector,
+            cluster_uid=uid,
+            installation=installation,
+            metrics=self.metrics,
+            namespaces=given.namespaces,
+            signals_per_second=given.watch_signals_per_second,
+        )
+        if Role.WATCH in given.roles:
+            self.health.ask_ready("watch", lambda: _watch_check(watch))
+        # What the watch could not see here, an activity cannot have seen either.
+        sight = SharedSight(kube.sight, watch.intervals)
+        return roles.Site(ClusterActivities(kube, given.cluster, uid, installation, given.limits, sight), watch)
+
+    def _note_start(self) -> None:
+        given = self._settings
+        self.health.note(reach.TEMPORAL, False, f"{given.temporal_address}: not reached yet")
+        if given.acts_on_cluster:
+            self.health.note(reach.KUBERNETES, False, "not reached yet")
+        self.health.note("workers", False, "not started yet")
+        self.metrics.up.labels(given.cluster, _version()).set(1)
+        Log.info(
+            "starting",
+            roles=[str(role) for role in given.roles],
+            cluster=given.cluster,
+            temporal=given.temporal_address,
+            namespace=given.temporal_namespace,
+            version=_version(),
+            **self.addresses,
+        )
+
+    # Work, and its end.
+
+    async def _work(self, workers: list[Worker], stopped: asyncio.Task[bool]) -> int:
+        runs = [asyncio.create_task(worker.run()) for worker in workers]
+        self.health.ask_live("workers", lambda: _running(runs, self.health))
+        self.health.note("workers", True, ", ".join(worker.task_queue for worker in workers))
+        Log.info("ready", queues=[worker.task_queue for worker in workers])
+        await asyncio.wait({stopped, *runs}, return_when=asyncio.FIRST_COMPLETED)
+        code = EXIT_STOPPED
+        if not stopped.done():
+            code = EXIT_BROKEN
+            for run_ in runs:
+                if run_.done() and (error := run_.exception()) is not None:
+                    Log.error("a role ended by itself", error=repr(error))
+            self.stop()
+        limit = self._settings.graceful_shutdown.total_seconds()
+        Log.info("draining", seconds=limit)
+        ends = [
+            asyncio.create_task(worker.shutdown())
+            for worker, task in zip(workers, runs, strict=True)
+            if not task.done()
+        ]
+        _, late = await asyncio.wait([*ends, *runs], timeout=limit + SHUTDOWN_MARGIN)
+        if late:
+            Log.error("something did not end in time", seconds=limit + SHUTDOWN_MARGIN)
+            code = EXIT_BROKEN
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*ends, *runs, return_exceptions=True)
+        Log.info("stopped", code=code)
+        return code
+
+    def _listen_for_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if self._stop.is_set():
+            Log.warning("told to stop again: ending at once", signal=signal.Signals(number).name)
+            os._exit(EXIT_AT_ONCE)
+        Log.info("told to stop: draining; a second signal ends at once", signal=signal.Signals(number).name)
+        self.stop()
+
+    async def _serve(self, stack: AsyncExitStack, name: str, application: web.Application, address: str) -> None:
+        try:
+            runner, got = await health_pages.listen(application, address)
+        except OSError as error:
+            raise SettingsError(
+                f"{name}_address: {address} cannot be listened on: {error.strerror or error}: "
+                "expected a free host:port (port 0 takes any)"
+            ) from error
+        stack.push_async_callback(runner.cleanup)
+        self.addresses[name] = got
+
+
+def _running(runs: Sequence[asyncio.Task[None]], health: Health) -> Check:
+    ended = [task for task in runs if task.done()]
+    return Check("workers", not ended or health.draining, f"{len(ended)} ended" if ended else "")
+
+
+def _watch_check(watch: WatchActivities) -> Check:
+    if not watch.running:
+        return Check("watch", True, "stands by: another worker watches, or none is asked to yet")
+    parts = [f"{first}-{last}{'' if feeds.settled else ' (listing)'}" for (first, last), feeds in watch.running.items()]
+    return Check("watch", True, "watches shards " + ", ".join(parts))
+
+
+def _version() -> str:
+    try:
+        return version("holdfast")
+    except PackageNotFoundError:
+        return "unknown"

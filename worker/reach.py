@@ -1,0 +1,207 @@
+"""Finding Temporal and the cluster: tried again and again, with a line that says which address does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import structlog
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client, Plugin, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
+from temporalio.runtime import Runtime
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
+
+from holdfast import names
+from holdfast.activities.kube import Kube, KubeError
+from holdfast.worker.health import Health
+from holdfast.worker.settings import Settings, SettingsError
+from holdfast.workflows.cluster_watch import (
+    MEMO_CLUSTER_UID,
+    MEMO_INSTALLATION,
+    MEMO_SHARD_SETS,
+    SIGNAL_DIVIDE,
+    ClusterWatchInput,
+)
+
+CHECK_PERIOD: Final = 5.0
+CHECK_DEADLINE: Final = timedelta(seconds=3)
+PAUSE_FIRST: Final = 0.25
+TEMPORAL: Final = "temporal"
+KUBERNETES: Final = "kubernetes"
+
+T = TypeVar("T")
+Log: Any = structlog.stdlib.get_logger("holdfast.worker")
+
+
+class IdentityError(SettingsError):
+    """The cluster that answers is not the one that this name stands for."""
+
+
+async def persist(what: str, where: str, call: Callable[[], Awaitable[T]], health: Health, longest: float) -> T:
+    """Make a call until it succeeds; not ready meanwhile, and each failure is one line with the address."""
+    pause = PAUSE_FIRST
+    while True:
+        try:
+            result = await call()
+        except SettingsError:
+            raise
+        except (RPCError, RuntimeError, KubeError, OSError, TimeoutError) as error:
+            why = " ".join(str(error).split())[:300] or type(error).__name__
+            health.note(what, False, f"{where} does not answer: {why}")
+            Log.warning(f"{what} does not answer: trying again", address=where, why=why)
+            await asyncio.sleep(pause)
+            pause = min(longest, pause * 2)
+            continue
+        health.note(what, True, where)
+        return result
+
+
+async def temporal(settings: Settings, health: Health, runtime: Runtime, plugins: Sequence[Plugin]) -> Client:
+    """Return a client, once Temporal answers and has the namespace.
+
+    Raises:
+        SettingsError: if a TLS or key file cannot be read.
+    """
+    tls, key = tls_of(settings), _key(settings.temporal_api_key_file)
+    # A plugin brings its own converter, and keeps the codec of this one.
+    converter = DataConverter.default if plugins else pydantic_data_converter
+
+    async def connect() -> Client:
+        client = await Client.connect(
+            settings.temporal_address,
+            namespace=settings.temporal_namespace,
+            api_key=key,
+            tls=tls,
+            data_converter=converter,
+            plugins=plugins,
+            identity=settings.identity or None,
+            runtime=runtime,
+        )
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=settings.temporal_namespace), timeout=CHECK_DEADLINE
+        )
+        return client
+
+    where = f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
+    return await persist(TEMPORAL, where, connect, health, settings.temporal_wait.total_seconds())
+
+
+def tls_of(settings: Settings) -> TLSConfig | bool:
+    """Return how to speak TLS, False if not at all."""
+    files = (settings.temporal_tls_ca_file, settings.temporal_tls_cert_file, settings.temporal_tls_key_file)
+    if not settings.temporal_tls and not any(files):
+        return False
+    ca, certificate, key = (_bytes(file) for file in files)
+    return TLSConfig(
+        server_root_ca_cert=ca,
+        client_cert=certificate,
+        client_private_key=key,
+        domain=settings.temporal_tls_server_name or None,
+    )
+
+
+def _bytes(file: Path | None) -> bytes | None:
+    try:
+        return file.read_bytes() if file is not None else None
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}") from error
+
+
+def _key(file: Path | None) -> str | None:
+    content = _bytes(file)
+    return content.decode().strip() if content is not None else None
+
+
+async def cluster_uid(kube: Kube, where: str, settings: Settings, health: Health) -> str:
+    """Return the cluster's own identity, once it answers: the uid of its namespace `kube-system`."""
+
+    async def ask() -> str:
+        return str((await kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"])
+
+    return await persist(KUBERNETES, where, ask, health, settings.temporal_wait.total_seconds())
+
+
+async def bind(client: Client, settings: Settings, uid: str, installation: str, start: bool, health: Health) -> None:
+    """Check that this cluster is the one its name stands for, and have its watch kept alive.
+
+    Raises:
+        IdentityError: if another cluster, or another installation on it, holds the name.
+    """
+    workflow_id = names.watch_workflow_id(settings.cluster)
+    given = ClusterWatchInput(cluster=settings.cluster, cluster_uid=uid, shard_sets=settings.shard_sets)
+
+    async def once() -> None:
+        if start:
+            await client.start_workflow(
+                names.CLUSTER_WATCH_WORKFLOW,
+                given,
+                id=workflow_id,
+                task_queue=names.QUEUE_WORKFLOWS,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                task_timeout=timedelta(seconds=5),
+                memo={
+                    MEMO_CLUSTER_UID: uid,
+                    MEMO_INSTALLATION: installation,
+                    MEMO_SHARD_SETS: len(given.shard_sets),
+                },
+                static_summary=f"Watch of cluster {settings.cluster}",
+                static_details="Keeps one activity per set of shards alive, which wakes workloads at what happens.",
+            )
+        handle = client.get_workflow_handle(workflow_id)
+        try:
+            found = await handle.describe(rpc_timeout=CHECK_DEADLINE)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return
+            raise
+        if found.status is not WorkflowExecutionStatus.RUNNING:
+            return
+        memo = await found.memo()
+        _compare(settings.cluster, "cluster", memo.get(MEMO_CLUSTER_UID), uid, workflow_id)
+        _compare(settings.cluster, "installation", memo.get(MEMO_INSTALLATION), installation, workflow_id)
+        if start and memo.get(MEMO_SHARD_SETS) != len(given.shard_sets):
+            await handle.signal(SIGNAL_DIVIDE, given.shard_sets)
+
+    where = f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
+    await persist(TEMPORAL, where, once, health, settings.temporal_wait.total_seconds())
+
+
+def _compare(cluster: str, what: str, bound: object, found: str, workflow_id: str) -> None:
+    if bound is not None and bound != found:
+        raise IdentityError(
+            f"cluster: the name {cluster!r} belongs to {what} {bound} in this Temporal namespace, and this {what} is "
+            f"{found}: give this cluster another name, or, if it has truly taken the other's place, end its watch: "
+            f"temporal workflow signal --workflow-id {workflow_id} --name stop"
+        )
+
+
+async def keep_checking(
+    health: Health, temporal_check: Callable[[], Awaitable[object]], kube: Kube | None, where: tuple[str, str]
+) -> None:
+    """Ask both again and again, so that readiness says how it is now."""
+    while True:
+        await asyncio.sleep(CHECK_PERIOD)
+        await _check(health, TEMPORAL, where[0], temporal_check)
+        if kube is not None:
+            asked = datetime.now(UTC)
+            if not await _check(health, KUBERNETES, where[1], lambda: kube.get("v1", "Namespace", "kube-system")):
+                # The check gives up before the request does, so the request itself does not note it.
+                kube.sight.lost(asked)
+
+
+async def _check(health: Health, what: str, where: str, ask: Callable[[], Awaitable[object]]) -> bool:
+    """Note whether it answers; return false if it stays silent."""
+    try:
+        async with asyncio.timeout(CHECK_DEADLINE.total_seconds()):
+            await ask()
+    except (RPCError, RuntimeError, KubeError, OSError, TimeoutError) as error:
+        health.note(what, False, f"{where} does not answer: {str(error)[:200] or type(error).__name__}")
+        return not isinstance(error, TimeoutError)
+    health.note(what, True, where)
+    return True

@@ -1,0 +1,132 @@
+"""One Temporal worker per role and queue: which workflows or activities it has, and how much of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+    PollerBehaviorAutoscaling,
+    Worker,
+    WorkerDeploymentConfig,
+    WorkflowRunner,
+)
+
+from holdfast import names
+from holdfast.activities.cluster import ClusterActivities
+from holdfast.worker.logs import LogContext
+from holdfast.worker.settings import Role, Settings
+from holdfast.worker.watch import WatchActivities
+from holdfast.workflows.cluster_watch import ClusterWatch
+from holdfast.workflows.versioning import BEHAVIOR
+from holdfast.workflows.workload import WorkloadWorkflow
+
+STICKY_TIMEOUT: Final = timedelta(seconds=3)
+"""How long a workflow task waits for the worker that has its workflow cached, before any other may take it."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the roles that act on a cluster need."""
+
+    cluster: ClusterActivities
+    watch: WatchActivities
+
+
+def workers(client: Client, settings: Settings, site: Site | None, runner: WorkflowRunner) -> list[Worker]:
+    """Return a worker for each role of the settings."""
+    made: list[Worker] = []
+    for role in settings.roles:
+        if role is Role.WORKFLOWS:
+            made.append(_workflows(client, settings, runner))
+        elif site is not None:
+            made.append(_activities(client, settings, role, site))
+    return made
+
+
+def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Worker:
+    return Worker(
+        client,
+        task_queue=names.QUEUE_WORKFLOWS,
+        workflows=[WorkloadWorkflow, ClusterWatch],
+        workflow_runner=runner,
+        max_cached_workflows=settings.max_cached_workflows,
+        max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
+        sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+        workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
+        graceful_shutdown_timeout=settings.graceful_shutdown,
+        deployment_config=_deployment(settings),
+    )
+
+
+def _activities(client: Client, settings: Settings, role: Role, site: Site) -> Worker:
+    queue, activities, most = _share(settings, role, site)
+    interceptors: Sequence[Interceptor] = [LogContext(), NamespacesAllowed(settings.namespaces)]
+    return Worker(
+        client,
+        task_queue=queue,
+        activities=activities,
+        max_concurrent_activities=most,
+        activity_task_poller_behavior=PollerBehaviorAutoscaling(initial=2 if role is Role.WATCH else 5),
+        graceful_shutdown_timeout=settings.graceful_shutdown,
+        interceptors=interceptors,
+        deployment_config=_deployment(settings),
+    )
+
+
+def _share(settings: Settings, role: Role, site: Site) -> tuple[str, list[Callable[..., Any]], int]:
+    if role is Role.CLUSTER:
+        return names.queue_cluster(settings.cluster), site.cluster.all, settings.max_concurrent_activities
+    if role is Role.WAIT:
+        return names.queue_wait(settings.cluster), site.cluster.all, settings.max_concurrent_waits
+    # One more than the parts, so that a part may begin anew while its last try is still ending.
+    return names.queue_watch(settings.cluster), [site.watch.watch], settings.watch_shard_sets + 1
+
+
+def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:
+    if not settings.deployment_name:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment_name=settings.deployment_name, build_id=settings.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=BEHAVIOR,
+    )
+
+
+class NamespacesAllowed(Interceptor):
+    """Refuses to begin anything in a namespace the operator has not listed; what is there may still be removed."""
+
+    def __init__(self, namespaces: Sequence[str]) -> None:
+        """Allow these; all if there are none."""
+        self._namespaces = tuple(namespaces)
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """Put the gate before each activity, if there is a list."""
+        return _Gate(next, self._namespaces) if self._namespaces else next
+
+
+class _Gate(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, namespaces: tuple[str, ...]) -> None:
+        super().__init__(next)
+        self._namespaces = namespaces
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        target: Any = getattr(input.args[0], "target", None) if input.args else None
+        begins = activity.info().activity_type in {names.ACTIVITY_PREPARE, names.ACTIVITY_CREATE}
+        if begins and target is not None and target.namespace not in self._namespaces:
+            raise ApplicationError(
+                f"namespace {target.namespace!r} is not among those this worker may act in: "
+                f"expected one of {', '.join(self._namespaces)} (setting `namespaces`)",
+                type=names.ERROR_REFUSED,
+                non_retryable=True,
+            )
+        return await super().execute_activity(input)

@@ -1,0 +1,317 @@
+"""What a worker is told: flags over environment over a TOML file, every value checked before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+import tomllib
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from holdfast import names
+from holdfast.errors import HoldfastError
+from holdfast.model import Duration, Limits, format_duration
+
+ENV_PREFIX = "HOLDFAST_"
+ENV_CONFIG = "HOLDFAST_CONFIG"
+CONFIG_DEFAULT = Path("holdfast.toml")
+SHARD_SETS_MAXIMUM = 64
+
+# Variables that other tools agree on; ours, with the prefix, win over them.
+SHARED_VARIABLES: dict[str, str] = {
+    "TEMPORAL_ADDRESS": "temporal_address",
+    "TEMPORAL_NAMESPACE": "temporal_namespace",
+    "TEMPORAL_TLS": "temporal_tls",
+    "TEMPORAL_TLS_SERVER_CA_CERT_PATH": "temporal_tls_ca_file",
+    "TEMPORAL_TLS_CLIENT_CERT_PATH": "temporal_tls_cert_file",
+    "TEMPORAL_TLS_CLIENT_KEY_PATH": "temporal_tls_key_file",
+    "TEMPORAL_TLS_SERVER_NAME": "temporal_tls_server_name",
+    "KUBECONFIG": "kubeconfig",
+}
+
+# Set by others for other purposes: no settings, and no misspelled ones either.
+_FOREIGN_VARIABLES = {ENV_CONFIG, names.ENV_ATTEMPT, names.ENV_WORKLOAD_UID}
+
+
+class SettingsError(HoldfastError):
+    """One or more settings cannot be used; each line of the message names the field and what is allowed."""
+
+
+class Role(StrEnum):
+    """What a worker process does; one task queue each."""
+
+    WORKFLOWS = "workflows"
+    """Decides: runs the workflows. Needs Temporal only."""
+    CLUSTER = "cluster"
+    """Acts: short activities on one cluster."""
+    WAIT = "wait"
+    """Waits: removal proofs and other long activities on one cluster."""
+    WATCH = "watch"
+    """Sees: watches one cluster and signals workflows."""
+
+
+def _address(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{value!r} is not an address: expected host:port, for example 127.0.0.1:7233")
+    return value
+
+
+def _label(value: str) -> str:
+    if value and not names.DNS_LABEL.match(value):
+        raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+    return value
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(word.strip() for word in value.split(",") if word.strip())
+    return value
+
+
+def _roles(value: Any) -> Any:
+    words = _words(value)
+    if not isinstance(words, (tuple, list, set, frozenset)):
+        raise ValueError(f"{value!r}: expected some of {', '.join(Role)}")
+    given = {str(word) for word in cast("tuple[object, ...]", words)}
+    unknown = sorted(given - set(Role))
+    if unknown or not given:
+        found = f"{', '.join(map(repr, unknown))} is no role" if unknown else "no role is given"
+        raise ValueError(f"{found}: expected some of {', '.join(Role)}, separated by commas")
+    return tuple(role for role in Role if role in given)
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("expected more than 0s")
+    return value
+
+
+def _file(value: Path) -> Path:
+    if not value.is_file():
+        raise ValueError(f"{str(value)!r} is no file that can be read")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Label = Annotated[str, AfterValidator(_label)]
+File = Annotated[Path, AfterValidator(_file)]
+Count = Annotated[int, Field(ge=1, le=100_000)]
+_config_file: ContextVar[Path | None] = ContextVar("holdfast_config_file", default=None)
+
+
+class _Shared(PydanticBaseSettingsSource):
+    """The variables other tools agree on."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        for variable, name in SHARED_VARIABLES.items():
+            if name == field_name and os.environ.get(variable):
+                return os.environ[variable], field_name, False
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: os.environ[var] for var, name in SHARED_VARIABLES.items() if os.environ.get(var)}
+
+
+class _File(PydanticBaseSettingsSource):
+    """The TOML file. A table is a prefix: `[temporal] address = ...` is `temporal_address = ...`."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self().get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        path = _config_file.get()
+        return {} if path is None else _read(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"config: {path}: {error.strerror or error}: expected a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"config: {path} is not TOML: {error}") from None
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            table = cast("dict[str, Any]", value)
+            flat.update({f"{key}_{inner}".replace("-", "_"): item for inner, item in table.items()})
+        else:
+            flat[key.replace("-", "_")] = value
+    return flat
+
+
+class Settings(BaseSettings):
+    """All settings of a worker process. A field `x_y` is `--x-y`, `HOLDFAST_X_Y` and `x_y` in the TOML file."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
+
+    cluster: Label = ""
+    """Name of the cluster this worker acts on. Needed by every role but `workflows`."""
+    roles: Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_roles)] = tuple(Role)
+    installation: Label = ""
+    """Label that marks this installation's objects. Empty: derived from the cluster's own identity."""
+    identity: str = ""
+    """How this process is called in Temporal. Empty: its pid and host."""
+
+    temporal_address: Address = "127.0.0.1:7233"
+    temporal_namespace: Annotated[str, Field(min_length=1)] = "default"
+    temporal_tls: bool = False
+    temporal_tls_ca_file: File | None = None
+    temporal_tls_cert_file: File | None = None
+    temporal_tls_key_file: File | None = None
+    temporal_tls_server_name: str = ""
+    temporal_api_key_file: File | None = None
+    """A file with the API key. There is no setting for the key itself: flags and environments are read by others."""
+
+    kubeconfig: str = ""
+    """Path, or several separated by colons. Empty: the pod's own service account, else ~/.kube/config."""
+    kube_context: str = ""
+    namespaces: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
+    """The only namespaces this worker acts in. Empty: every namespace that is enabled."""
+
+    grace_period_maximum: Duration = Limits().grace_period_maximum
+    success_ttl_maximum: Duration | None = None
+
+    max_concurrent_workflow_tasks: Count = 100
+    max_concurrent_activities: Count = 200
+    max_concurrent_waits: Count = 1000
+    max_cached_workflows: Annotated[int, Field(ge=0, le=100_000)] = 600
+    graceful_shutdown: Duration = timedelta(seconds=10)
+    """How long work in hand may go on after SIGTERM."""
+
+    watch_shard_sets: Annotated[int, Field(ge=1, le=SHARD_SETS_MAXIMUM)] = 1
+    """Into how many watch activities the cluster's 256 shards are divided."""
+    watch_signals_per_second: Annotated[float, Field(gt=0, le=10_000)] = 200
+
+    health_address: Address = "127.0.0.1:8085"
+    metrics_address: Address = "127.0.0.1:9464"
+    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    deployment_name: str = ""
+    """Worker deployment for Temporal's worker versioning; with `build_id`. Empty: no versioning."""
+    build_id: str = ""
+
+    temporal_wait: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=2)
+    """Longest pause between two tries to reach Temporal or the cluster at start."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        acting = [role for role in self.roles if role is not Role.WORKFLOWS]
+        if acting and not self.cluster:
+            raise ValueError(f"cluster: expected the cluster's name, which the roles {', '.join(acting)} need")
+        if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
+            raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
+        if bool(self.deployment_name) != bool(self.build_id):
+            raise ValueError("deployment_name: expected together with build_id, or neither")
+        files = [Path(part).expanduser() for part in self.kubeconfig.split(":") if part]
+        if acting and files and not any(file.is_file() for file in files):
+            raise ValueError(f"kubeconfig: {self.kubeconfig!r} is no file that can be read")
+        return self
+
+    @property
+    def limits(self) -> Limits:
+        """What the operator allows, whatever a submission asks for."""
+        return Limits(grace_period_maximum=self.grace_period_maximum, success_ttl_maximum=self.success_ttl_maximum)
+
+    @property
+    def acts_on_cluster(self) -> bool:
+        """Whether any role of this worker needs Kubernetes."""
+        return self.roles != (Role.WORKFLOWS,)
+
+    @property
+    def shard_sets(self) -> tuple[tuple[int, int], ...]:
+        """First and last shard of each watch activity."""
+        count = self.watch_shard_sets
+        edges = [names.SHARDS * index // count for index in range(count + 1)]
+        return tuple((begin, end - 1) for begin, end in itertools.pairwise(edges))
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, then HOLDFAST_*, then what other tools set, then the file."""
+        return init_settings, env_settings, _Shared(settings_cls), _File(settings_cls)
+
+
+def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
+    """Read the settings from flags (None: not given), the environment and the TOML file.
+
+    Raises:
+        SettingsError: naming each field that is wrong, where its value came from, and what is allowed.
+    """
+    given = {name: value for name, value in (flags or {}).items() if value is not None and value != []}
+    path = _config_path(config)
+    token = _config_file.set(path)
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_lines(error, given, path))) from None
+    finally:
+        _config_file.reset(token)
+
+
+def misspelled() -> list[str]:
+    """Say which HOLDFAST_* variables are close to a setting's name without being one."""
+    known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    lines: list[str] = []
+    for variable in sorted(os.environ):
+        if variable.startswith(ENV_PREFIX) and variable not in known | _FOREIGN_VARIABLES:
+            near = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
+            if near:
+                lines.append(f"{variable} is no setting: did you mean {near[0]}?")
+    return lines
+
+
+def _config_path(config: Path | None) -> Path | None:
+    if config is not None:
+        return config
+    if os.environ.get(ENV_CONFIG):
+        return Path(os.environ[ENV_CONFIG])
+    return CONFIG_DEFAULT if CONFIG_DEFAULT.is_file() else None
+
+
+def _lines(error: ValidationError, flags: Mapping[str, Any], path: Path | None) -> list[str]:
+    lines: list[str] = []
+    for entry in error.errors(include_url=False):
+        message = entry["msg"].removeprefix("Value error, ")
+        if not entry["loc"]:
+            lines.append(message)
+            continue
+        field = str(entry["loc"][0])
+        if entry["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(field, Settings.model_fields, n=1)
+            lines.append(f"{field} ({path}): is no setting" + (f": did you mean {near[0]}?" if near else ""))
+            continue
+        found = "" if repr(entry["input"]) in message else f", found {_show(entry['input'])}"
+        lines.append(f"{field} ({_origin(field, flags, path)}): {message}{found}")
+    return lines
+
+
+def _show(value: object) -> str:
+    return format_duration(value) if isinstance(value, timedelta) else repr(value)
+
+
+def _origin(field: str, flags: Mapping[str, Any], path: Path | None) -> str:
+    if field in flags:
+        return "--" + field.replace("_", "-")
+    variables = [f"{ENV_PREFIX}{field.upper()}", *(var for var, name in SHARED_VARIABLES.items() if name == field)]
+    for variable in variables:
+        if os.environ.get(variable):
+            return variable
+    return str(path)

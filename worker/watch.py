@@ -1,0 +1,377 @@
+"""The activity that watches a cluster: informers in, a few signals out, a heartbeat that remembers what was told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError, Client
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.activities.contract import WatchInput
+from holdfast.activities.kube import Kube, KubeError, NotFound, Unreachable
+from holdfast.activities.sight import SPANS_KEPT, Sight
+from holdfast.activities.snapshot import object_facts
+from holdfast.model import Interval
+from holdfast.policy.sight import union
+from holdfast.worker.attention import HOT, WARM, Attention, Doubt, Send
+from holdfast.worker.cache import Cache, KindKey
+from holdfast.worker.feeds import CORE, SHORTEST_BLINDNESS, Feeds
+from holdfast.worker.kube import WorkerKube
+from holdfast.worker.metrics import Metrics
+from holdfast.worker.signals import Signals
+
+HEARTBEAT_PERIOD: Final = 1.5
+LEASE: Final = 4.0
+"""Seconds without an accepted heartbeat after which this activity ends itself: soon another will run."""
+SIGNALS_AT_ONCE: Final = 20
+DOUBTS_AT_ONCE: Final = 10
+SIGNAL_DEADLINE: Final = 5.0
+TICK: Final = 1.0
+UNWATCHED: Final = timedelta(seconds=3)
+"""A pause between two watchers that is worth being told as blindness."""
+
+Log: Any = structlog.stdlib.get_logger("holdfast.watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one try of the activity leaves to the next in its heartbeat."""
+
+    digests: str = ""
+    at: datetime | None = None
+    blind: tuple[Interval, ...] = ()
+
+    def wire(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "v": 1,
+            "digests": self.digests,
+            "at": self.at.isoformat() if self.at is not None else None,
+            "blind": [[span.begin.isoformat(), span.end.isoformat()] for span in self.blind],
+        }
+
+    @classmethod
+    def read(cls, details: Sequence[Any]) -> Memory:
+        """Read it from a heartbeat's details; anything unreadable is as good as nothing."""
+        try:
+            wire: Mapping[str, Any] = details[0]
+            return cls(
+                digests=str(wire["digests"]),
+                at=datetime.fromisoformat(wire["at"]) if wire["at"] else None,
+                blind=tuple(
+                    Interval(begin=datetime.fromisoformat(begin), end=datetime.fromisoformat(end))
+                    for begin, end in wire["blind"]
+                ),
+            )
+        except (IndexError, KeyError, TypeError, ValueError):
+            return cls()
+
+
+class WatchActivities:
+    """The watch, with what it needs of its process."""
+
+    def __init__(
+        self,
+        client: Client,
+        connect: Callable[[Sight, float | None], Awaitable[WorkerKube]],
+        *,
+        cluster_uid: str,
+        installation: str,
+        metrics: Metrics,
+        namespaces: Sequence[str] = (),
+        signals_per_second: float = 200,
+    ) -> None:
+        """Prepare to watch.
+
+        Args:
+            client: for the signals and heartbeats.
+            connect: makes a client of the cluster with a sight, and a deadline in seconds for its requests.
+            cluster_uid: the cluster's own identity.
+            installation: the label value that marks what is ours.
+            metrics: where to count.
+            namespaces: where to look if looking everywhere at once is forbidden.
+            signals_per_second: over all workloads.
+        """
+        self._client = client
+        self._connect = connect
+        self._cluster_uid = cluster_uid
+        self._installation = installation
+        self._metrics = metrics
+        self._namespaces = namespaces
+        self._rate = signals_per_second
+        self.running: dict[tuple[int, int], Feeds] = {}
+        """The parts that are watched here now."""
+
+    @activity.defn(name=names.ACTIVITY_WATCH)
+    async def watch(self, input: WatchInput) -> None:
+        """Watch some shards until cancelled, until the lease is lost, or until this worker goes away.
+
+        Raises:
+            ApplicationError: `ClusterMismatch` if this worker's cluster is another; retried, as another's may be right.
+        """
+        if input.cluster_uid and input.cluster_uid != self._cluster_uid:
+            raise ApplicationError(
+                f"{input.cluster} is {self._cluster_uid} to this worker, but {input.cluster_uid} is to be watched",
+                type=names.ERROR_CLUSTER_MISMATCH,
+                next_retry_delay=timedelta(seconds=10),
+            )
+        watching = _Watching(self, input.shards, Memory.read(activity.info().heartbeat_details))
+        self.running[input.shards] = watching.feeds
+        try:
+            await watching.run()
+        finally:
+            self.running.pop(input.shards, None)
+
+    def feeds(self, cache: Cache, shards: tuple[int, int], touch: Callable[[set[str], bool], None]) -> Feeds:
+        """Return the feeds of one part."""
+        return Feeds(
+            cache,
+            connect=self._connect,
+            installation=self._installation,
+            shards=shards,
+            namespaces=self._namespaces,
+            metrics=self._metrics,
+            touch=touch,
+        )
+
+    def intervals(self, since: datetime) -> tuple[Interval, ...]:
+        """Return the spans since a time in which the parts watched here could not be seen."""
+        return union((span for feeds in self.running.values() for span in feeds.intervals(since)), SPANS_KEPT)
+
+    @property
+    def client(self) -> Client:
+        """For signals and heartbeats."""
+        return self._client
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where to count."""
+        return self._metrics
+
+    @property
+    def rate(self) -> float:
+        """Signals per second over all workloads."""
+        return self._rate
+
+
+class _Watching:
+    """One try of the activity: its tasks, and the loop that ties them together."""
+
+    def __init__(self, owner: WatchActivities, shards: tuple[int, int], memory: Memory) -> None:
+        self._client, self._metrics = owner.client, owner.metrics
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._planned = 0.0
+        self._flying: set[asyncio.Task[None]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
+        self._cache = Cache()
+        self.feeds = owner.feeds(self._cache, shards, self._touched)
+        self._signals = Signals(owner.rate)
+        self._attention = Attention(
+            self._cache,
+            self._signals,
+            blind=self.feeds.intervals,
+            unseen=self.feeds.unseen,
+            settled=self.feeds.settled_for,
+            listed=lambda: self.feeds.settled,
+            version=self.feeds.version,
+        )
+        self._memory = memory
+        self._attention.recall(memory.digests)
+        self._dark: dict[KindKey, float] = {}
+        self._sampled = self._loop.time()
+        self._counted: dict[str, int] = {}
+
+    async def run(self) -> None:
+        begun = datetime.now(UTC)
+        earlier = self._memory.blind
+        if self._memory.at is not None and begun - self._memory.at > UNWATCHED:
+            earlier = (*earlier, Interval(begin=self._memory.at, end=begun))
+        self.feeds.recall(earlier)
+        await self.feeds.open()
+        works = (self._attend(), self._beat(), self._worker_leaves(), self.feeds.broken())
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+        finally:
+            tasks += [*self._flying, *self._settling]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.feeds.close()
+            self._metrics.pods.set(0)
+            self._metrics.attempts.set(0)
+
+    # Changes in, signals out.
+
+    def _touched(self, workloads: set[str], hot: bool) -> None:
+        now = self._loop.time()
+        self._attention.changed(workloads, now, hot)
+        due = now + (HOT if hot else WARM)
+        if due < self._planned:
+            self._planned = due
+            self._wake.set()
+
+    async def _attend(self) -> None:
+        while True:
+            now, at = self._loop.time(), datetime.now(UTC)
+            self._sample(now)
+            self._attention.look(now, at)
+            for doubt in self._attention.doubts(now, DOUBTS_AT_ONCE - len(self._settling)):
+                self._fly(self._settle(doubt), self._settling)
+            for send in self._attention.take(now, at, SIGNALS_AT_ONCE - len(self._flying)):
+                self._fly(self._tell(send), self._flying)
+            await asyncio.sleep(0)
+            now = self._loop.time()
+            due = self._attention.next_due(now, asking=len(self._settling) < DOUBTS_AT_ONCE)
+            # With every slot taken, the next to come back wakes this loop.
+            full = len(self._flying) >= SIGNALS_AT_ONCE
+            self._planned = now + TICK if due is None or full else min(now + TICK, due)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(max(0.0, self._planned - now)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _fly(self, work: Any, among: set[asyncio.Task[None]]) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        among.add(task)
+        task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._flying.discard(task)
+        self._settling.discard(task)
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            Log.error("a signal could not be prepared", error=repr(error))
+
+    async def _tell(self, send: Send) -> None:
+        handle = self._client.get_workflow_handle(send.workflow_id)
+        log = Log.bind(workflow_id=send.workflow_id, attempt=send.observation.attempt)
+        try:
+            async with asyncio.timeout(SIGNAL_DEADLINE):
+                await handle.signal(names.SIGNAL_OBSERVE, send.observation)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                self._metrics.signals.labels("closed").inc()
+                self._attention.closed(send)
+                log.info("its workflow has ended: nothing more is told of this attempt")
+                return
+            self._lost(send, log, f"{error.status.name}: {error.message}")
+            return
+        except TimeoutError:
+            self._lost(send, log, f"no answer in {SIGNAL_DEADLINE:g} s")
+            return
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._lost(send, log, repr(error))
+            return
+        now = self._loop.time()
+        self._metrics.signals.labels("sent").inc()
+        self._metrics.lag.labels(send.wanted.urgency.name.lower()).observe(now - send.wanted.since)
+        self._attention.arrived(send, now)
+        log.debug("told", urgency=send.wanted.urgency.name.lower(), failures=send.observation.failures_total)
+
+    def _lost(self, send: Send, log: Any, why: str) -> None:
+        self._metrics.signals.labels("failed").inc()
+        self._attention.lost(send, self._loop.time())
+        log.warning("a signal did not arrive: it is tried again", why=why)
+
+    async def _settle(self, doubt: Doubt) -> None:
+        """Ask for a component by name: its stream may be late, or it may be gone."""
+        api_version, kind, namespace, name = doubt.place
+        kube: Kube = self.feeds.pulse.kube
+        try:
+            raw = await kube.get(api_version, kind, name, namespace)
+        except NotFound:
+            self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
+            self._touched({doubt.workload_uid}, True)
+            return
+        except Unreachable:
+            return  # Asked again later.
+        except KubeError as error:
+            Log.warning("a component cannot be asked for", kind=kind, namespace=namespace, name=name, why=error.message)
+            return
+        facts = object_facts(raw)
+        if doubt.attempt_uid in facts.owner_uids:
+            touched = self._cache.put_object(doubt.place, facts)
+        else:  # Somebody else's object stands in its place: ours is gone.
+            self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
+            touched = {doubt.workload_uid}
+        self._touched(touched, True)
+
+    def _sample(self, now: float) -> None:
+        """Count blindness, and tell of it once it has ended."""
+        if self._dark.keys() & CORE:
+            self._metrics.blind.inc(now - self._sampled)
+        self._sampled = now
+        dark = self.feeds.dark()
+        new = dark - self._dark.keys()
+        if new:
+            why = self.feeds.pulse.message or "a stream broke and cannot be opened again"
+            Log.warning("cannot see", kinds=sorted(kind for _, kind in new), why=why)
+        self._dark |= dict.fromkeys(new, now)
+        back = {kind: now - self._dark.pop(kind) for kind in self._dark.keys() - dark}
+        if back:
+            Log.info("can see again", kinds=sorted(kind for _, kind in back), seconds=round(max(back.values()), 1))
+        long = {kind for kind, spent in back.items() if spent >= SHORTEST_BLINDNESS}
+        if long:
+            self._attention.sight_regained(now, lambda attempt: bool(long & (CORE | attempt.kinds)))
+        self._metrics.pods.set(self._cache.pod_count)
+        self._metrics.attempts.set(self._cache.attempt_count)
+        counts = self._attention.counts
+        for counter, name, value in (
+            (self._metrics.suppressed.labels("same"), "same", counts.same),
+            (self._metrics.suppressed.labels("own-deletion"), "own", counts.own_deletion),
+            (self._metrics.suppressed.labels("not-submitted"), "early", counts.not_submitted),
+            (self._metrics.coalesced, "coalesced", counts.coalesced),
+        ):
+            counter.inc(value - self._counted.get(name, 0))
+            self._counted[name] = value
+
+    # Staying alive.
+
+    def _remember(self) -> dict[str, Any]:
+        now = datetime.now(UTC)
+        blind = self.feeds.intervals(now - timedelta(hours=1))
+        return Memory(digests=self._attention.digests(), at=now, blind=blind).wire()
+
+    async def _beat(self) -> None:
+        """Heartbeat through the client, which says when it fails; the SDK's own would not."""
+        handle = self._client.get_async_activity_handle(task_token=activity.info().task_token)
+        accepted = self._loop.time()
+        while True:
+            memory = self._remember()
+            activity.heartbeat(memory)  # For the SDK's own clock.
+            try:
+                async with asyncio.timeout(HEARTBEAT_PERIOD):
+                    await handle.heartbeat(memory)
+                accepted = self._loop.time()
+            except AsyncActivityCancelledError as cancelled:
+                raise asyncio.CancelledError("the watch is no longer wanted") from cancelled
+            except (RPCError, TimeoutError) as error:
+                lost = isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
+                if lost or self._loop.time() - accepted > LEASE:
+                    raise ApplicationError("the heartbeat is not accepted: another watch takes over") from error
+            await asyncio.sleep(HEARTBEAT_PERIOD)
+
+    async def _worker_leaves(self) -> None:
+        await activity.wait_for_worker_shutdown()
+        activity.heartbeat(self._remember())
+        raise ApplicationError(
+            "this worker goes away: another takes the watch over",
+            category=ApplicationErrorCategory.BENIGN,
+            next_retry_delay=timedelta(milliseconds=10),
+        )

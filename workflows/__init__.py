@@ -1,0 +1,1 @@
+"""Temporal workflows: they carry out decisions, nothing else."""

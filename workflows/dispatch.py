@@ -1,0 +1,121 @@
+"""How an operation becomes an activity call: its name, queue, input, timeouts. No decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+with workflow.unsafe.imports_passed_through():
+    from holdfast import names
+    from holdfast.activities.contract import (
+        Created,
+        CreateInput,
+        Observation,
+        ObserveInput,
+        Prepared,
+        PrepareInput,
+        Removed,
+        RemoveInput,
+        ReportInput,
+        Target,
+        planned,
+    )
+    from holdfast.model import OperationKind, Phase, State, Workload
+    from holdfast.policy.health import timings
+
+HEARTBEAT = timedelta(seconds=5)
+"""Short, so that a killed worker's operation moves to another within ten seconds."""
+
+RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=5),
+    non_retryable_error_types=[names.ERROR_REFUSED, names.ERROR_CONFLICT],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An activity call, ready to be made."""
+
+    activity: str
+    queue: str
+    argument: Any
+    result_type: type | None
+    start_to_close: timedelta
+
+
+def target_of(spec: Workload, state: State, uid: str) -> Target:
+    """Return whose objects the activities may touch."""
+    return Target(
+        cluster=spec.cluster,
+        cluster_uid=state.cluster_uid,
+        namespace=spec.namespace,
+        name=spec.name,
+        workload_uid=uid,
+        workflow_id=spec.workflow_id,
+        shard=names.shard_of(uid),
+        run_as=spec.run_as,
+        source_kind=spec.source.kind,
+    )
+
+
+def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
+    """Return the activity call for the operation that has just been begun in the state."""
+    operation, attempt = state.operation, state.attempt
+    if operation is None:
+        raise ValueError("no operation is under way")
+    number = attempt.number if attempt is not None else 0
+    owner = attempt.owner_uid if attempt is not None else ""
+    target = target_of(spec, state, uid)
+    plan = tuple(planned(component, uid, number) for component in spec.components)
+    short, wait = names.queue_cluster(spec.cluster), names.queue_wait(spec.cluster)
+    match operation.kind:
+        case OperationKind.PREPARE:
+            prepare = PrepareInput(
+                target=target, attempt=number, plan=plan, spec_hash=spec.spec_hash(), report=operation.report
+            )
+            return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, timedelta(minutes=2))
+        case OperationKind.CREATE:
+            create = CreateInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                components=spec.components,
+                labels=spec.labels,
+                patience=timings(state).admission_grace_period.total_seconds(),
+                report=operation.report,
+                report_submitted=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_CREATE, short, create, Created, timedelta(hours=1))
+        case OperationKind.OBSERVE:
+            observe = ObserveInput(target=target, attempt=number, owner_uid=owner, plan=plan, report=operation.report)
+            return Call(names.ACTIVITY_OBSERVE, short, observe, Observation, timedelta(minutes=5))
+        case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
+            until = operation.until or now
+            forced = operation.kind is OperationKind.FORCE_REMOVE
+            grace = timedelta(0) if forced else timings(state).forceful_deletion_grace_period
+            remove = RemoveInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=plan,
+                objects=attempt.objects if attempt is not None else (),
+                until=until,
+                grace=grace.total_seconds(),
+                report=operation.report,
+                report_gone=operation.report_done or operation.report,
+                release_anchor=operation.releases,
+                delete_anchor=operation.releases and (state.outcome is Phase.CANCELLED or state.intent.cancel),
+            )
+            name = names.ACTIVITY_FORCE_REMOVE if forced else names.ACTIVITY_REMOVE
+            # It may last longer than `until`: a removal that began late gives its pods their grace all the same.
+            longest = max(until - now, timedelta(0)) + grace + timedelta(minutes=5)
+            return Call(name, wait, remove, Removed, longest)
+        case OperationKind.REPORT:
+            report = ReportInput(target=target, report=operation.report)
+            return Call(names.ACTIVITY_REPORT, short, report, None, timedelta(minutes=2))

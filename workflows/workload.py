@@ -1,0 +1,346 @@
+"""One workload, one workflow: it carries out what `holdfast.policy` decides, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+from temporalio.workflow import ActivityCancellationType
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from holdfast import names
+    from holdfast.activities.contract import Created, Prepared, Removed
+    from holdfast.model import (
+        Explanation,
+        Observation,
+        Operation,
+        OperationKind,
+        Phase,
+        Policy,
+        State,
+        Status,
+        Workload,
+    )
+    from holdfast.policy import fold as events
+    from holdfast.policy.advance import advance
+    from holdfast.policy.change import PolicyChange, changed
+    from holdfast.policy.edit import edit
+    from holdfast.policy.explain import explain_of, markdown, status_of
+    from holdfast.policy.fold import fold, observed
+    from holdfast.policy.operations import begin
+    from holdfast.policy.steps import End, Interrupt, Run, Sleep
+    from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of
+
+_KEYWORD = SearchAttributeKey.for_keyword
+_PHASE, _REASON = _KEYWORD(names.SA_PHASE), _KEYWORD(names.SA_REASON)
+_ATTEMPT = SearchAttributeKey.for_int(names.SA_ATTEMPT)
+_RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
+
+MEMO_CAUSES = 3
+_BREAKABLE = {OperationKind.OBSERVE, OperationKind.REMOVE, OperationKind.FORCE_REMOVE, OperationKind.REPORT}
+"""Operations that may be broken off and begun again without a trace, so that a new run can begin."""
+
+
+@workflow.defn(name=names.WORKLOAD_WORKFLOW)
+class WorkloadWorkflow:
+    """A workload's life, from its submission until nothing of it is left."""
+
+    @workflow.init
+    def __init__(self, document: Any, carried: State | None = None) -> None:
+        """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
+        self._problem = ""
+        self._inbox: list[events.Event] = []
+        self._handle: workflow.ActivityHandle[Any] | None = None
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_until: datetime | None = None
+        self._shown: tuple[Phase, int] | None = None
+        self._uid = ""
+        self._spec: Workload | None = None
+        self._state: State | None = carried
+        try:
+            spec = Workload.model_validate(document)
+        except ValidationError as error:
+            self._problem = "; ".join(
+                f"{'.'.join(str(part) for part in each['loc']) or 'workload'}: {each['msg']}" for each in error.errors()
+            )
+            return
+        info = workflow.info()
+        if info.workflow_id != spec.workflow_id:
+            self._problem = f"workflow id {info.workflow_id!r}: expected {spec.workflow_id!r} for this workload"
+            return
+        self._spec = spec
+        self._uid = spec.uid or info.first_execution_run_id
+        if carried is None:
+            state = State(since=workflow.now(), policy=spec.policy)
+            if spec.suspend:
+                state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
+            self._state = state
+
+    @workflow.run
+    async def run(self, document: Any, carried: State | None = None) -> Status:
+        """Live the workload's life.
+
+        Args:
+            document: the workload (`holdfast schema`), as one JSON document.
+            carried: the memory of the run before, when this one continues it.
+
+        Returns:
+            The final status, when it Succeeded or was Cancelled and nothing of it is left.
+
+        Raises:
+            ApplicationError: type `InvalidWorkload` before anything is created, `WorkloadFailed` at the end of a
+                failed workload, with its status as detail.
+        """
+        if self._spec is None or self._state is None:
+            if carried is not None:
+                # It was valid when it began: this release must not end what it cannot read, so the task is retried.
+                raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
+            raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
+        spec = self._spec
+        while True:
+            now = workflow.now()
+            state = self._take_in(self._state, now)
+            if workflow.cancellation_reason() is not None and not state.intent.cancel:
+                # A cancellation can be swallowed when an activity completes in the same task.
+                state = fold(state, events.Cancelled("cancelled through Temporal"), now)
+            state, step = advance(spec, state, now)
+            if isinstance(step, Run) and not (step.kind in _BREAKABLE and self._full()):
+                state = begin(spec, state, step, now)
+            self._state = state
+            self._show(spec, state, now)
+            match step:
+                case Run(_, why):
+                    if self._full() and state.operation is None:
+                        await self._continue(document)
+                    self._start(spec, state, why, now)
+                    self._set_timer(None, "", now)
+                case Interrupt():
+                    self._break_off(state)
+                    self._set_timer(None, "", now)
+                case Sleep(until, why):
+                    if self._full() and self._may_continue(state):
+                        await self._continue(document)
+                    self._set_timer(until, why, now)
+                case End(outcome):
+                    await workflow.wait_condition(workflow.all_handlers_finished)
+                    return self._end(spec, state, outcome)
+            try:
+                await workflow.wait_condition(self._woken)
+            except asyncio.CancelledError:
+                self._inbox.append(events.Cancelled("cancelled through Temporal"))
+
+    # --- what wakes it
+
+    def _woken(self) -> bool:
+        return (
+            bool(self._inbox)
+            or (self._handle is not None and self._handle.done())
+            or (self._timer is not None and self._timer.done())
+        )
+
+    def _take_in(self, state: State, now: datetime) -> State:
+        """Fold in what has come: signals first, then the end of the operation, as the SDK delivers them."""
+        inbox, self._inbox = self._inbox, []
+        for event in inbox:
+            state = fold(state, event, now)
+        if self._timer is not None and self._timer.done():
+            self._timer, self._timer_until = None, None
+        handle, operation = self._handle, state.operation
+        if handle is not None and handle.done() and operation is not None:
+            self._handle = None
+            state = self._ended(state, operation, handle, now)
+        return state
+
+    def _ended(self, state: State, operation: Operation, handle: workflow.ActivityHandle[Any], now: datetime) -> State:
+        try:
+            result = handle.result()
+        except (ActivityError, asyncio.CancelledError) as error:
+            cause = error.cause if isinstance(error, ActivityError) else None
+            if isinstance(cause, ApplicationError) and operation.kind in {OperationKind.PREPARE, OperationKind.CREATE}:
+                return fold(state, events.OperationRefused(cause.type or "", cause.message), now)
+            if not isinstance(error, asyncio.CancelledError) and not isinstance(cause, CancelledError):
+                workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
+            return fold(state, events.OperationInterrupted(), now)
+        match result:
+            case Prepared():
+                done = events.PrepareDone(result.cluster_uid, result.owner_uid, result.limits)
+            case Created():
+                done = events.CreateDone(result.objects, result.failure)
+            case Removed():
+                done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
+            case Observation():
+                state = fold(state, events.ReportDone(), now)
+                return observed(state, result, operation.since, now)
+            case _:
+                done = events.ReportDone()
+        return fold(state, done, now)
+
+    # --- what it carries out
+
+    def _start(self, spec: Workload, state: State, why: str, now: datetime) -> None:
+        call = call_of(spec, state, self._uid, now)
+        self._handle = workflow.start_activity(
+            call.activity,
+            call.argument,
+            task_queue=call.queue,
+            result_type=call.result_type,
+            start_to_close_timeout=call.start_to_close,
+            heartbeat_timeout=HEARTBEAT,
+            retry_policy=RETRY,
+            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=why[:200],
+        )
+
+    def _break_off(self, state: State) -> None:
+        if self._handle is not None and state.operation is not None:
+            self._state = edit(state, operation=edit(state.operation, interrupted=True))
+            self._handle.cancel()
+
+    def _set_timer(self, until: datetime | None, why: str, now: datetime) -> None:
+        """Keep one timer, for the next deadline; the same deadline keeps the timer it has."""
+        if until == self._timer_until and (until is None) == (self._timer is None):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_until = None, until
+        if until is not None:
+            span = max(until - now, timedelta(0))
+            self._timer = asyncio.create_task(workflow.sleep(span, summary=why[:200]))
+
+    def _full(self) -> bool:
+        return workflow.info().is_continue_as_new_suggested()
+
+    def _may_continue(self, state: State) -> bool:
+        """Whether a new run can begin now; breaks off what may be broken off, so that it soon can."""
+        if state.operation is None:
+            return True
+        if state.operation.kind in _BREAKABLE and not state.operation.interrupted:
+            self._break_off(state)
+        return False
+
+    async def _continue(self, document: Any) -> None:
+        """Begin a new run with the same memory, so that no history grows for ever."""
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if self._state is None:
+            return
+        state = self._take_in(self._state, workflow.now())
+        workflow.continue_as_new(args=[document, edit(state, runs=state.runs + 1)])
+
+    def _end(self, spec: Workload, state: State, outcome: Phase) -> Status:
+        status = status_of(spec, state, workflow.now(), self._uid)
+        if outcome is Phase.FAILED:
+            raise ApplicationError(
+                f"{spec.name} failed: {state.message}",
+                status,
+                type=names.ERROR_WORKLOAD_FAILED,
+                non_retryable=True,
+            )
+        if outcome is Phase.CANCELLED and workflow.cancellation_reason() is not None:
+            raise asyncio.CancelledError
+        return status
+
+    # --- what it shows
+
+    def _show(self, spec: Workload, state: State, now: datetime) -> None:
+        """Keep list columns, memo and current details true. Columns and memo cost history, so only per phase."""
+        explanation = explain_of(spec, state, now)
+        workflow.set_current_details(markdown(explanation))
+        number = state.attempt.number if state.attempt is not None else 0
+        if self._shown == (state.phase, number):
+            return
+        first = self._shown is None
+        self._shown = (state.phase, number)
+        updates: list[SearchAttributeUpdate[Any]] = [
+            _PHASE.value_set(state.phase.value),
+            _REASON.value_set(state.reason.value),
+            _ATTEMPT.value_set(number),
+            _RESTARTS.value_set(state.restarts),
+        ]
+        memo: dict[str, Any] = {}
+        if first and workflow.info().typed_search_attributes.get(_KEYWORD(names.SA_NAME)) is None:
+            updates += [
+                _KEYWORD(names.SA_CLUSTER).value_set(spec.cluster),
+                _KEYWORD(names.SA_NAMESPACE).value_set(spec.namespace),
+                _KEYWORD(names.SA_NAME).value_set(spec.name),
+                _KEYWORD(names.SA_KIND).value_set(spec.source.kind),
+                _KEYWORD(names.SA_QUEUE).value_set(spec.queue),
+            ]
+            memo = {
+                names.MEMO_UID: self._uid,
+                names.MEMO_KIND: spec.source.kind,
+                names.MEMO_SPEC_HASH: spec.spec_hash(),
+            }
+        workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType] - the SDK's own generics
+        if first or state.phase is not Phase.RESUMING:
+            status = status_of(spec, state, now, self._uid)
+            status = edit(status, causes=status.causes[-MEMO_CAUSES:])
+            workflow.upsert_memo({**memo, names.MEMO_STATUS: status.model_dump(mode="json", by_alias=True)})
+
+    # --- what it is told
+
+    @workflow.signal(name=names.SIGNAL_SUSPEND, description="Remove it until proven gone, then wait for resume")
+    def suspend(self, reason: str = "") -> None:
+        """Delete its resources, prove them gone, release its quota, and wait for `resume` (row A11)."""
+        self._inbox.append(events.Suspended(reason))
+
+    @workflow.signal(name=names.SIGNAL_PREEMPT, description="Give its place to another: as suspend, uncharged")
+    def preempt(self, reason: str = "") -> None:
+        """Give its place to another workload. As `suspend`; never a failure, charged to no budget (row U8)."""
+        self._inbox.append(events.Suspended(reason, preempted=True))
+
+    @workflow.signal(name=names.SIGNAL_RESUME, description="Take a suspension back: begin the next attempt")
+    def resume(self, reason: str = "") -> None:
+        """Take a suspension or preemption back; budgets stay as they are."""
+        self._inbox.append(events.Resumed(reason))
+
+    @workflow.signal(name=names.SIGNAL_CANCEL, description="Delete it: remove all of it until proven gone, then end")
+    def cancel(self, reason: str = "") -> None:
+        """Delete the workload: remove everything until proven gone, then end (row A16)."""
+        self._inbox.append(events.Cancelled(reason))
+
+    @workflow.signal(name=names.SIGNAL_RETRY, description="Try again now: skip a pause, revive a failed one")
+    def retry(self, reason: str = "") -> None:
+        """Skip the retry pause, or begin a failed workload that is still held anew with its budgets renewed."""
+        self._inbox.append(events.Retried(reason))
+
+    @workflow.signal(name=names.SIGNAL_OBSERVE, description="A snapshot from the cluster's watch")
+    def observe(self, observation: Observation) -> None:
+        """Take in a snapshot. It only wakes: before anything destructive the workflow looks for itself."""
+        if observation.workload_uid == self._uid:
+            self._inbox.append(events.Observed(observation))
+
+    @workflow.query(name=names.QUERY_STATUS, description="Phase, attempt, budgets, conditions, causes")
+    def status(self) -> Status | None:
+        """Return the status."""
+        if self._spec is None or self._state is None:
+            return None
+        return status_of(self._spec, self._state, workflow.now(), self._uid)
+
+    @workflow.query(name=names.QUERY_EXPLAIN, description="Why it is where it is, and what happens next")
+    def explain(self) -> Explanation | None:
+        """Return the explanation."""
+        if self._spec is None or self._state is None:
+            return None
+        return explain_of(self._spec, self._state, workflow.now())
+
+    @workflow.update(name=names.UPDATE_POLICY, description="Change waits and budget limits from now on")
+    def update_policy(self, change: PolicyChange) -> Policy:
+        """Change waits and budget limits of a workload that is under way; returns the policy in force."""
+        if self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        policy = changed(self._state.policy, change)
+        self._state = edit(self._state, policy=policy)
+        self._inbox.append(events.PolicyChanged(policy, change.note))
+        return policy
+
+    @update_policy.validator
+    def _check_policy(self, change: PolicyChange) -> None:
+        if self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        changed(self._state.policy, change)
