@@ -1,0 +1,199 @@
+"""What `doctor` looks at: each check says what it found, and what to do where that is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast import names
+from holdfast.errors import HoldfastError, NotReachable
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from holdfast.activities.kube import Kube
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    good: bool
+    found: str
+    remedy: str = ""
+    unreachable: bool = False
+    """Whether a whole server could not be reached, so that nothing behind it was looked at."""
+
+
+async def temporal(
+    address: str | None, namespace: str | None, cluster: str | None, *, fix: bool = False
+) -> AsyncIterator[Check]:
+    """Look at Temporal: does it answer, has it the search attributes, do workers poll its queues?"""
+    from temporalio.service import RPCError
+
+    from holdfast.client import Holdfast
+
+    try:
+        async with Holdfast.connect(address, namespace, cluster) as session:
+            version = await _server_version(session.client)
+            yield Check("temporal", True, f"{session.place}, server {version}")
+            try:
+                yield await _search_attributes(session.client, fix=fix)
+                for check in await _pollers(session.client, cluster):
+                    yield check
+            except RPCError as error:
+                yield Check("temporal", False, error.message, "check this identity's rights in the Temporal namespace")
+    except NotReachable as error:
+        yield Check("temporal", False, error.detail or str(error), f"{error.address}: {error.remedy}", unreachable=True)
+
+
+async def kubernetes(kubeconfig: str | None, context: str | None) -> AsyncIterator[Check]:
+    """Look at Kubernetes: does it answer, are the types there, has the worker its rights, are namespaces enabled?"""
+    from holdfast.cli.kubernetes import reached, server_of
+
+    try:
+        async with reached(kubeconfig, context) as kube:
+            identity = await kube.get("v1", "Namespace", "kube-system")
+            where = server_of(kubeconfig, context)
+            yield Check("kubernetes", True, f"{where}, cluster uid {identity['metadata']['uid']}")
+            served = True
+            for kind in (names.ANCHOR_KIND, names.ATTEMPT_KIND):
+                check = await _type(kube, kind)
+                served = served and check.good
+                yield check
+            if served:
+                yield await _rights(kube)
+            async for check in _namespaces(kube):
+                yield check
+    except NotReachable as error:
+        yield Check(
+            "kubernetes", False, error.detail or str(error), f"{error.address}: {error.remedy}", unreachable=True
+        )
+    except HoldfastError as error:
+        yield Check("kubernetes", False, str(error), "use a context with the right to read namespaces and pods")
+
+
+async def _server_version(client: Client) -> str:
+    from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+
+    return (await client.workflow_service.get_system_info(GetSystemInfoRequest())).server_version
+
+
+async def _search_attributes(client: Client, *, fix: bool) -> Check:
+    from holdfast.client.connection import add_search_attributes, missing_search_attributes
+
+    missing = await missing_search_attributes(client)
+    if missing and fix:
+        await add_search_attributes(client, missing)
+        return Check("search attributes", True, f"{len(missing)} added")
+    if missing:
+        command = " ".join(f"--name {name} --type {kind}" for name, kind in missing.items())
+        return Check(
+            "search attributes",
+            False,
+            f"missing: {', '.join(missing)}",
+            "holdfast doctor --fix, or: temporal operator search-attribute create "
+            f"--namespace {client.namespace} {command}",
+        )
+    return Check("search attributes", True, f"all {len(names.SEARCH_ATTRIBUTES)} there")
+
+
+async def _pollers(client: Client, cluster: str | None) -> list[Check]:
+    from temporalio.api.enums.v1 import TaskQueueType
+
+    queues = [("workflows", names.QUEUE_WORKFLOWS, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)]
+    if cluster:
+        activity = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+        queues += [
+            ("cluster", names.queue_cluster(cluster), activity),
+            ("wait", names.queue_wait(cluster), activity),
+            ("watch", names.queue_watch(cluster), activity),
+        ]
+    checks: list[Check] = []
+    for role, queue, kind in queues:
+        count = await _polling(client, queue, kind)
+        command = f"holdfast worker --roles {role}" + (f" --cluster {cluster}" if cluster else "")
+        remedy = "" if count else f"start one: {command}"
+        checks.append(Check(f"worker: {role}", count > 0, f"{count} polling the task queue {queue}", remedy))
+    if not cluster:
+        remedy = "set HOLDFAST_CLUSTER, or give --cluster"
+        checks.append(Check("worker: cluster", False, "which cluster is not said", remedy))
+    return checks
+
+
+async def _polling(client: Client, queue: str, kind: Any) -> int:
+    from temporalio.api.taskqueue.v1 import TaskQueue
+    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+    )
+    return len((await client.workflow_service.describe_task_queue(request)).pollers)
+
+
+async def _type(kube: Kube, kind: str) -> Check:
+    from holdfast.activities.kube_errors import UnknownKind
+
+    try:
+        await kube.resource(names.API_VERSION, kind)
+    except UnknownKind:
+        return Check(f"type {kind}", False, f"{names.API_VERSION} is not served", "kubectl apply -k deploy/")
+    return Check(f"type {kind}", True, f"{names.API_VERSION} is served")
+
+
+_NEEDED: Final = (
+    ("list", "v1", "Pod"),
+    ("watch", "v1", "Pod"),
+    ("delete", "v1", "Pod"),
+    ("create", names.API_VERSION, names.ANCHOR_KIND),
+    ("patch", names.API_VERSION, names.ANCHOR_KIND),
+    ("create", names.API_VERSION, names.ATTEMPT_KIND),
+    ("delete", names.API_VERSION, names.ATTEMPT_KIND),
+)
+
+
+async def _rights(kube: Kube) -> Check:
+    """Ask whether the worker's account may do what it must; if one may not ask as it, whether oneself may."""
+    from holdfast.activities.kube import service_account_user
+    from holdfast.activities.kube_errors import Forbidden
+
+    worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
+    for user, who in ((worker, "the worker's account"), ("", "this identity")):
+        try:
+            lacking = [
+                f"{verb} {kind.lower()}s"
+                for verb, version, kind in _NEEDED
+                if not (await kube.allowed(verb, await kube.resource(version, kind), "", impersonate=user))[0]
+            ]
+        except Forbidden:
+            continue
+        if lacking:
+            return Check("rights", False, f"{who} may not {', '.join(lacking)}", "kubectl apply -k deploy/")
+        return Check("rights", True, f"{who} may do what a worker must")
+    return Check("rights", False, "nobody may ask about rights", "use a context that may create access reviews")
+
+
+async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
+    from holdfast.activities.kube_errors import Forbidden
+
+    try:
+        listed = await kube.list("v1", "Namespace", labels=f"{names.LABEL_NAMESPACE_ENABLED}=true")
+    except Forbidden:
+        yield Check("namespaces", True, "not looked at: this identity may not list them")
+        return
+    found = [str(each["metadata"]["name"]) for each in listed["items"]]
+    if not found:
+        yield Check("namespaces", False, "none is enabled", "holdfast namespace enable NAMESPACE")
+    for name in found:
+        accounts: dict[str, Any] = await kube.list("v1", "ServiceAccount", name)
+        allowed = [str(each["metadata"]["name"]) for each in accounts["items"] if _opted_in(each["metadata"])]
+        remedy = "" if allowed else f"holdfast namespace enable {name}"
+        text = f"components run as {', '.join(allowed)}" if allowed else "no service account is opted in"
+        yield Check(f"namespace {name}", bool(allowed), text, remedy)
+
+
+def _opted_in(metadata: dict[str, Any]) -> bool:
+    annotations: dict[str, str] = metadata.get("annotations") or {}
+    return annotations.get(names.ANNOTATION_RUN_AS) == names.RUN_AS_ALLOWED

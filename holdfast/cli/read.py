@@ -1,0 +1,156 @@
+"""Commands that ask and change nothing: list, status, explain, history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.options import (
+    EXIT_FAILED,
+    Address,
+    Cluster,
+    Format,
+    Name,
+    Namespace,
+    Output,
+    TemporalNamespace,
+    chosen,
+    session,
+)
+from holdfast.cli.output import emit
+
+if TYPE_CHECKING:
+    from holdfast.client import ExplanationView, StatusView, Summary
+
+
+def list_(
+    namespace: Namespace = None,
+    phase: Annotated[str | None, typer.Option("--phase", help="Only in this phase.", show_default=False)] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="Only of this queue.", show_default=False)] = None,
+    running: Annotated[
+        bool | None,
+        typer.Option("--running/--closed", help="Only those alive, or only those over.", show_default=False),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", help="A condition in Temporal's list filter language.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Only of this cluster.", show_default=False)] = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """List workloads, newest first."""
+    wanted = _phase(phase)
+
+    async def go() -> list[Summary]:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            found = holdfast.list(
+                cluster=cluster,
+                namespace=namespace,
+                phase=wanted,
+                queue=queue,
+                running=running,
+                query=query,
+                limit=limit,
+            )
+            return [each async for each in found]
+
+    from holdfast.cli import render
+
+    found = asyncio.run(go())
+    emit([each.model_dump(mode="json") for each in found], output, lambda: render.summaries(found, datetime.now(UTC)))
+
+
+def status(
+    name: Name,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show how a workload is. Exit code 1 if it has failed."""
+    named = chosen(name, namespace)
+
+    async def go() -> StatusView:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return await (await holdfast.get(named.name, named.namespace)).status()
+
+    from holdfast.cli import render
+    from holdfast.model import Phase
+
+    view = asyncio.run(go())
+    emit(view.model_dump(mode="json"), output, lambda: render.status(view, datetime.now(UTC)))
+    if view.phase is Phase.FAILED:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def explain(
+    name: Name,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Say why a workload is where it is, and what happens next."""
+    named = chosen(name, namespace)
+
+    async def go() -> ExplanationView:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return await (await holdfast.get(named.name, named.namespace)).explain()
+
+    from holdfast.cli import render
+
+    view = asyncio.run(go())
+    emit(view.model_dump(mode="json"), output, lambda: render.explanation(view, datetime.now(UTC)))
+
+
+def history(
+    name: Name,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """List what decided what, oldest first; -o json or yaml exports it."""
+    named = chosen(name, namespace)
+
+    async def go() -> StatusView:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return await (await holdfast.get(named.name, named.namespace)).status()
+
+    from holdfast.cli import render
+
+    view = asyncio.run(go())
+    emit([cause.model_dump(mode="json") for cause in view.status.causes], output, lambda: render.history(view))
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's commands."""
+    commands: tuple[tuple[str, Callable[..., None]], ...] = (
+        ("list", list_),
+        ("status", status),
+        ("explain", explain),
+        ("history", history),
+    )
+    for name, command in commands:
+        app.command(name, rich_help_panel=panel)(command)
+
+
+def _phase(given: str | None) -> str | None:
+    from holdfast.model import Phase
+
+    if given is None:
+        return None
+    for phase in Phase:
+        if phase.value.lower() == given.lower():
+            return phase.value
+    raise typer.BadParameter(f"{given!r}: expected one of {', '.join(Phase)}", param_hint="--phase")

@@ -1,0 +1,201 @@
+"""What people read on the terminal, as pure functions from values to text. Times are UTC, as in every message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from holdfast.client.views import ExplanationView, StatusView, Summary, restart_budget
+from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Status, format_duration
+
+_LABEL: Final = 11
+_STALE: Final = "no worker answered: this is what its workflow last wrote down; is `holdfast worker` running?"
+
+
+def explanation(view: ExplanationView, now: datetime) -> str:
+    """Explain, for a person woken at night (ux.md): why, now, next."""
+    told = view.explanation
+    arrow = f" → {told.next_attempt}" if told.next_attempt is not None else ""
+    lines = [f"{told.name}  {told.phase.value}  attempt {told.attempt}{arrow}      {_budget(told.budgets)}".rstrip()]
+    lines.append(_labelled("why", told.why))
+    lines.append(_labelled("now", told.now))
+    for activity in view.activities:
+        sentence = activity.sentence(now)
+        if sentence and sentence not in told.now:
+            lines.append(_labelled("", sentence))
+    if told.next:
+        lines.append(_labelled("next", deadlines(told.next, now)))
+    elif not told.phase.ended:
+        lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, or for a signal"))
+    if told.unblock:
+        lines.append(_labelled("unblock", told.unblock))
+    if not view.fresh:
+        lines.append(_labelled("stale", f"{_STALE} (written {_clock(told.since, now)})"))
+    return "\n".join(lines)
+
+
+def deadlines(coming: Sequence[Deadline], now: datetime) -> str:
+    """Say what comes next in one line: `02:24:10 forceful deletion · then retry pause 90s`."""
+    parts: list[str] = []
+    before: datetime | None = None
+    for each in coming:
+        if each.at != before:
+            parts.append(f"{_clock(each.at, now)} {each.what.removeprefix('then, ')}")
+        else:
+            parts.append(f"then {each.what.removeprefix('then, ').removeprefix('then ')}")
+        before = each.at
+    return " · ".join(parts)
+
+
+def status(view: StatusView, now: datetime) -> str:
+    """Say how a workload is, in full."""
+    told = view.status
+    lines = [
+        f"{told.name}  {told.phase.value} ({told.reason.value})  {_budget(told.budgets)}".rstrip(),
+        _labelled("where", f"ns {told.namespace} on cluster {told.cluster}, uid {told.uid or '-'}"),
+        _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
+    ]
+    if told.message:
+        lines.append(_labelled("message", told.message))
+    lines.append(_labelled("attempt", f"{told.attempt}, restarts {told.restarts}, executions {told.executions}"))
+    if told.pods != PodCounts():
+        lines.append(_labelled("pods", pods(told.pods)))
+    for condition in told.conditions:
+        mark = "yes" if condition.status else "no"
+        note = f": {condition.message}" if condition.message else ""
+        lines.append(_labelled("", f"{condition.type.value} {mark} ({condition.reason.value}){note}"))
+    if told.failure is not None:
+        lines.append(_labelled("failure", told.failure.sentence()))
+    if told.next is not None:
+        lines.append(_labelled("next", deadlines((told.next,), now)))
+    if not view.fresh:
+        lines.append(_labelled("stale", _STALE))
+    return "\n".join(lines)
+
+
+def pods(counts: PodCounts) -> str:
+    """Say how many pods there are: `3 of 4 running, 1 pending`."""
+    named = {
+        "succeeded": counts.succeeded,
+        "pending": counts.pending,
+        "failed": counts.failed,
+        "terminating": counts.terminating,
+    }
+    rest = "".join(f", {count} {word}" for word, count in named.items() if count)
+    return f"{counts.running} of {counts.expected} running{rest}"
+
+
+def history(view: StatusView) -> str:
+    """List what decided what, oldest first."""
+    told = view.status
+    rows = [
+        (
+            f"{each.time.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+            str(each.attempt),
+            each.phase.value,
+            each.reason.value,
+            each.message,
+        )
+        for each in told.causes
+    ]
+    text = table(("TIME (UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT HAPPENED"), rows)
+    if told.causes_total > len(rows):
+        text += f"\n(the latest {len(rows)} of {told.causes_total})"
+    return text if view.fresh else f"{text}\n({_STALE})"
+
+
+def summaries(told: Sequence[Summary], now: datetime) -> str:
+    """List workloads, one a line."""
+    if not told:
+        return "no workloads"
+    rows = [
+        (
+            each.namespace,
+            each.name,
+            each.kind,
+            each.cluster,
+            _phase(each),
+            str(each.attempt),
+            str(each.restarts),
+            age(now - each.started_at),
+        )
+        for each in told
+    ]
+    heads = ("NAMESPACE", "NAME", "KIND", "CLUSTER", "PHASE", "ATTEMPT", "RESTARTS", "AGE")
+    return table(heads, rows)
+
+
+def transition(before: Status | None, after: Status, *, told: bool = False) -> str:
+    """Say in one line what has changed: the line that `watch` prints. What a cause has `told` is not said twice."""
+    text = "" if told else after.message or after.reason.value
+    moved = before is not None and before.attempt != after.attempt and "attempt" not in text
+    return line(after.since, after.phase.value, f"attempt {after.attempt}: {text}".rstrip(": ") if moved else text)
+
+
+def caused(cause: Cause) -> str:
+    """Say in one line what decided something, as `watch` prints it before the transition that came of it."""
+    return line(cause.time, "", f"{cause.message} ({cause.reason.value})")
+
+
+def line(at: datetime, phase: str, text: str) -> str:
+    """Lay out a line of `watch`: time, phase, text."""
+    return f"{at.astimezone(UTC):%H:%M:%S}  {phase:<13} {text}".rstrip()
+
+
+def is_transition(before: Status | None, after: Status) -> bool:
+    """Whether a person would call it news; pod counts alone are none."""
+    if before is None:
+        return True
+    return (before.phase, before.reason, before.message, before.attempt) != (
+        after.phase,
+        after.reason,
+        after.message,
+        after.attempt,
+    )
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out columns with two spaces between; the last is not padded."""
+    widths = [max(len(line[column]) for line in (heads, *rows)) for column in range(len(heads))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in (heads, *rows)
+    )
+
+
+def age(span: timedelta) -> str:
+    """Write an age in its one or two largest units: `41s`, `3m12s`, `5h2m`, `12d`."""
+    seconds = max(0, int(span.total_seconds()))
+    if seconds >= 2 * 86400:
+        return f"{seconds // 86400}d"
+    if seconds >= 3600:
+        return format_duration(timedelta(seconds=seconds - seconds % 60))
+    return format_duration(timedelta(seconds=seconds))
+
+
+def ago(instant: datetime, now: datetime) -> str:
+    """Write how long ago an instant was."""
+    return f"{age(now - instant)} ago"
+
+
+def _budget(budgets: Sequence[BudgetStatus]) -> str:
+    budget = restart_budget(tuple(budgets))
+    if budget is None:
+        return ""
+    return f"{'restarts' if budget.name == 'restart' else budget.name} {budget.used} of {budget.limit}"
+
+
+def _labelled(label: str, text: str) -> str:
+    first, *rest = text.splitlines() or [""]
+    return "\n".join([f"{label:<{_LABEL}}{first}", *(" " * _LABEL + line for line in rest)])
+
+
+def _clock(instant: datetime, now: datetime) -> str:
+    there, here = instant.astimezone(UTC), now.astimezone(UTC)
+    return f"{there:%H:%M:%S}" if abs(there - here) < timedelta(hours=12) else f"{there:%Y-%m-%d %H:%M:%S}"
+
+
+def _phase(each: Summary) -> str:
+    note = {"Terminated": " (terminated)", "TimedOut": " (timed out)", "Canceled": " (cancelled from outside)"}
+    return (each.phase or "?") + note.get(each.execution, "")

@@ -1,0 +1,184 @@
+"""Commands that want something of a workload: suspend, resume, preempt, cancel, retry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.options import (
+    EXIT_FAILED,
+    Address,
+    Cluster,
+    Format,
+    Name,
+    Namespace,
+    Output,
+    TemporalNamespace,
+    chosen,
+    session,
+)
+from holdfast.cli.output import emit
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.client import Run, StatusView
+
+Reason = Annotated[str, typer.Option("--reason", help="Why, for its history: as if a stranger will read it.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Return only when it is done.")]
+Timeout = Annotated[
+    str | None,
+    typer.Option("--timeout", help="With --wait: give up after so long, for example 5m.", show_default=False),
+]
+
+
+def suspend(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Remove it from the cluster until proven gone, and keep it for `resume`."""
+    _steer("suspend", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def resume(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Put a suspended or preempted workload back."""
+    _steer("resume", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def preempt(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Give its place to another: as suspend, never a failure, charged to no budget."""
+    _steer("preempt", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def cancel(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """End it: remove everything until proven gone."""
+    _steer("cancel", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def retry(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Try again now: skip a pause, revive a failed one, or run one that is over once more."""
+    _steer("retry", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's commands."""
+    commands: tuple[Callable[..., None], ...] = (suspend, resume, preempt, cancel, retry)
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+def _steer(
+    verb: str,
+    name: str,
+    namespace: str | None,
+    reason: str,
+    wait: bool,
+    timeout: str | None,
+    cluster: str | None,
+    address: str | None,
+    temporal_namespace: str | None,
+    output: Output,
+) -> None:
+    named = chosen(name, namespace)
+    seconds = _seconds(timeout)
+    if seconds is not None and not wait:
+        raise typer.BadParameter("is for --wait", param_hint="--timeout")
+
+    async def go() -> StatusView:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            run = await holdfast.get(named.name, named.namespace)
+            async with asyncio.timeout(seconds):
+                return await _ask(run, verb, reason, wait)
+
+    from holdfast.model import Phase
+
+    try:
+        view = asyncio.run(go())
+    except TimeoutError:
+        raise HoldfastError(
+            f"{named.namespace}/{named.name}: {verb} was asked for, but is not done after {timeout}: "
+            f"`holdfast explain {named.namespace}/{named.name}` says what it waits for"
+        ) from None
+    emit(
+        view.model_dump(mode="json"),
+        output,
+        lambda: (
+            f"{named.namespace}/{named.name} {view.phase.value}: {view.status.message}"
+            if wait
+            else f"{verb} asked of {named.namespace}/{named.name}"
+        ),
+    )
+    if wait and view.phase is Phase.FAILED:
+        raise typer.Exit(EXIT_FAILED)
+
+
+async def _ask(run: Run, verb: str, reason: str, wait: bool) -> StatusView:
+    if verb == "retry":
+        return await (await run.retry(reason, wait=wait)).recorded()
+    verbs: dict[str, Callable[..., Awaitable[StatusView]]] = {
+        "suspend": run.suspend,
+        "resume": run.resume,
+        "preempt": run.preempt,
+        "cancel": run.cancel,
+    }
+    return await verbs[verb](reason, wait=wait)
+
+
+def _seconds(timeout: str | None) -> float | None:
+    if timeout is None:
+        return None
+    from holdfast.model import parse_duration
+
+    try:
+        return parse_duration(timeout).total_seconds()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--timeout") from None

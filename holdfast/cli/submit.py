@@ -1,0 +1,181 @@
+"""From files to workloads: submit them, check them, and show what a workload may be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import Address, Cluster, Format, Namespace, Output, TemporalNamespace, session
+from holdfast.cli.output import dumped, emit
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.client import Run
+    from holdfast.model import Workload
+
+Files = Annotated[
+    list[str],
+    typer.Argument(help="AppWrapper or plain manifests, YAML or JSON, several documents allowed; - is standard input."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override one setting: failureGracePeriod=30s. May be given several times."),
+]
+As = Annotated[str | None, typer.Option("--name", help="Submit it under this name.", show_default=False)]
+
+
+def submit(
+    files: Files,
+    watch: Annotated[bool, typer.Option("--watch", help="Show its life until its outcome.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started, and start nothing.")] = False,
+    settings: Set = None,
+    name: As = None,
+    namespace: Namespace = None,
+    again: Annotated[bool, typer.Option("--again", help="Run it once more, where it has run before.")] = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Start workloads; one that is already running as it is stays as it is."""
+    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
+    if not place:
+        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+    workloads = [
+        workload for file in files for workload in read_file(file, place, namespace, name, overrides(settings))
+    ]
+    if name is not None and len(workloads) != 1:
+        raise typer.BadParameter(f"names one workload, but {len(workloads)} are given", param_hint="--name")
+    if dry_run:
+        documents = [workload.model_dump(mode="json") for workload in workloads]
+        emit(documents[0] if len(documents) == 1 else documents, output, lambda: _lines(workloads, "would start"))
+        return
+
+    async def go() -> bool:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            runs = [await holdfast.submit(workload, again=again) for workload in workloads]
+            emit(
+                [_document(run) for run in runs],
+                output,
+                lambda: "\n".join(f"{run.namespace}/{run.name}  {run.workflow_id}" for run in runs),
+            )
+            if not watch:
+                return True
+            from holdfast.cli.watch import follow
+
+            return all(await asyncio.gather(*(follow(run, output, named=len(runs) > 1) for run in runs)))
+
+    if not asyncio.run(go()):
+        raise typer.Exit(1)
+
+
+def validate(
+    files: Files,
+    settings: Set = None,
+    name: As = None,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Check files without a server: every problem names its field, its value and what is allowed."""
+    place = cluster or os.environ.get("HOLDFAST_CLUSTER") or "any"
+    found: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for file in files:
+        try:
+            workloads = read_file(file, place, namespace, name, overrides(settings))
+        except HoldfastError as error:
+            found.append({"file": file, "valid": False, "problem": str(error)})
+            texts.append(f"{file}: {error}")
+        else:
+            found.append({"file": file, "valid": True, "workloads": [f"{w.namespace}/{w.name}" for w in workloads]})
+            texts.append(_lines(workloads, "valid"))
+    emit(found, output, lambda: "\n".join(texts))
+    if not all(each["valid"] for each in found):
+        raise typer.Exit(2)
+
+
+def schema(
+    output: Annotated[Output, typer.Option("--output", "-o", help="json or yaml.")] = Output.JSON,
+) -> None:
+    """Print the JSON schema of a workload: the contract of every SDK and of the `temporal` CLI."""
+    from holdfast.model.schema import schema as published
+
+    document = published()
+    typer.echo(dumped(document, Output.JSON if output is Output.TABLE else output).rstrip("\n"))
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's commands."""
+    commands: tuple[Callable[..., None], ...] = (submit, validate, schema)
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+def read_file(
+    file: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
+) -> list[Workload]:
+    """Read the workloads of one file.
+
+    Raises:
+        HoldfastError: if the file cannot be read, or what is in it is no workload.
+    """
+    from holdfast.errors import InvalidWorkload
+    from holdfast.formats import read
+    from holdfast.model import Workload
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise HoldfastError(f"{file} cannot be read: {reason}") from error
+    try:
+        workloads = read(text, cluster=cluster, namespace=namespace, overrides=settings)
+    except InvalidWorkload:
+        if name is None:
+            raise
+        # A document may leave its name to the command; one that has a name is submitted under another.
+        workloads = read(text, cluster=cluster, namespace=namespace, name=name, overrides=settings)
+    if name is None or len(workloads) != 1:
+        return workloads
+    return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
+
+
+def overrides(settings: list[str] | None) -> dict[str, str]:
+    """Read KEY=VALUE pairs.
+
+    Raises:
+        typer.BadParameter: if one has no `=`.
+    """
+    result: dict[str, str] = {}
+    for item in settings or []:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(
+                f"{item!r}: expected KEY=VALUE, for example failureGracePeriod=30s", param_hint="--set"
+            )
+        result[key] = value
+    return result
+
+
+def _lines(workloads: list[Workload], verb: str) -> str:
+    from holdfast.client.start import summary
+
+    return "\n".join(f"{verb}: {summary(workload)}" for workload in workloads)
+
+
+def _document(run: Run) -> dict[str, str]:
+    return {
+        "workflowId": run.workflow_id,
+        "runId": run.run_id,
+        "cluster": run.cluster,
+        "namespace": run.namespace,
+        "name": run.name,
+        "uid": run.uid,
+    }

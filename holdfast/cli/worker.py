@@ -1,0 +1,94 @@
+"""`holdfast worker`: runs a worker process in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.worker.settings import load
+
+_PAGES = "Pages and logs"
+_TEMPORAL = "Temporal"
+_KUBERNETES = "Kubernetes"
+_LIMITS = "Limits"
+
+
+def worker(
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with settings. Default: $HOLDFAST_CONFIG, else ./holdfast.toml if there is one."),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Name of the cluster to act on.")] = None,
+    roles: Annotated[
+        str | None, typer.Option(help="Some of workflows,cluster,wait,watch.", show_default="all four")
+    ] = None,
+    namespaces: Annotated[
+        str | None, typer.Option(help="The only Kubernetes namespaces to act in, separated by commas.")
+    ] = None,
+    installation: Annotated[
+        str | None, typer.Option(help="Label value that marks this installation's objects. Default: from the cluster.")
+    ] = None,
+    identity: Annotated[str | None, typer.Option(help="This process's name in Temporal. Default: pid@host.")] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="Default: $KUBECONFIG, in a pod its account.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    kube_context: Annotated[
+        str | None, typer.Option("--kube-context", "--context", rich_help_panel=_KUBERNETES)
+    ] = None,
+    temporal_address: Annotated[
+        str | None, typer.Option("--temporal-address", "--address", help="host:port", rich_help_panel=_TEMPORAL)
+    ] = None,
+    temporal_namespace: Annotated[str | None, typer.Option(rich_help_panel=_TEMPORAL)] = None,
+    temporal_tls: Annotated[bool | None, typer.Option(rich_help_panel=_TEMPORAL)] = None,
+    temporal_tls_ca_file: Annotated[Path | None, typer.Option(rich_help_panel=_TEMPORAL)] = None,
+    temporal_tls_cert_file: Annotated[Path | None, typer.Option(rich_help_panel=_TEMPORAL)] = None,
+    temporal_tls_key_file: Annotated[Path | None, typer.Option(rich_help_panel=_TEMPORAL)] = None,
+    temporal_tls_server_name: Annotated[str | None, typer.Option(rich_help_panel=_TEMPORAL)] = None,
+    temporal_api_key_file: Annotated[
+        Path | None, typer.Option(help="File that holds the API key.", rich_help_panel=_TEMPORAL)
+    ] = None,
+    deployment_name: Annotated[
+        str | None, typer.Option(help="Worker deployment, for worker versioning.", rich_help_panel=_TEMPORAL)
+    ] = None,
+    build_id: Annotated[str | None, typer.Option(rich_help_panel=_TEMPORAL)] = None,
+    grace_period_maximum: Annotated[
+        str | None, typer.Option(help="Caps every workload's waits, for example 24h.", rich_help_panel=_LIMITS)
+    ] = None,
+    success_ttl_maximum: Annotated[
+        str | None, typer.Option(help="Caps how long a finished workload is kept.", rich_help_panel=_LIMITS)
+    ] = None,
+    max_concurrent_workflow_tasks: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
+    max_concurrent_activities: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
+    max_concurrent_waits: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
+    max_cached_workflows: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
+    graceful_shutdown: Annotated[
+        str | None, typer.Option(help="Time for work in hand after SIGTERM.", rich_help_panel=_LIMITS)
+    ] = None,
+    watch_shard_sets: Annotated[
+        int | None, typer.Option(help="Watch activities per cluster.", rich_help_panel=_LIMITS)
+    ] = None,
+    watch_signals_per_second: Annotated[float | None, typer.Option(rich_help_panel=_LIMITS)] = None,
+    health_address: Annotated[
+        str | None, typer.Option(help="host:port of /livez and /readyz.", rich_help_panel=_PAGES)
+    ] = None,
+    metrics_address: Annotated[str | None, typer.Option(help="host:port of /metrics.", rich_help_panel=_PAGES)] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or console.", rich_help_panel=_PAGES)] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning or error.", rich_help_panel=_PAGES)
+    ] = None,
+) -> None:
+    """Run a worker: it decides (workflows), acts (cluster), waits (wait) and sees (watch).
+
+    Every option may also be given as HOLDFAST_<OPTION> or as a line of the TOML file; options win over the
+    environment, which wins over the file. SIGTERM drains and ends with 0; a second signal ends at once.
+    """
+    flags = {name: value for name, value in locals().items() if name != "config"}
+    settings = load(flags, config)
+
+    # A wrong option is told before the SDK and the Kubernetes client are loaded.
+    from holdfast.plugin import HoldfastPlugin, with_passthrough
+    from holdfast.worker.process import run
+
+    raise typer.Exit(run(settings, with_passthrough(None), [HoldfastPlugin()]))

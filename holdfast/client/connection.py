@@ -1,0 +1,132 @@
+"""Reaching Temporal: where it is, and what its refusals mean in words a person can act on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.errors import HoldfastError, NotReachable
+
+CONNECT_TIMEOUT: Final = timedelta(seconds=3)
+DEFAULT_TARGET: Final = "localhost:7233"
+_REMEDY: Final = (
+    "is it running there? Set TEMPORAL_ADDRESS or --address, "
+    'or start the local one: `holdfast dev up`, then `eval "$(holdfast dev env)"`'
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which Temporal is meant: its address and the namespace in it."""
+
+    target: str
+    namespace: str
+
+    def __str__(self) -> str:
+        return f"{self.target}, namespace {self.namespace}"
+
+
+async def reach(address: str | None, namespace: str | None) -> tuple[Client, Place]:
+    """Connect to Temporal, as its own tools would: arguments, then TEMPORAL_* variables, then its configuration file.
+
+    Raises:
+        NotReachable: if nobody answers at that address within a few seconds, or the namespace is not there.
+    """
+    try:
+        settings = ClientConfig.load_client_connect_config()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise HoldfastError(f"Temporal's client configuration cannot be read: {error}") from error
+    place = Place(
+        target=address or settings.get("target_host") or DEFAULT_TARGET,
+        namespace=namespace or settings.get("namespace") or "default",
+    )
+    settings["target_host"] = place.target
+    settings["namespace"] = place.namespace
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds() + 1):
+            client = await Client.connect(
+                **settings, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT
+            )
+    except (RuntimeError, TimeoutError, ValueError) as error:
+        raise NotReachable("Temporal", place.target, _REMEDY, _short(error)) from error
+    return client, place
+
+
+@contextmanager
+def refusals(place: Place) -> Generator[None]:
+    """Turn what Temporal answers when it cannot do something into what a person can do about it.
+
+    Raises:
+        NotReachable: if Temporal does not answer, does not know the namespace, or lets us do nothing.
+        HoldfastError: if the namespace lacks the search attributes.
+    """
+    try:
+        yield
+    except RPCError as error:
+        raise explained(error, place) from error
+
+
+def explained(error: RPCError, place: Place) -> HoldfastError:
+    """Return the error of ours that says what Temporal's means."""
+    if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
+        return NotReachable("Temporal", place.target, _REMEDY, _short(error))
+    if error.status is RPCStatusCode.NOT_FOUND and "namespace" in error.message.lower():
+        return NotReachable(
+            "Temporal",
+            str(place),
+            "set TEMPORAL_NAMESPACE or --temporal-namespace, or create it: "
+            f"temporal operator namespace create --namespace {place.namespace}",
+            _short(error),
+        )
+    if error.status in {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED}:
+        remedy = "check TEMPORAL_API_KEY, or the TLS settings of your profile"
+        return NotReachable("Temporal", str(place), remedy, _short(error))
+    if "search attribute" in error.message.lower():
+        return HoldfastError(
+            f"Temporal at {place} lacks Holdfast's search attributes ({_short(error)}): "
+            "`holdfast doctor --fix` adds them"
+        )
+    return HoldfastError(f"Temporal at {place}: {error.message}")
+
+
+async def missing_search_attributes(client: Client) -> dict[str, str]:
+    """Return the search attributes that the client's namespace lacks, each with its type."""
+    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+
+    answer = await client.operator_service.list_search_attributes(
+        ListSearchAttributesRequest(namespace=client.namespace), timeout=CONNECT_TIMEOUT
+    )
+    return {name: kind for name, kind in names.SEARCH_ATTRIBUTES.items() if name not in answer.custom_attributes}
+
+
+async def add_search_attributes(client: Client, missing: dict[str, str]) -> None:
+    """Add search attributes to the client's namespace."""
+    from temporalio.api.enums.v1 import IndexedValueType
+    from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+
+    kinds = {
+        "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+        "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+        "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+    }
+    request = AddSearchAttributesRequest(
+        namespace=client.namespace, search_attributes={name: kinds[kind] for name, kind in missing.items()}
+    )
+    await client.operator_service.add_search_attributes(request, timeout=CONNECT_TIMEOUT)
+
+
+def _short(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {CONNECT_TIMEOUT.total_seconds() + 1:g} s"
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

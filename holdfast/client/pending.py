@@ -1,0 +1,66 @@
+"""What a workflow waits for, as Temporal itself has it: its pending activities, with their last words."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import PendingActivityState, TimeoutType
+from temporalio.api.failure.v1 import Failure
+from temporalio.client import WorkflowExecutionDescription
+from temporalio.converter import DataConverter
+
+from holdfast.client.views import ActivityView
+
+_STATES: Final = {
+    PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED: "Scheduled",
+    PendingActivityState.PENDING_ACTIVITY_STATE_STARTED: "Started",
+    PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: "CancelRequested",
+    PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED: "Paused",
+    PendingActivityState.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED: "PauseRequested",
+}
+
+
+_TOO_LONG: Final = "Failure exceeds size limit."
+"""What Temporal writes over a failure that it cuts short; the failure is its cause then."""
+
+
+async def activities_of(description: WorkflowExecutionDescription) -> tuple[ActivityView, ...]:
+    """Return the activities that are under way, each with what it last said of itself."""
+    converter = description.data_converter
+    views: list[ActivityView] = []
+    for pending in description.raw_description.pending_activities:
+        state = _STATES.get(pending.state, "Unknown")
+        begun = pending.last_started_time if state == "Started" else pending.scheduled_time
+        next_at = pending.next_attempt_schedule_time
+        views.append(
+            ActivityView(
+                type=pending.activity_type.name,
+                state=state,
+                attempt=pending.attempt,
+                since=begun.ToDatetime(tzinfo=UTC) if begun.seconds else None,
+                heartbeat=tuple(await _decoded(converter, list(pending.heartbeat_details.payloads))),
+                last_failure=_told(pending.last_failure) if pending.HasField("last_failure") else "",
+                next_attempt_at=next_at.ToDatetime(tzinfo=UTC) if next_at.seconds else None,
+            )
+        )
+    return tuple(views)
+
+
+def _told(failure: Failure) -> str:
+    """Say why the last try ended, also where Temporal has no words that help."""
+    if failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT:
+        return "the worker that had it was lost (no heartbeat came)"
+    if failure.message == _TOO_LONG and failure.cause.message:
+        return failure.cause.message
+    return failure.message
+
+
+async def _decoded(converter: DataConverter, payloads: list[Payload]) -> list[object]:
+    if not payloads:
+        return []
+    try:
+        return await converter.decode(payloads)
+    except Exception:  # A heartbeat is a stranger's value: if it cannot be read, the rest of the explanation still can.
+        return []

@@ -1,0 +1,323 @@
+"""One workload's run: ask how it is, say what is wanted of it, wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.exceptions import TemporalError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.client.connection import Place, explained
+from holdfast.client.pending import activities_of
+from holdfast.client.submission import begin
+from holdfast.client.views import ExplanationView, StatusView, explanation_from
+from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
+from holdfast.model import Cause, Explanation, Phase, Policy, Status, Workload
+from holdfast.policy.change import PolicyChange
+
+ANSWER_TIMEOUT: Final = timedelta(seconds=3)
+_POLL_FIRST: Final = 0.2
+_POLL_LONGEST: Final = 3.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A workload's life, from its submission to its end. It follows its workflow through continue-as-new."""
+
+    client: Client
+    place: Place
+    workflow_id: str
+    uid: str
+    run_id: str = ""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster it runs on."""
+        return names.parse_workflow_id(self.workflow_id)[0]
+
+    @property
+    def namespace(self) -> str:
+        """Its Kubernetes namespace."""
+        return names.parse_workflow_id(self.workflow_id)[1]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return names.parse_workflow_id(self.workflow_id)[2]
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        """The Temporal handle, for whatever this class does not offer."""
+        return self.client.get_workflow_handle(self.workflow_id)
+
+    async def status(self) -> StatusView:
+        """Return how it is now; if no worker answers within 3 s, how it was when its workflow last wrote it down.
+
+        Raises:
+            WorkloadNotFound: if Temporal does not know it any more.
+            NotReachable: if Temporal does not answer.
+        """
+        answer = await self._ask(names.QUERY_STATUS)
+        if answer is not None:
+            status = Status.model_validate(answer)
+            return StatusView(status=status, fresh=True)
+        return await self.recorded()
+
+    async def recorded(self) -> StatusView:
+        """Return the status its workflow last wrote down. It costs no worker anything, so it is what waits poll."""
+        description = await self._describe()
+        memo = await description.memo()
+        closed = description.status is not WorkflowExecutionStatus.RUNNING
+        document = memo.get(names.MEMO_STATUS)
+        status = Status.model_validate(document) if isinstance(document, dict) else None
+        if closed and (status is None or not status.phase.ended):
+            raise await self._abnormal(description, status)
+        if status is None:
+            raise HoldfastError(
+                f"{self._where} has no status yet: it was started without one, and no worker has taken it from the "
+                f"task queue {names.QUEUE_WORKFLOWS}: is `holdfast worker` running?"
+            )
+        return StatusView(status=status, fresh=closed, closed=closed)
+
+    async def explain(self) -> ExplanationView:
+        """Return why it is where it is, what is under way, and what comes next."""
+        answer, description = await asyncio.gather(self._ask(names.QUERY_EXPLAIN), self._describe())
+        closed = description.status is not WorkflowExecutionStatus.RUNNING
+        if answer is None:
+            recorded = await self.recorded()
+            explanation, fresh = explanation_from(recorded.status), recorded.fresh
+        else:
+            explanation, fresh = Explanation.model_validate(answer), True
+        return ExplanationView(
+            explanation=explanation, fresh=fresh, closed=closed, activities=await activities_of(description)
+        )
+
+    async def history(self) -> tuple[Cause, ...]:
+        """Return what decided what, oldest first: the last 50 causes; `status.causes_total` counts all."""
+        return (await self.status()).status.causes
+
+    async def suspend(self, reason: str = "", *, wait: bool = False) -> StatusView:
+        """Take it off the cluster, keeping its place: it can be resumed. `wait` waits until it is Suspended."""
+        return await self._steer(names.SIGNAL_SUSPEND, reason, wait, _suspended)
+
+    async def resume(self, reason: str = "", *, wait: bool = False) -> StatusView:
+        """Put a suspended workload back. `wait` waits until it is Running."""
+        return await self._steer(names.SIGNAL_RESUME, reason, wait, _running)
+
+    async def preempt(self, reason: str = "", *, wait: bool = False) -> StatusView:
+        """Take it off the cluster for another's sake: no failure, and no budget is charged. `wait`: until Suspended."""
+        return await self._steer(names.SIGNAL_PREEMPT, reason, wait, _suspended)
+
+    async def cancel(self, reason: str = "", *, wait: bool = False) -> StatusView:
+        """End it and remove everything. `wait` waits until everything is proven gone and its workflow is over.
+
+        A workload whose outcome was settled before keeps it: one that had Succeeded is Succeeded still.
+        """
+        await self._signal(names.SIGNAL_CANCEL, reason)
+        if not wait:
+            return await self.recorded()
+        async for view in self.watch():
+            if view.closed:
+                return view
+        raise AssertionError("a watch ends only with a closed workflow")
+
+    async def retry(self, reason: str = "", *, wait: bool = False) -> Run:
+        """Begin again: the next attempt at once while it lives, else a new run of what was asked for at first.
+
+        Returns:
+            The run that goes on: this one, or the new one.
+        """
+        description = await self._describe()
+        run = self
+        if description.status is WorkflowExecutionStatus.RUNNING:
+            await self._signal(names.SIGNAL_RETRY, reason)
+        else:
+            begun = await begin(self.client, self.place, await self.submitted(), again=True)
+            run = Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)
+        if wait:
+            await run.until(_under_way, through_ends=True)
+            await run.until(_running)
+        return run
+
+    async def update_policy(self, change: PolicyChange) -> Policy:
+        """Change waits and budget limits from now on, and return the policy then in force.
+
+        Raises:
+            HoldfastError: if the workflow refuses it; the message names the field and what is allowed.
+        """
+        try:
+            handle: Any = self.handle  # Its overloads for updates are only partly typed.
+            policy = await handle.execute_update(
+                names.UPDATE_POLICY, change.model_dump(mode="json"), result_type=dict[str, Any]
+            )
+            return Policy.model_validate(policy)
+        except WorkflowUpdateFailedError as error:
+            raise HoldfastError(f"{self._where} refuses the policy: {_innermost(error)}") from error
+        except RPCError as error:
+            raise self._explained(error) from error
+
+    async def submitted(self) -> Workload:
+        """Return what was asked for, as the run's history has it."""
+        try:
+            async for event in self.handle.fetch_history_events(page_size=1):
+                payloads = event.workflow_execution_started_event_attributes.input.payloads
+                values = await self.client.data_converter.decode(payloads[:1], [dict])
+                return Workload.model_validate(values[0])
+        except RPCError as error:
+            raise self._explained(error) from error
+        raise WorkloadNotFound(self.workflow_id, "its history is gone: submit its file again")
+
+    async def result(self) -> Status:
+        """Wait for the outcome and return the status then: Succeeded or Cancelled. It does not wait for cleaning up.
+
+        Raises:
+            WorkloadFailed: if it failed; the message says why.
+        """
+        view = await self.until(lambda status: status.phase.ended)
+        if view.phase is Phase.FAILED:
+            raise WorkloadFailed(view.status)
+        return view.status
+
+    async def closed(self) -> Status:
+        """Wait until the workflow is over, that is until nothing is held or removed any more, and return its status.
+
+        Raises:
+            WorkloadFailed: if it failed; the message says why.
+            HoldfastError: if it was refused, or ended from outside.
+        """
+        try:
+            handle = self.client.get_workflow_handle(self.workflow_id, result_type=dict[str, Any])
+            return Status.model_validate(await handle.result())
+        except WorkflowFailureError:
+            status = (await self.recorded()).status
+        except RPCError as error:
+            raise self._explained(error) from error
+        if status.phase is Phase.FAILED:
+            raise WorkloadFailed(status)
+        return status
+
+    async def until(self, reached: Callable[[Status], bool], *, through_ends: bool = False) -> StatusView:
+        """Wait until the recorded status is as wanted, and return it. `asyncio.timeout` bounds the wait.
+
+        Args:
+            reached: Whether a status is as wanted.
+            through_ends: Whether to wait on although it has an outcome: a retry may follow a failure.
+
+        Raises:
+            HoldfastError: if the workload ends otherwise, or a later submission has taken its place.
+        """
+        async for view in self.watch():
+            if reached(view.status):
+                return view
+            if view.closed or (view.phase.ended and not through_ends):
+                raise HoldfastError(
+                    f"{self._where} ended {view.phase.value} before that was reached: {view.status.message}"
+                )
+        raise AssertionError("a watch ends only with a closed workflow")
+
+    async def watch(self) -> AsyncIterator[StatusView]:
+        """Yield its recorded status at once and whenever it changes, until its workflow is over."""
+        pause = _POLL_FIRST
+        before: Status | None = None
+        while True:
+            view = await self.recorded()
+            if self.uid and view.status.uid and view.status.uid != self.uid:
+                raise HoldfastError(f"{self._where} was submitted again meanwhile: this run is over")
+            if view.status != before or view.closed:
+                before = view.status
+                pause = _POLL_FIRST
+                yield view
+            if view.closed:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.3, _POLL_LONGEST)
+
+    async def _steer(self, signal: str, reason: str, wait: bool, reached: Callable[[Status], bool]) -> StatusView:
+        await self._signal(signal, reason)
+        return await self.until(reached) if wait else await self.recorded()
+
+    async def _signal(self, signal: str, reason: str) -> None:
+        try:
+            await (self.handle.signal(signal, reason) if reason else self.handle.signal(signal))
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND and "completed" in error.message.lower():
+                raise AlreadyEnded(self.workflow_id, (await self.recorded()).phase.value) from error
+            raise self._explained(error) from error
+
+    async def _ask(self, query: str) -> dict[str, Any] | None:
+        """Return the workflow's own answer, or None if no worker gives one soon."""
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT.total_seconds()):
+                return await self.handle.query(query, result_type=dict, rpc_timeout=ANSWER_TIMEOUT)
+        except (TimeoutError, WorkflowQueryFailedError):
+            return None
+        except RPCError as error:
+            if error.status in {
+                RPCStatusCode.DEADLINE_EXCEEDED,
+                RPCStatusCode.CANCELLED,
+                RPCStatusCode.FAILED_PRECONDITION,
+            }:
+                return None
+            raise self._explained(error) from error
+
+    async def _describe(self) -> WorkflowExecutionDescription:
+        try:
+            return await self.handle.describe()
+        except RPCError as error:
+            raise self._explained(error) from error
+
+    async def _abnormal(self, description: WorkflowExecutionDescription, status: Status | None) -> HoldfastError:
+        """Return the error that says why a workflow is over although its workload has no outcome."""
+        word = description.status.name.lower() if description.status else "closed"
+        if description.status is WorkflowExecutionStatus.FAILED:
+            try:
+                await self.handle.result()
+            except WorkflowFailureError as error:
+                return HoldfastError(f"{self._where} was refused: {_innermost(error)}")
+        uid = status.uid if status is not None else self.uid
+        return HoldfastError(
+            f"{self._where}: its workflow was {word} from outside, so that nobody removed its objects: "
+            f"kubectl -n {self.namespace} get all -l {names.LABEL_WORKLOAD_UID}={uid}"
+        )
+
+    def _explained(self, error: RPCError) -> HoldfastError:
+        translated = explained(error, self.place)
+        if error.status is RPCStatusCode.NOT_FOUND and type(translated) is HoldfastError:
+            return WorkloadNotFound(self.workflow_id)
+        return translated
+
+    @property
+    def _where(self) -> str:
+        return f"{self.namespace}/{self.name} on cluster {self.cluster}"
+
+
+def _suspended(status: Status) -> bool:
+    return status.phase is Phase.SUSPENDED
+
+
+def _running(status: Status) -> bool:
+    return status.phase in {Phase.RUNNING, Phase.FINISHING, Phase.SUCCEEDED}
+
+
+def _under_way(status: Status) -> bool:
+    return status.phase not in {Phase.FAILED, Phase.CANCELLED}
+
+
+def _innermost(error: BaseException) -> str:
+    while isinstance(error, TemporalError) and error.__cause__ is not None:
+        error = error.__cause__
+    return str(error)

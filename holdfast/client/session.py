@@ -1,0 +1,193 @@
+"""The session with Temporal: submit a workload, find one, list them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Self, cast
+
+from temporalio.client import Client, WorkflowExecution
+from temporalio.common import SearchAttributeKey
+
+from holdfast import names
+from holdfast.client.connection import Place, reach, refusals
+from holdfast.client.run import Run
+from holdfast.client.submission import Begun, begin, find, word_for
+from holdfast.client.views import Summary
+from holdfast.errors import HoldfastError, WorkloadNotFound
+from holdfast.model import Phase, Workload
+
+_SETTLING: Final = 0.05
+
+
+@dataclass(frozen=True)
+class Holdfast:
+    """Workloads of one Temporal namespace.
+
+    Example:
+        ```python
+        async with Holdfast.connect() as h:
+            run = await h.submit(workload)
+            await run.suspend(reason="making room", wait=True)
+            status = await run.result()
+        ```
+    """
+
+    client: Client
+    place: Place
+    cluster: str | None = None
+    """The cluster meant where a name alone is given."""
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        address: str | None = None,
+        namespace: str | None = None,
+        cluster: str | None = None,
+        client: Client | None = None,
+    ) -> AsyncGenerator[Self]:
+        """Reach Temporal and yield a session with it.
+
+        Args:
+            address: `host:port`; else TEMPORAL_ADDRESS, else the profile of Temporal's own configuration file, else
+                localhost:7233. TLS and API keys come from the same places.
+            namespace: Temporal namespace; else TEMPORAL_NAMESPACE, else `default`.
+            cluster: The cluster meant where only a name is given; else HOLDFAST_CLUSTER.
+            client: A Temporal client to use as it is, with its codec; address and namespace are then its own.
+
+        Raises:
+            NotReachable: if Temporal does not answer within a few seconds; it names the address and a remedy.
+        """
+        if client is None:
+            client, place = await reach(address, namespace)
+        else:
+            place = Place(target=client.service_client.config.target_host, namespace=client.namespace)
+        try:
+            yield cls(client=client, place=place, cluster=cluster or os.environ.get("HOLDFAST_CLUSTER") or None)
+        finally:
+            # Where the program ends right after its last call, a thread of the client that has not yet let go of the
+            # interpreter crashes it (temporalio/sdk-python#300).
+            await asyncio.sleep(_SETTLING)
+
+    async def submit(self, workload: Workload, *, again: bool = False) -> Run:
+        """Start a workload's life, or return the run that already lives it.
+
+        Args:
+            workload: What is asked for. Its uid and time of submission are set here.
+            again: Whether to start anew where an earlier run of this workload has ended.
+
+        Returns:
+            The run. If the same workload (same specification) is already running, that run.
+
+        Raises:
+            SpecConflict: if a workload of this name is running with another specification.
+            AlreadyEnded: if it has ended, and `again` is not given.
+            NotReachable: if Temporal does not answer.
+        """
+        return self._run(await begin(self.client, self.place, workload, again=again))
+
+    async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
+        """Find a workload's latest run, living or ended.
+
+        Raises:
+            WorkloadNotFound: if there is none, or Temporal has forgotten it.
+            HoldfastError: if no cluster is named.
+        """
+        workflow_id = names.workflow_id(self.require_cluster(cluster), namespace, name)
+        found = await find(self.client, self.place, workflow_id)
+        if found is None:
+            raise WorkloadNotFound(workflow_id)
+        return self._run(found)
+
+    async def list(
+        self,
+        *,
+        cluster: str | None = None,
+        namespace: str | None = None,
+        phase: Phase | str | None = None,
+        queue: str | None = None,
+        running: bool | None = None,
+        query: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Summary]:
+        """Yield a summary of each workload that matches, newest first, from Temporal's visibility store.
+
+        Args:
+            cluster: Only of this cluster; by default of all.
+            namespace: Only of this Kubernetes namespace.
+            phase: Only in this phase.
+            queue: Only of this queue.
+            running: Only those whose workflow is running (True) or over (False).
+            query: A further condition in Temporal's own list filter language.
+            limit: At most so many.
+        """
+        terms = [f"WorkflowType = {_quoted(names.WORKLOAD_WORKFLOW)}"]
+        wanted = {
+            names.SA_CLUSTER: cluster,
+            names.SA_NAMESPACE: namespace,
+            names.SA_PHASE: str(phase) if phase is not None else None,
+            names.SA_QUEUE: queue,
+        }
+        terms += [f"{key} = {_quoted(value)}" for key, value in wanted.items() if value is not None]
+        if running is not None:
+            terms.append(f"ExecutionStatus {'=' if running else '!='} 'Running'")
+        else:
+            terms.append("ExecutionStatus != 'ContinuedAsNew'")
+        if query:
+            terms.append(f"({query})")
+        with refusals(self.place):
+            async for execution in self.client.list_workflows(" AND ".join(terms), limit=limit):
+                yield await _summary(execution)
+
+    def require_cluster(self, cluster: str | None = None) -> str:
+        """Return the cluster that is meant.
+
+        Raises:
+            HoldfastError: if none is named anywhere.
+        """
+        chosen = cluster or self.cluster
+        if not chosen:
+            raise HoldfastError("which cluster? Set HOLDFAST_CLUSTER, or give --cluster (cluster=...)")
+        return chosen
+
+    def _run(self, begun: Begun) -> Run:
+        return Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+async def _summary(execution: WorkflowExecution) -> Summary:
+    attributes = execution.typed_search_attributes
+    memo = await execution.memo()
+    recorded = memo.get(names.MEMO_STATUS)
+    status = cast("dict[str, Any]", recorded) if isinstance(recorded, dict) else {}
+
+    def keyword(key: str) -> str:
+        return attributes.get(SearchAttributeKey.for_keyword(key)) or ""
+
+    cluster, namespace, name = names.parse_workflow_id(execution.id)
+    return Summary(
+        workflow_id=execution.id,
+        run_id=execution.run_id,
+        cluster=cluster,
+        namespace=namespace,
+        name=name,
+        uid=str(memo.get(names.MEMO_UID, "")),
+        kind=keyword(names.SA_KIND) or str(memo.get(names.MEMO_KIND, "")),
+        queue=keyword(names.SA_QUEUE),
+        phase=keyword(names.SA_PHASE) or str(status.get("phase", "")),
+        reason=keyword(names.SA_REASON) or str(status.get("reason", "")),
+        message=str(status.get("message", "")),
+        attempt=attributes.get(SearchAttributeKey.for_int(names.SA_ATTEMPT)) or 0,
+        restarts=attributes.get(SearchAttributeKey.for_int(names.SA_RESTARTS)) or 0,
+        started_at=execution.start_time,
+        closed_at=execution.close_time,
+        spec_hash=str(memo.get(names.MEMO_SPEC_HASH, "")),
+        execution=word_for(execution),
+    )

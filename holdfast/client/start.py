@@ -1,0 +1,107 @@
+"""What Temporal is told of a workload at its start, so that lists and the UI show it at once. Pure values."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+
+from holdfast import names
+from holdfast.model import BudgetStatus, Phase, Reason, Status, Workload, format_duration
+
+_SUMMARY_BYTES = 380
+
+
+def stamped(workload: Workload) -> Workload:
+    """Return the workload as this submission of it: a new uid, and the time.
+
+    An empty uid would be filled by the workflow; a uid that came with the document would make two runs look as one.
+    """
+    return workload.model_copy(update={"uid": str(uuid.uuid4()), "submitted_at": datetime.now(UTC)})
+
+
+def document(workload: Workload) -> dict[str, Any]:
+    """Return the workflow's input: one JSON document, the same for every SDK and for the `temporal` CLI."""
+    return workload.model_dump(mode="json")
+
+
+def first_status(workload: Workload) -> Status:
+    """Return the status of a workload that no worker has looked at yet."""
+    submitted = workload.submitted_at or datetime.now(UTC)
+    return Status(
+        name=workload.name,
+        namespace=workload.namespace,
+        cluster=workload.cluster,
+        uid=workload.uid,
+        phase=Phase.PENDING,
+        reason=Reason.QUEUED,
+        message="submitted; no worker has taken it yet",
+        since=submitted,
+        budgets=tuple(BudgetStatus(name=b.name, limit=b.limit, used=0) for b in workload.policy.budgets),
+    )
+
+
+def memo(workload: Workload) -> dict[str, Any]:
+    """Return the start memo: who this is, what was asked for, and a status for when no worker answers."""
+    return {
+        names.MEMO_UID: workload.uid,
+        names.MEMO_KIND: workload.source.kind,
+        names.MEMO_SPEC_HASH: workload.spec_hash(),
+        names.MEMO_STATUS: first_status(workload).model_dump(mode="json"),
+    }
+
+
+def search_attributes(workload: Workload) -> TypedSearchAttributes:
+    """Return the list columns of the Temporal UI at the start."""
+    keywords = {
+        names.SA_PHASE: Phase.PENDING.value,
+        names.SA_REASON: Reason.QUEUED.value,
+        names.SA_CLUSTER: workload.cluster,
+        names.SA_NAMESPACE: workload.namespace,
+        names.SA_NAME: workload.name,
+        names.SA_KIND: workload.source.kind,
+        names.SA_QUEUE: workload.queue,
+    }
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in keywords.items()
+    ]
+    pairs += [SearchAttributePair(SearchAttributeKey.for_int(key), 0) for key in (names.SA_ATTEMPT, names.SA_RESTARTS)]
+    return TypedSearchAttributes(pairs)
+
+
+def summary(workload: Workload) -> str:
+    """Say in one line what it is: `AppWrapper train-llm: Job x64 pods in ns research on cluster dev`."""
+    kinds = Counter(str(component.template["kind"]) for component in workload.components)
+    what = ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in kinds.items())
+    pods = workload.expected_pods
+    size = f" x{pods} pod{'' if pods == 1 else 's'}" if pods else ""
+    text = (
+        f"{workload.source.kind} {workload.name}: {what}{size} in ns {workload.namespace} on cluster {workload.cluster}"
+    )
+    encoded = text.encode()
+    return text if len(encoded) <= _SUMMARY_BYTES else encoded[: _SUMMARY_BYTES - 3].decode(errors="ignore") + "..."
+
+
+def details(workload: Workload) -> str:
+    """Say in Markdown what was asked for, and how to steer it."""
+    timings = workload.policy.timings
+    rows = "\n".join(
+        f"| {component.name} | {component.template['kind']} | {component.expected_pods} |"
+        for component in workload.components[:20]
+    )
+    more = f"\n\n... and {len(workload.components) - 20} more" if len(workload.components) > 20 else ""
+    budgets = ", ".join(f"{budget.name} {budget.limit}" for budget in workload.policy.budgets)
+    return (
+        f"**{workload.source.kind} {workload.namespace}/{workload.name}** on cluster {workload.cluster}, "
+        f"profile {workload.policy.profile}, uid `{workload.uid}`\n\n"
+        f"| component | kind | pods |\n|---|---|---|\n{rows}{more}\n\n"
+        f"Budgets: {budgets}. Failure grace {format_duration(timings.failure_grace_period)}, "
+        f"warm-up {format_duration(timings.warmup_grace_period)}, "
+        f"retry pause {format_duration(timings.retry_pause_period)}, "
+        f"forced deletion after {format_duration(timings.forceful_deletion_grace_period)}.\n\n"
+        f"Signals: `suspend`, `resume`, `preempt`, `cancel`, `retry`. "
+        f"Why it is where it is: `holdfast explain {workload.namespace}/{workload.name}`."
+    )

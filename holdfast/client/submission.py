@@ -1,0 +1,118 @@
+"""Starting a workload's workflow, and what to do where one of the same name is or was there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.client import start
+from holdfast.client.connection import Place, explained, refusals
+from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
+from holdfast.model import Phase, Workload
+
+
+class Begun(NamedTuple):
+    """Which run it is."""
+
+    workflow_id: str
+    uid: str
+    run_id: str
+
+
+async def begin(client: Client, place: Place, workload: Workload, *, again: bool) -> Begun:
+    """Start the workload's workflow, or return the run that already is this workload (see `Holdfast.submit`)."""
+    stamped = start.stamped(workload)
+    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
+    for last in (False, True):
+        try:
+            with refusals(place):
+                handle = await client.start_workflow(
+                    names.WORKLOAD_WORKFLOW,
+                    start.document(stamped),
+                    id=stamped.workflow_id,
+                    task_queue=names.QUEUE_WORKFLOWS,
+                    id_reuse_policy=reuse,
+                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    memo=start.memo(stamped),
+                    search_attributes=start.search_attributes(stamped),
+                    static_summary=start.summary(stamped),
+                    static_details=start.details(stamped),
+                )
+            return Begun(handle.id, stamped.uid, handle.result_run_id or "")
+        except WorkflowAlreadyStartedError:
+            present = await _present(client, place, stamped, again=again and not last)
+            if present is not None:
+                return present
+    raise HoldfastError(f"{stamped.workflow_id} is being submitted by someone else at this moment: try again")
+
+
+async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
+    """Return the latest run of a workflow id, living or ended; None where there is none."""
+    description = await _describe(client, place, workflow_id)
+    if description is None:
+        return None
+    memo = await description.memo()
+    return Begun(description.id, str(memo.get(names.MEMO_UID, "")), description.run_id)
+
+
+def word_for(execution: WorkflowExecution) -> str:
+    """Return Temporal's own word for how a workflow is: Running, Completed, TimedOut, ..."""
+    return execution.status.name.replace("_", " ").title().replace(" ", "") if execution.status else "Unknown"
+
+
+async def _present(client: Client, place: Place, workload: Workload, *, again: bool) -> Begun | None:
+    """Return the run that is there if it is the same workload; None if it has just ended and may begin again."""
+    description = await _describe(client, place, workload.workflow_id)
+    if description is None:
+        return None
+    memo = await description.memo()
+    if description.status is not WorkflowExecutionStatus.RUNNING:
+        if again:
+            return None
+        raise AlreadyEnded(workload.workflow_id, word_for(description))
+    if again and _settled(memo):
+        await _make_way(client, description)
+        return None
+    theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
+    if theirs and theirs != ours:
+        raise SpecConflict(workload.workflow_id, theirs, ours)
+    return Begun(description.id, str(memo.get(names.MEMO_UID, "")), description.run_id)
+
+
+def _settled(memo: Mapping[str, Any]) -> bool:
+    """Whether the workload's outcome stands, so that only its resources are still held or being removed."""
+    status = memo.get(names.MEMO_STATUS)
+    phase = cast("dict[str, Any]", status).get("phase") if isinstance(status, dict) else None
+    return phase in {phase.value for phase in Phase if phase.ended}
+
+
+async def _make_way(client: Client, description: WorkflowExecutionDescription) -> None:
+    """Have what an ended workload still holds removed, and wait until it is proven gone."""
+    handle = client.get_workflow_handle(description.id, run_id=description.run_id)
+    with contextlib.suppress(RPCError):  # It may have closed meanwhile.
+        await handle.signal(names.SIGNAL_CANCEL, "it is submitted again")
+    with contextlib.suppress(WorkflowFailureError):
+        await handle.result()
+
+
+async def _describe(client: Client, place: Place, workflow_id: str) -> WorkflowExecutionDescription | None:
+    try:
+        return await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        translated = explained(error, place)
+        if error.status is RPCStatusCode.NOT_FOUND and type(translated) is HoldfastError:
+            return None
+        raise translated from error

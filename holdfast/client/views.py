@@ -1,0 +1,129 @@
+"""What the client hands out: a status and how fresh it is, a line of the list, an explanation and its activities."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+
+from holdfast.activities.contract import Progress
+from holdfast.model import BudgetStatus, Cause, Explanation, Payload, Phase, Status, Time
+
+
+class StatusView(Payload):
+    """A status, and whether a worker has just given it."""
+
+    status: Status
+    fresh: bool
+    """False: no worker answered, and this is what the workflow last wrote down."""
+    closed: bool = False
+    """Whether the workflow is over: nothing is held or removed any more."""
+
+    @property
+    def phase(self) -> Phase:
+        """Where the workload's life stands."""
+        return self.status.phase
+
+
+class Summary(Payload):
+    """One workload in a list, as the visibility store has it (which may be a second behind)."""
+
+    workflow_id: str
+    run_id: str
+    cluster: str
+    namespace: str
+    name: str
+    uid: str = ""
+    kind: str = ""
+    queue: str = ""
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    attempt: int = 0
+    restarts: int = 0
+    started_at: Time
+    closed_at: Time | None = None
+    spec_hash: str = ""
+    execution: str
+    """Temporal's own word for the workflow: Running, Completed, Failed, ..."""
+
+
+class ActivityView(Payload):
+    """Something the workflow waits for right now, as Temporal has it."""
+
+    type: str
+    state: str
+    """Started, Scheduled, CancelRequested, ..."""
+    attempt: int
+    since: Time | None = None
+    heartbeat: tuple[Any, ...] = ()
+    """What the activity last said of itself."""
+    last_failure: str = ""
+    next_attempt_at: Time | None = None
+
+    def sentence(self, now: datetime) -> str:
+        """Say what it is doing in one line, or return an empty text where there is nothing worth saying."""
+        parts: list[str] = []
+        if self.state == "Scheduled" and self.attempt <= 1 and self.since is not None and not self.last_failure:
+            waited = now - self.since
+            if waited > timedelta(seconds=5):
+                parts.append(
+                    f"{self.type}: no worker of this cluster has taken it for {_seconds(waited)}: "
+                    "is `holdfast worker` running there?"
+                )
+        if self.last_failure:
+            parts.append(f"{self.type}: try {self.attempt}: {self.last_failure}")
+        parts.extend(_heartbeat_text(value) for value in self.heartbeat)
+        return " · ".join(part for part in parts if part)
+
+
+class ExplanationView(Payload):
+    """An explanation, whether a worker has just given it, and what is under way."""
+
+    explanation: Explanation
+    fresh: bool
+    closed: bool = False
+    activities: tuple[ActivityView, ...] = ()
+
+
+def explanation_from(status: Status) -> Explanation:
+    """Say what a status alone lets one say, where no worker is there to explain."""
+    latest = status.causes[-1].message if status.causes else ""
+    return Explanation(
+        name=status.name,
+        phase=status.phase,
+        reason=status.reason,
+        since=status.since,
+        attempt=status.attempt,
+        budgets=status.budgets,
+        why=latest or status.message or status.reason.value,
+        now=status.message or status.reason.value,
+        next=(status.next,) if status.next is not None else (),
+        causes=status.causes,
+    )
+
+
+def restart_budget(budgets: tuple[BudgetStatus, ...]) -> BudgetStatus | None:
+    """Return the budget that restarts are charged to, where there is one."""
+    return next((budget for budget in budgets if budget.name == "restart"), budgets[0] if budgets else None)
+
+
+def latest_causes(causes: tuple[Cause, ...], after: datetime | None) -> tuple[Cause, ...]:
+    """Return the causes later than an instant, or all."""
+    return tuple(cause for cause in causes if after is None or cause.time > after)
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{int(span.total_seconds())}s"
+
+
+def _heartbeat_text(value: Any) -> str:
+    try:
+        progress = Progress.model_validate(value)
+    except ValidationError:
+        return ""
+    if not progress.remaining:
+        return progress.doing
+    more = progress.remaining_total - len(progress.remaining[:3])
+    return f"{progress.doing}: {'; '.join(progress.remaining[:3])}" + (f"; and {more} more" if more > 0 else "")

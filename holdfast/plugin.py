@@ -1,0 +1,109 @@
+"""The Temporal plugin: what a client, a worker or a Replayer needs to speak of workloads, and nothing more.
+
+Client plugins propagate to every worker made from that client, so by default (`roles=()`) it only sets the data
+converter. A worker that is to run workloads names the role "workflows".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, get_args
+
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.converter import DataConverter, DefaultPayloadConverter
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from holdfast.errors import HoldfastError
+
+Role = Literal["workflows"]
+
+PASSTHROUGH: Final = (
+    "holdfast.model",
+    "holdfast.policy",
+    "holdfast.names",
+    "holdfast.activities.contract",
+)
+"""Pure modules that the sandbox takes from the host: loading them once halves a cached workflow's memory. Each is named
+by its full path, since naming a package passes nothing through of `from package import name`."""
+
+
+class HoldfastPlugin(SimplePlugin):
+    """Makes a Temporal client, worker or Replayer able to handle workloads.
+
+    Example:
+        ```python
+        # A program that starts, signals and queries workloads, and whatever workers it has of its own.
+        client = await Client.connect("localhost:7233", plugins=[HoldfastPlugin()])
+
+        # A worker that runs them: the plugin of its client is the worker's too.
+        client = await Client.connect("localhost:7233", plugins=[HoldfastPlugin(["workflows"])])
+        worker = Worker(client, task_queue="holdfast")
+
+        # Recorded histories.
+        replayer = Replayer(workflows=[], plugins=[HoldfastPlugin(["workflows"])])
+        ```
+
+    Given to both a client and a worker made from it, each of its settings is still made once only (the SDK warns).
+    """
+
+    def __init__(self, roles: Iterable[Role] = ()) -> None:
+        """Create the plugin.
+
+        Args:
+            roles: What a worker is to do: "workflows" gives it the workload workflows, and their modules to the
+                sandbox. Without a role a worker gets only the data converter. The activities that touch a cluster need
+                that cluster's rights and settings: they are run by `holdfast worker`.
+
+        Raises:
+            HoldfastError: if a role is unknown.
+        """
+        chosen = (roles,) if isinstance(roles, str) else tuple(roles)
+        known = get_args(Role)
+        for role in chosen:
+            if role not in known:
+                raise HoldfastError(f"roles: {role!r}: expected some of {', '.join(known)}")
+        runs_workflows = "workflows" in chosen
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] its activities are partly typed
+            "holdfast.HoldfastPlugin",
+            data_converter=with_pydantic,
+            workflows=_with_workflows if runs_workflows else None,
+            workflow_runner=with_passthrough if runs_workflows else None,
+        )
+
+
+def with_pydantic(converter: DataConverter | None) -> DataConverter:
+    """Return the converter with pydantic's payload converter; its codec and failure converter stay.
+
+    Raises:
+        HoldfastError: if the user's own payload converter would be lost.
+    """
+    if converter is None:
+        return DataConverter(payload_converter_class=PydanticPayloadConverter)
+    own = converter.payload_converter_class
+    if own is DefaultPayloadConverter:
+        return dataclasses.replace(converter, payload_converter_class=PydanticPayloadConverter)
+    if issubclass(own, PydanticPayloadConverter):
+        return converter
+    raise HoldfastError(
+        f"data_converter.payload_converter_class: {own.__name__} cannot be kept: expected the default, or a subclass "
+        "of temporalio.contrib.pydantic.PydanticPayloadConverter"
+    )
+
+
+def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
+    """Return the runner with Holdfast's pure modules taken from the host; one without a sandbox stays as it is."""
+    runner = runner or SandboxedWorkflowRunner()
+    if not isinstance(runner, SandboxedWorkflowRunner):
+        return runner
+    return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*PASSTHROUGH))
+
+
+def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
+    from holdfast.workflows.cluster_watch import ClusterWatch  # A client needs none of them.
+    from holdfast.workflows.workload import WorkloadWorkflow
+
+    present = list(existing or [])
+    return present + [workflow for workflow in (WorkloadWorkflow, ClusterWatch) if workflow not in present]

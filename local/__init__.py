@@ -1,0 +1,22 @@
+"""The local stack: a real Temporal and a real Kubernetes on this machine, for first tries, tests, benches and the demo.
+
+Nothing of the product depends on this package, and it knows nothing of the product beyond names and manifests.
+"""
+
+from holdfast.local.errors import BinaryError, NotRunningError, PartError, StackError
+from holdfast.local.identity import worker_kubeconfig
+from holdfast.local.paths import deploy_dir
+from holdfast.local.runner import PartStatus
+from holdfast.local.stack import Stack, given_by_environment
+
+__all__ = [
+    "BinaryError",
+    "NotRunningError",
+    "PartError",
+    "PartStatus",
+    "Stack",
+    "StackError",
+    "deploy_dir",
+    "given_by_environment",
+    "worker_kubeconfig",
+]

@@ -1,0 +1,170 @@
+"""The order of things: which parts a stack has, how it is brought up step by step, and how it is taken down."""
+
+from pathlib import Path
+
+from holdfast.local import parts as catalogue
+from holdfast.local import realnode
+from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes
+from holdfast.local.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
+from holdfast.local.errors import StackError
+from holdfast.local.parts import Layout, Part
+from holdfast.local.requirements import require
+from holdfast.local.resolve import Progress, resolve
+from holdfast.local.runner import Runner, stop_process
+from holdfast.local.state import StackState
+from holdfast.local.sweep import sweep
+from holdfast.local.tools import CLUSTER_TOOLS, REAL_NODE_TOOLS, TEMPORAL_TOOLS
+
+REAL_NODE_PARTS = ("containerd", "kubelet")
+
+
+def plan(layout: Layout, state: StackState) -> dict[str, Part]:
+    """Every part that the stack should have, in the order in which they are started."""
+    found: list[Part] = []
+
+    def program(name: str) -> str:
+        return state.binaries.get(name, name)
+
+    if not state.given_temporal:
+        found.append(catalogue.temporal(layout, program("temporal"), state.ports, state.dynamic_config))
+    if not state.given_kubeconfig:
+        found += [
+            catalogue.etcd(layout, program("etcd"), state.ports),
+            catalogue.kube_apiserver(layout, program("kube-apiserver"), state.ports),
+            catalogue.kube_controller_manager(layout, program("kube-controller-manager"), state.ports),
+            catalogue.kube_scheduler(layout, program("kube-scheduler"), state.ports),
+            catalogue.kwok(layout, program("kwok"), state.ports),
+        ]
+        if state.real_node:
+            node = realnode.RealNode(layout.directory)
+            found += realnode.parts(layout, node, state.binaries, state.ports)
+    return {part.name: part for part in found}
+
+
+def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
+    """Start what does not run, in order, and put into the cluster what belongs there.
+
+    Args:
+        runner: the stack.
+        apply: apply deploy/; None does so on an own cluster only.
+        progress: told each step.
+
+    Raises:
+        StackError: a step failed. What was started stays, and the next call goes on from there.
+    """
+    layout, state = runner.layout, runner.state
+    own_cluster = not state.given_kubeconfig
+    if state.real_node:
+        if not own_cluster:
+            raise StackError("a real node can only be added to the stack's own cluster", "drop --kubeconfig")
+        require()
+    _get_binaries(state, own_cluster, progress)
+    _get_ports(runner, own_cluster)
+    ensure_tokens(layout.pki / "tokens.csv")
+    ensure_signing_key(layout.pki / "service-accounts.key")
+    if not realnode.write_client_certificate(layout.pki) and state.real_node:
+        raise StackError("openssl could not make a certificate for the real node", "install openssl")
+    (layout.directory / "data").mkdir(exist_ok=True)
+
+    planned = plan(layout, state)
+    if "temporal" in planned:
+        _launch(runner, planned["temporal"], progress)
+    if own_cluster:
+        for name in ("etcd", "kube-apiserver"):
+            _launch(runner, planned[name], progress)
+            runner.wait(planned[name])
+        _write_kubeconfigs(layout, state.name, planned["kube-apiserver"].address)
+        controllers = [planned[name] for name in ("kube-controller-manager", "kube-scheduler", "kwok")]
+        for part in controllers:
+            _launch(runner, part, progress)
+        for part in controllers:
+            runner.wait(part)
+    kubectl = Kubectl(
+        Path(state.binaries["kubectl"]), Path(state.given_kubeconfig) if state.given_kubeconfig else layout.kubeconfig
+    )
+    if own_cluster:
+        ensure_fake_nodes(kubectl, state.nodes)
+        await_default_account(kubectl)
+    if own_cluster if apply is None else apply:
+        apply_deploy(kubectl)
+    if state.real_node:
+        _bring_up_real_node(runner, planned, kubectl, progress)
+    elif any(name in state.parts for name in REAL_NODE_PARTS):
+        remove_real_node(runner, progress)
+        kubectl("delete", "node", realnode.NODE, "--ignore-not-found")
+    if "temporal" in planned:
+        runner.wait(planned["temporal"])
+
+
+def take_down(runner: Runner, progress: Progress) -> None:
+    """Stop every part, last started first, and undo what a real node changed on the machine."""
+    remove_real_node(runner, progress)
+    for name in reversed(runner.state.parts):
+        _stop(runner, name, progress)
+
+
+def remove_real_node(runner: Runner, progress: Progress) -> None:
+    """Stop kubelet and containerd if the stack has them, then remove their containers, mounts and folders."""
+    had = [name for name in reversed(REAL_NODE_PARTS) if name in runner.state.parts]
+    for name in had:
+        _stop(runner, name, progress)
+    if had:
+        progress("removing the real node's containers, mounts and network")
+        sweep(realnode.RealNode(runner.layout.directory))
+    for name in had:
+        del runner.state.parts[name]
+    runner.state.save(runner.layout.directory)
+
+
+def _bring_up_real_node(runner: Runner, planned: dict[str, Part], kubectl: Kubectl, progress: Progress) -> None:
+    node = realnode.RealNode(runner.layout.directory)
+    containerd, kubelet = (planned[name] for name in REAL_NODE_PARTS)
+    known = runner.state.parts.get("containerd")
+    if not (known and known.process.alive() and tuple(known.argv) == containerd.argv):
+        # Whatever an earlier containerd left, perhaps killed without warning, cannot be trusted.
+        for name in ("kubelet", "containerd"):
+            _stop(runner, name, progress)
+        sweep(node)
+        realnode.prepare(node, Path(runner.state.binaries["containerd-shim-runc-v2"]))
+        _launch(runner, containerd, progress)
+        runner.wait(containerd)
+        realnode.import_images(node, Path(runner.state.binaries["ctr"]))
+    _launch(runner, kubelet, progress)
+    runner.wait(kubelet)
+    kubectl("wait", "--for=create", "--timeout=60s", f"node/{realnode.NODE}")
+    kubectl("wait", "--for=condition=Ready", "--timeout=60s", f"node/{realnode.NODE}")
+
+
+def _get_binaries(state: StackState, own_cluster: bool, progress: Progress) -> None:
+    tools = CLUSTER_TOOLS if own_cluster else ("kubectl",)
+    tools += () if state.given_temporal else TEMPORAL_TOOLS
+    tools += REAL_NODE_TOOLS if state.real_node else ()
+    state.binaries.update({name: str(path) for name, path in resolve(tools, progress).items()})
+
+
+def _get_ports(runner: Runner, own_cluster: bool) -> None:
+    ports = catalogue.CLUSTER_PORTS if own_cluster else ()
+    ports += () if runner.state.given_temporal else catalogue.TEMPORAL_PORTS
+    ports += realnode.PORTS if runner.state.real_node else ()
+    runner.settle_ports(ports, {name: catalogue.PORT_OWNERS.get(name, name) for name in ports})
+
+
+def _launch(runner: Runner, part: Part, progress: Progress) -> None:
+    if runner.launch(part):
+        progress(f"starting {part.name}")
+
+
+def _stop(runner: Runner, name: str, progress: Progress) -> None:
+    process = runner.process(name)
+    if process:
+        progress(f"stopping {name} (pid {process.pid})")
+        stop_process(name, process)
+
+
+def _write_kubeconfigs(layout: Layout, name: str, server: str) -> None:
+    tokens = ensure_tokens(layout.pki / "tokens.csv")
+    authority = (layout.pki / "apiserver.crt").read_bytes()
+    context = f"holdfast-{name}"
+    write_private(layout.kubeconfig, kubeconfig(server, authority, tokens["admin"], context))
+    for user in ("controller-manager", "scheduler", "kwok", "kubelet"):
+        write_private(layout.user_kubeconfig(user), kubeconfig(server, authority, tokens[user], context))

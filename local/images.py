@@ -1,0 +1,91 @@
+"""Container images written by hand, as docker-archive files: a static busybox needs no registry."""
+
+import hashlib
+import io
+import json
+import struct
+import subprocess
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from holdfast.local.tools import ARCH
+
+BUSYBOX = "holdfast.local/busybox:1"
+PAUSE = "holdfast.local/pause:1"
+
+
+def is_static(program: Path) -> bool:
+    """Whether an ELF program runs without a dynamic linker, as it must in an image that contains nothing else."""
+    content = program.read_bytes()
+    if content[:5] != b"\x7fELF\x02":
+        return False
+    (table,) = struct.unpack_from("<Q", content, 0x20)
+    size, count = struct.unpack_from("<HH", content, 0x36)
+    wants_interpreter = 3
+    return all(
+        struct.unpack_from("<I", content, table + number * size)[0] != wants_interpreter for number in range(count)
+    )
+
+
+def write_archive(target: Path, busybox: Path) -> None:
+    """Write both images of the real node to one docker-archive: a busybox to run, and the pause of every pod.
+
+    Args:
+        target: the tar file.
+        busybox: a static busybox.
+    """
+    applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
+    layer = _layer(busybox.read_bytes(), applets)
+    digest = hashlib.sha256(layer).hexdigest()
+    files: dict[str, bytes] = {f"{digest}/layer.tar": layer}
+    manifest: list[dict[str, object]] = []
+    for tag, command in ((BUSYBOX, ["sh"]), (PAUSE, ["/bin/busybox", "sleep", "2147483647"])):
+        config = json.dumps(_config(digest, command)).encode()
+        name = f"{hashlib.sha256(config).hexdigest()}.json"
+        files[name] = config
+        manifest.append({"Config": name, "RepoTags": [tag], "Layers": [f"{digest}/layer.tar"]})
+    files["manifest.json"] = json.dumps(manifest).encode()
+    target.write_bytes(_tar(files))
+
+
+def _config(digest: str, command: Sequence[str]) -> dict[str, object]:
+    return {
+        "architecture": ARCH,
+        "os": "linux",
+        "config": {"Env": ["PATH=/bin:/usr/bin:/sbin"], "Cmd": list(command), "WorkingDir": "/"},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "history": [{"created_by": "holdfast dev"}],
+    }
+
+
+def _layer(busybox: bytes, applets: Sequence[str]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for folder, mode in (("bin", 0o755), ("etc", 0o755), ("root", 0o700), ("tmp", 0o1777), ("www", 0o755)):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, mode
+            tar.addfile(entry)
+        _add(tar, "bin/busybox", busybox, 0o755)
+        _add(tar, "etc/passwd", b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n", 0o644)
+        _add(tar, "etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)
+        for applet in applets:
+            if applet != "busybox":
+                entry = tarfile.TarInfo(f"bin/{applet}")
+                entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+                tar.addfile(entry)
+    return out.getvalue()
+
+
+def _tar(files: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in files.items():
+            _add(tar, name, content, 0o644)
+    return out.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    tar.addfile(entry, io.BytesIO(content))

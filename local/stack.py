@@ -1,0 +1,246 @@
+"""The local stack as its users see it: bring it up, ask it for addresses, break parts of it, take it down."""
+
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.local.bringup import bring_up, plan, take_down
+from holdfast.local.cluster import Kubectl
+from holdfast.local.errors import NotRunningError, StackError
+from holdfast.local.lock import file_lock
+from holdfast.local.parts import Layout, Part
+from holdfast.local.paths import stacks_dir
+from holdfast.local.ports import LOOPBACK
+from holdfast.local.resolve import Progress, resolve
+from holdfast.local.runner import PartStatus, Runner
+from holdfast.local.state import StackState, known_stacks
+
+NAMESPACE = "default"
+"""Temporal namespace of every local stack."""
+
+
+def quiet(line: str) -> None:
+    """Progress that is not shown."""
+
+
+class Stack:
+    """One local stack: Kubernetes with fake nodes, and Temporal.
+
+    Take one from `Stack.up` or `Stack.load`. Its processes go on when the Python process ends.
+    """
+
+    def __init__(self, directory: Path, state: StackState) -> None:
+        self.layout = Layout(directory)
+        self.state = state
+        self.runner = Runner(self.layout, state)
+
+    @classmethod
+    def up(
+        cls,
+        name: str = "dev",
+        directory: Path | None = None,
+        *,
+        nodes: int | None = None,
+        real_node: bool | None = None,
+        dynamic_config: Mapping[str, str] | None = None,
+        kubeconfig: Path | None = None,
+        temporal_address: str | None = None,
+        apply: bool | None = None,
+        progress: Progress = quiet,
+    ) -> "Stack":
+        """Bring a stack up, or bring back what is missing of it; what runs is left running.
+
+        Args:
+            name: name of the stack, also of its cluster (`HOLDFAST_CLUSTER`).
+            directory: its folder; by default below `$XDG_STATE_HOME/holdfast/stacks`.
+            nodes: fake nodes at least; None keeps what the stack has, 8 at first.
+            real_node: add a real node, as root; None keeps what the stack has.
+            dynamic_config: Temporal dynamic config by key, values as JSON texts; restarts Temporal if it changed.
+            kubeconfig: use this cluster instead of an own one.
+            temporal_address: use this Temporal instead of an own one.
+            apply: apply CRDs and RBAC from deploy/; None does so on the stack's own cluster only.
+            progress: told each step.
+
+        Raises:
+            StackError: a step failed; it says which and what to try.
+        """
+        directory = (directory or stacks_dir() / name).resolve()
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with file_lock(directory / "lock", lambda: progress(f"another command works on stack {name}, waiting")):
+            state = StackState.load(directory) or StackState(name)
+            if nodes is not None:
+                state.nodes = max(nodes, state.nodes) if state.parts else nodes
+            if real_node is not None:
+                state.real_node = real_node
+            if dynamic_config is not None:
+                state.dynamic_config = dict(dynamic_config)
+            if kubeconfig is not None:
+                state.given_kubeconfig = str(kubeconfig.expanduser().resolve())
+            if temporal_address is not None:
+                state.given_temporal = temporal_address
+            stack = cls(directory, state)
+            bring_up(stack.runner, apply, progress)
+            return stack
+
+    @classmethod
+    def load(cls, name: str = "dev", directory: Path | None = None) -> "Stack":
+        """The stack of that name, as it was left; some parts of it may not run.
+
+        Raises:
+            NotRunningError: there is none.
+        """
+        directory = (directory or stacks_dir() / name).resolve()
+        state = StackState.load(directory)
+        if state is None:
+            known = ", ".join(known_stacks()) or "none"
+            raise NotRunningError(f"there is no stack {name!r} in {directory} (known: {known})", "holdfast dev up")
+        return cls(directory, state)
+
+    @property
+    def name(self) -> str:
+        """Name of the stack and of its cluster."""
+        return self.state.name
+
+    @property
+    def directory(self) -> Path:
+        """Folder with everything that belongs to the stack."""
+        return self.layout.directory
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Kubeconfig of the cluster's administrator, or the one that was given."""
+        return Path(self.state.given_kubeconfig) if self.state.given_kubeconfig else self.layout.kubeconfig
+
+    @property
+    def temporal_address(self) -> str:
+        """`host:port` of Temporal's frontend."""
+        return self.state.given_temporal or f"{LOOPBACK}:{self.state.ports['temporal']}"
+
+    @property
+    def temporal_ui(self) -> str:
+        """Address of Temporal's Web UI; empty if Temporal was given."""
+        return "" if self.state.given_temporal else f"http://{LOOPBACK}:{self.state.ports['temporal-ui']}"
+
+    @property
+    def temporal_http(self) -> str:
+        """Address of Temporal's HTTP API; empty if Temporal was given."""
+        return "" if self.state.given_temporal else f"http://{LOOPBACK}:{self.state.ports['temporal-http']}"
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log, one JSON document a line; nobody writes it if the cluster was given."""
+        return self.layout.audit_log
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a shell needs to talk to the stack."""
+        return {
+            "KUBECONFIG": str(self.kubeconfig),
+            "TEMPORAL_ADDRESS": self.temporal_address,
+            "TEMPORAL_NAMESPACE": NAMESPACE,
+            "HOLDFAST_CLUSTER": self.name,
+        }
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """The kubectl program, with the administrator's rights."""
+        return Kubectl(self.binary("kubectl"), self.kubeconfig)
+
+    def binary(self, name: str) -> Path:
+        """Path of a program of the stack, for example `kubectl` or `temporal`.
+
+        Raises:
+            StackError: the stack does not have it.
+        """
+        found = self.state.binaries.get(name)
+        if found is None or not Path(found).exists():
+            found = str(resolve([name], quiet)[name])
+        return Path(found)
+
+    def log(self, part: str) -> Path:
+        """The log file of a part."""
+        return self.layout.log(part)
+
+    def pid(self, part: str) -> int | None:
+        """Process id of a running part."""
+        process = self.runner.process(part)
+        return process.pid if process else None
+
+    def status(self) -> list[PartStatus]:
+        """How each part is, asked now."""
+        return [self.runner.status(part) for part in self.parts().values()]
+
+    def stop_part(self, name: str, number: int = signal.SIGTERM) -> None:
+        """Stop a part (`signal.SIGKILL`: without warning) and return when it is gone. It stays away until started."""
+        with file_lock(self.directory / "lock"):
+            self._reload()
+            self.runner.stop(name, number)
+
+    def start_part(self, name: str) -> None:
+        """Start a stopped part again, on the same ports and data, and return when it is healthy.
+
+        Raises:
+            PartError: it does not become healthy.
+        """
+        with file_lock(self.directory / "lock"):
+            self._reload()
+            self.runner.start(self._part(name))
+
+    def pause_part(self, name: str) -> None:
+        """Freeze a part (SIGSTOP): connections to it stay open and get no answer."""
+        self._reload()
+        self.runner.freeze(name)
+
+    def resume_part(self, name: str) -> None:
+        """Let a frozen part go on."""
+        self._reload()
+        self.runner.thaw(name)
+
+    def down(self, purge: bool = False, progress: Progress = quiet) -> None:
+        """Stop every part that this stack started, and nothing else.
+
+        Args:
+            purge: remove its folder too, with the data of etcd and Temporal.
+            progress: told each step.
+        """
+        with file_lock(self.directory / "lock"):
+            self._reload()
+            take_down(self.runner, progress)
+            self.state.parts.clear()
+            self.state.save(self.directory)
+            if purge:
+                progress(f"removing {self.directory}")
+                shutil.rmtree(self.directory, ignore_errors=True)
+
+    def parts(self) -> dict[str, Part]:
+        """Every part that this stack should have, in the order in which they are started."""
+        return plan(self.layout, self.state)
+
+    def _part(self, name: str) -> Part:
+        planned = self.parts()
+        if name not in planned:
+            raise StackError(f"stack {self.name!r} has no part {name!r}", f"one of: {', '.join(planned)}")
+        return planned[name]
+
+    def _reload(self) -> None:
+        """See what other processes did to the stack meanwhile."""
+        if state := StackState.load(self.directory):
+            self.state = state
+            self.runner.state = state
+
+
+def given_by_environment() -> tuple[Path | None, str | None]:
+    """KUBECONFIG and TEMPORAL_ADDRESS, unless they are those of a local stack (`eval "$(holdfast dev env)"`)."""
+    named = os.environ.get("KUBECONFIG") or None
+    path = Path(named).expanduser().resolve() if named else None
+    own = list(known_stacks().values())
+    # A stack's kubeconfig lies beside its stack.json, wherever its folder is.
+    if path and (state := StackState.load(path.parent)):
+        own.append(state)
+        path = None
+    address = os.environ.get("TEMPORAL_ADDRESS") or None
+    if address in {f"{LOOPBACK}:{state.ports.get('temporal')}" for state in own}:
+        address = None
+    return path, address

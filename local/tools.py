@@ -1,0 +1,151 @@
+"""The programs of the stack as data: pinned version, how each says its version, its official release, its Go build."""
+
+import platform
+from dataclasses import dataclass
+
+KUBERNETES = "1.36.3"
+TEMPORAL = "1.5.1"
+ETCD = "3.6.8"
+KWOK = "0.8.0"
+CONTAINERD = "2.2.1"
+
+OS = platform.system().lower()
+ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
+@dataclass(frozen=True)
+class Release:
+    """An official download.
+
+    Attributes:
+        url: address of the program, or of a `.tar.gz` that contains it.
+        checksums: address of the published SHA-256 file, or empty if the project publishes none.
+        member: path inside the archive; empty if `url` is the program itself.
+    """
+
+    url: str
+    checksums: str = ""
+    member: str = ""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One program.
+
+    Attributes:
+        name: file name of the program.
+        version: the pinned version, without a leading v.
+        module: folder under `build/` with the go.mod and go.sum that pin its source.
+        package: Go package to build.
+        seconds: about how long a first build takes on two cores.
+        release: the official download.
+        stamp: linker variables for the version, each as `path=value`.
+        version_args: arguments with which the program prints its version.
+        exact_minor: the minor version must be the pinned one (Kubernetes parts must match each other).
+    """
+
+    name: str
+    version: str
+    module: str
+    package: str
+    seconds: int
+    release: Release
+    stamp: tuple[str, ...] = ()
+    version_args: tuple[str, ...] = ("--version",)
+    exact_minor: bool = False
+
+    @property
+    def file_name(self) -> str:
+        """Name of the program in the cache."""
+        return f"{self.name}-{self.version}"
+
+
+def _kubernetes(name: str, seconds: int, version_args: tuple[str, ...] = ("--version",)) -> Tool:
+    url = f"https://dl.k8s.io/release/v{KUBERNETES}/bin/{OS}/{ARCH}/{name}"
+    major, minor, _ = KUBERNETES.split(".")
+    base = "k8s.io/component-base/version"
+    return Tool(
+        name=name,
+        version=KUBERNETES,
+        module="kubernetes",
+        package=f"k8s.io/kubernetes/cmd/{name}",
+        seconds=seconds,
+        release=Release(url, f"{url}.sha256"),
+        stamp=(
+            f"{base}.gitVersion=v{KUBERNETES}",
+            f"{base}.gitMajor={major}",
+            f"{base}.gitMinor={minor}",
+            f"{base}.gitTreeState=clean",
+        ),
+        version_args=version_args,
+        exact_minor=True,
+    )
+
+
+def _containerd(name: str, seconds: int) -> Tool:
+    base = f"https://github.com/containerd/containerd/releases/download/v{CONTAINERD}"
+    archive = f"{base}/containerd-{CONTAINERD}-{OS}-{ARCH}.tar.gz"
+    return Tool(
+        name=name,
+        version=CONTAINERD,
+        module="containerd",
+        package=f"github.com/containerd/containerd/v2/cmd/{name}",
+        seconds=seconds,
+        release=Release(archive, f"{archive}.sha256sum", f"bin/{name}"),
+        stamp=(f"github.com/containerd/containerd/v2/version.Version=v{CONTAINERD}",),
+        version_args=("-v",) if name == "containerd-shim-runc-v2" else ("--version",),
+    )
+
+
+_TEMPORAL_BASE = f"https://github.com/temporalio/cli/releases/download/v{TEMPORAL}"
+_ETCD_BASE = f"https://github.com/etcd-io/etcd/releases/download/v{ETCD}"
+_ETCD_DIR = f"etcd-v{ETCD}-{OS}-{ARCH}"
+
+# In build order: what others wait for first, then what shares the most compiled packages with what came before.
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            name="temporal",
+            version=TEMPORAL,
+            module="temporal",
+            package="github.com/temporalio/cli/cmd/temporal",
+            seconds=180,
+            release=Release(
+                f"{_TEMPORAL_BASE}/temporal_cli_{TEMPORAL}_{OS}_{ARCH}.tar.gz",
+                f"{_TEMPORAL_BASE}/checksums.txt",
+                "temporal",
+            ),
+            stamp=(f"github.com/temporalio/cli/temporalcli.Version={TEMPORAL}",),
+        ),
+        Tool(
+            name="etcd",
+            version=ETCD,
+            module="etcd",
+            package="go.etcd.io/etcd/server/v3",
+            seconds=35,
+            release=Release(f"{_ETCD_BASE}/{_ETCD_DIR}.tar.gz", f"{_ETCD_BASE}/SHA256SUMS", f"{_ETCD_DIR}/etcd"),
+        ),
+        _kubernetes("kube-apiserver", 180),
+        _kubernetes("kube-controller-manager", 60),
+        Tool(
+            name="kwok",
+            version=KWOK,
+            module="kwok",
+            package="sigs.k8s.io/kwok/cmd/kwok",
+            seconds=90,
+            release=Release(f"https://github.com/kubernetes-sigs/kwok/releases/download/v{KWOK}/kwok-{OS}-{ARCH}"),
+            stamp=(f"sigs.k8s.io/kwok/pkg/consts.Version={KWOK}",),
+        ),
+        _kubernetes("kube-scheduler", 10),
+        _kubernetes("kubectl", 20, ("version", "--client")),
+        _containerd("containerd", 45),
+        _containerd("containerd-shim-runc-v2", 5),
+        _containerd("ctr", 5),
+        _kubernetes("kubelet", 20),
+    )
+}
+
+CLUSTER_TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kube-scheduler", "kubectl")
+TEMPORAL_TOOLS = ("temporal",)
+REAL_NODE_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")

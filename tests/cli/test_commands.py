@@ -1,0 +1,253 @@
+"""Commands as they are typed, without any server: what is read, what is refused, with which exit code."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner, Result
+
+from holdfast import names
+from holdfast.cli.app import app
+from holdfast.cli.doctor import text as doctor_text
+from holdfast.cli.options import chosen
+from holdfast.model import Workload
+
+ROOT = Path(__file__).parents[2]
+JOB = ROOT / "examples" / "appwrapper-job.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "KUBECONFIG", "HOLDFAST_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOLDFAST_CLUSTER", "dev")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+def test_a_dry_run_prints_the_one_document_a_workflow_is_started_with() -> None:
+    result = run(
+        "submit", str(JOB), "--dry-run", "--output", "json", "-n", "research", "--set", "failureGracePeriod=30s"
+    )
+    assert result.exit_code == 0, result.output
+    workload = Workload.model_validate_json(result.stdout)
+    assert workload.workflow_id == "workload/dev/research/sample-job"
+    assert workload.policy.timings.failure_grace_period.total_seconds() == 30
+    assert workload.uid == ""
+
+
+def test_several_documents_are_a_list(tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(JOB.read_text().replace("name: sample-job", "name: other"))
+    result = run("submit", str(JOB), str(other), "--dry-run", "--output", "yaml")
+    assert [each["name"] for each in yaml.safe_load(result.stdout)] == ["sample-job", "other"]
+
+
+def test_a_dry_run_says_in_words_what_would_start() -> None:
+    result = run("submit", str(JOB), "--dry-run")
+    assert result.stdout == "would start: AppWrapper sample-job: Job x2 pods in ns default on cluster dev\n"
+
+
+def test_standard_input_and_another_name() -> None:
+    result = run("submit", "-", "--dry-run", "-o", "json", "--name", "mine", stdin=JOB.read_text())
+    assert json.loads(result.stdout)["name"] == "mine"
+
+
+def test_without_a_cluster_submission_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_CLUSTER")
+    result = run("submit", str(JOB), "--dry-run")
+    assert result.exit_code == 2
+    assert "HOLDFAST_CLUSTER" in result.output
+
+
+def test_validate_names_the_field_the_value_and_what_is_allowed(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(JOB.read_text().replace('retryLimit: "2"', 'retryLimit: "many"'))
+    result = run("validate", str(JOB), str(bad))
+    assert result.exit_code == 2
+    assert "valid: AppWrapper sample-job" in result.stdout
+    assert "retryLimit" in result.stdout
+    assert "many" in result.stdout
+    assert json.loads(run("validate", str(JOB), "-o", "json").stdout)[0]["valid"] is True
+
+
+def test_a_file_that_is_not_there() -> None:
+    result = run("submit", "nowhere.yaml", "--dry-run")
+    assert result.exit_code == 2
+    assert "nowhere.yaml cannot be read: No such file" in result.output
+
+
+def test_set_wants_a_key_and_a_value() -> None:
+    result = run("submit", str(JOB), "--dry-run", "--set", "failureGracePeriod")
+    assert result.exit_code == 2
+    assert "expected KEY=VALUE" in result.output
+
+
+def test_name_is_for_one_workload() -> None:
+    assert run("submit", str(JOB), str(ROOT / "examples" / "job.yaml"), "--dry-run", "--name", "x").exit_code == 2
+
+
+def test_the_schema_is_the_published_one() -> None:
+    published = json.loads((ROOT / "docs" / "schema" / "workload.schema.json").read_text())
+    assert json.loads(run("schema").stdout) == published
+    assert yaml.safe_load(run("schema", "-o", "yaml").stdout) == published
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list",),
+        ("status", "x"),
+        ("explain", "research/x"),
+        ("history", "x", "-o", "json"),
+        ("watch", "x"),
+        ("suspend", "x"),
+        ("resume", "x", "--wait"),
+        ("preempt", "x"),
+        ("cancel", "x", "--reason", "over"),
+        ("retry", "x"),
+        ("submit", str(JOB)),
+    ],
+    ids=lambda command: command[0],
+)
+def test_where_temporal_does_not_answer_the_exit_code_is_3(command: tuple[str, ...]) -> None:
+    result = run(*command, "--address", "127.0.0.1:1")
+    assert result.exit_code == 3
+    assert "cannot reach Temporal at 127.0.0.1:1" in result.output
+    assert "holdfast dev up" in result.output
+
+
+def test_a_temporal_that_says_nothing_is_given_up_within_seconds() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        begun = time.monotonic()
+        result = run("list", "--address", address)
+    assert result.exit_code == 3
+    assert f"cannot reach Temporal at {address} (no answer within 4 s)" in result.output
+    assert time.monotonic() - begun < 15
+
+
+def test_where_kubernetes_does_not_answer_the_exit_code_is_3(tmp_path: Path) -> None:
+    result = run("namespace", "enable", "research", "--kubeconfig", str(kubeconfig(tmp_path)))
+    assert result.exit_code == 3
+    assert "cannot reach Kubernetes at https://127.0.0.1:1" in result.output
+    assert "KUBECONFIG" in result.output
+
+
+def test_doctor_names_both_and_a_remedy_for_each(tmp_path: Path) -> None:
+    result = run("doctor", "--address", "127.0.0.1:1", "--kubeconfig", str(kubeconfig(tmp_path)))
+    assert result.exit_code == 3
+    assert result.output.count("NOT OK") == 2
+    assert result.output.count("try: ") == 2
+    assert "temporalio" in result.output
+
+
+def test_doctor_prints_a_remedy_below_what_is_wrong() -> None:
+    from holdfast.cli.checks import Check
+
+    text = doctor_text([Check("a", True, "fine", "never shown"), Check("b", False, "broken", "mend it")])
+    assert text.splitlines() == [
+        "ok      a                    fine",
+        "NOT OK  b                    broken",
+        "                             try: mend it",
+    ]
+
+
+def test_namespace_enable_dry_run_prints_objects_and_touches_nothing() -> None:
+    result = run("namespace", "enable", "research", "--dry-run", "--api-group", "jobset.x-k8s.io")
+    assert result.exit_code == 0
+    documents = list(yaml.safe_load_all(result.stdout))
+    assert [each["kind"] for each in documents][:2] == ["Namespace", "ServiceAccount"]
+    assert documents[1]["metadata"]["annotations"] == {names.ANNOTATION_RUN_AS: names.RUN_AS_ALLOWED}
+    assert "jobset.x-k8s.io" in result.stdout
+
+
+def test_names_with_and_without_their_namespace() -> None:
+    assert chosen("x", None) == ("default", "x")
+    assert chosen("x", "research") == ("research", "x")
+    assert chosen("research/x", None) == ("research", "x")
+    assert chosen("research/x", "research") == ("research", "x")
+    for name, namespace in (("a/b/c", None), ("/x", None), ("x/", None), ("research/x", "other")):
+        with pytest.raises(typer.BadParameter):
+            chosen(name, namespace)
+
+
+def test_an_unknown_phase_lists_those_there_are() -> None:
+    result = run("list", "--phase", "Sleeping")
+    assert result.exit_code == 2
+    assert "Suspended" in result.output.replace("\n", " ")
+
+
+def test_a_timeout_is_a_duration_and_for_waiting() -> None:
+    assert run("suspend", "x", "--timeout", "5m").exit_code == 2
+    result = run("suspend", "x", "--wait", "--timeout", "soon")
+    assert result.exit_code == 2
+    assert "'soon'" in result.output
+
+
+def test_a_worker_setting_that_is_wrong_is_refused_in_one_line() -> None:
+    result = run("worker", "--roles", "nothing")
+    assert result.exit_code == 2
+    assert "expected some of workflows, cluster, wait, watch" in result.output
+
+
+def test_version_names_what_matters_in_a_bug_report() -> None:
+    assert set(json.loads(run("version", "-o", "json").stdout)) >= {"holdfast", "temporalio", "kubernetes", "python"}
+
+
+def test_every_command_of_ux_is_there() -> None:
+    wanted = "submit list status explain watch suspend resume preempt cancel retry validate schema doctor history"
+    text = run("--help").output
+    for command in [*wanted.split(), "namespace", "worker", "dev", "demo", "version"]:
+        assert f" {command} " in text, command
+
+
+def test_help_loads_neither_temporal_nor_kubernetes() -> None:
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom holdfast.cli.app import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "print([name for name in ('temporalio', 'kubernetes', 'aiohttp') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
+
+
+def test_a_name_of_the_package_is_resolved_on_first_use() -> None:
+    import holdfast
+
+    assert sorted(holdfast.__all__) == holdfast.__all__
+    assert all(getattr(holdfast, name) is not None for name in holdfast.__all__)
+    assert dir(holdfast) == holdfast.__all__
+    with pytest.raises(AttributeError, match="nothing"):
+        holdfast.nothing  # noqa: B018 # pyright: ignore[reportAttributeAccessIssue]
+
+
+def kubeconfig(folder: Path) -> Path:
+    """A kubeconfig that leads to where nobody listens."""
+    path = folder / "kubeconfig"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "x",
+                "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+                "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
+                "users": [{"name": "x", "user": {"token": "t"}}],
+            }
+        )
+    )
+    return path

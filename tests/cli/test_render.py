@@ -1,0 +1,194 @@
+"""What people read: pure functions from values to text, compared with the texts of ux.md."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from holdfast.cli import render
+from holdfast.cli.watch import Seen
+from holdfast.client.views import ActivityView, ExplanationView, StatusView, Summary, explanation_from
+from holdfast.model import (
+    BudgetStatus,
+    Cause,
+    Condition,
+    ConditionType,
+    Deadline,
+    Explanation,
+    Failure,
+    FailureClass,
+    Phase,
+    PodCounts,
+    Reason,
+    Scope,
+    Status,
+)
+
+NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
+
+
+def explanation(**changes: object) -> Explanation:
+    forced = NOW + timedelta(minutes=9, seconds=20)
+    fields: dict[str, object] = {
+        "name": "train-llm",
+        "phase": Phase.RESETTING,
+        "reason": Reason.RESETTING,
+        "since": NOW,
+        "attempt": 2,
+        "next_attempt": 3,
+        "budgets": (BudgetStatus(name="restart", limit=3, used=2),),
+        "why": "worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)",
+        "now": "deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)",
+        "next": (
+            Deadline(at=forced, what="forceful deletion"),
+            Deadline(at=forced, what="then retry pause 90s"),
+            Deadline(at=forced, what="then recreate without node-7"),
+        ),
+    }
+    return Explanation.model_validate({**fields, **changes})
+
+
+def status(**changes: object) -> Status:
+    fields: dict[str, object] = {
+        "name": "train-llm",
+        "namespace": "research",
+        "cluster": "dev",
+        "uid": "u-1",
+        "phase": Phase.RUNNING,
+        "reason": Reason.SUFFICIENT_PODS_READY,
+        "message": "all expected pods run",
+        "since": NOW - timedelta(minutes=3),
+        "attempt": 1,
+        "budgets": (BudgetStatus(name="restart", limit=3, used=0),),
+        "pods": PodCounts(expected=4, running=3, pending=1),
+    }
+    return Status.model_validate({**fields, **changes})
+
+
+def cause(message: str, seconds: int, reason: Reason = Reason.RESETTING) -> Cause:
+    at = NOW + timedelta(seconds=seconds)
+    return Cause(time=at, attempt=1, phase=Phase.RUNNING, reason=reason, message=message)
+
+
+def test_explain_is_as_ux_shows_it() -> None:
+    assert render.explanation(ExplanationView(explanation=explanation(), fresh=True), NOW) == (
+        "train-llm  Resetting  attempt 2 → 3      restarts 2 of 3\n"
+        "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
+        "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
+        "next       02:24:10 forceful deletion · then retry pause 90s · then recreate without node-7"
+    )
+
+
+def test_explain_adds_what_an_activity_last_said() -> None:
+    heartbeat = {"doing": "waiting until it is gone", "remaining": ["Pod a", "Pod b"], "remainingTotal": 7}
+    removal = ActivityView(type="remove", state="Started", attempt=1, since=NOW, heartbeat=(heartbeat,))
+    text = render.explanation(ExplanationView(explanation=explanation(), fresh=True, activities=(removal,)), NOW)
+    assert "\n           waiting until it is gone: Pod a; Pod b; and 5 more\n" in text
+
+
+def test_explain_says_when_no_worker_takes_the_activity() -> None:
+    waiting = ActivityView(type="prepare", state="Scheduled", attempt=1, since=NOW - timedelta(seconds=40))
+    text = render.explanation(ExplanationView(explanation=explanation(), fresh=True, activities=(waiting,)), NOW)
+    assert "prepare: no worker of this cluster has taken it for 40s: is `holdfast worker` running there?" in text
+
+
+def test_explain_shows_why_an_activity_is_tried_again() -> None:
+    failing = ActivityView(type="prepare", state="Scheduled", attempt=4, last_failure="the API server is away")
+    text = render.explanation(ExplanationView(explanation=explanation(), fresh=True, activities=(failing,)), NOW)
+    assert "prepare: try 4: the API server is away" in text
+
+
+def test_an_unreadable_heartbeat_is_passed_over() -> None:
+    odd = ActivityView(type="remove", state="Started", attempt=1, heartbeat=(3, "x", {"doing": {}}))
+    assert odd.sentence(NOW) == ""
+
+
+def test_a_stale_explanation_says_so() -> None:
+    told = explanation_from(status(phase=Phase.PENDING, reason=Reason.QUEUED, message="submitted"))
+    text = render.explanation(ExplanationView(explanation=told, fresh=False), NOW)
+    assert "stale      no worker answered" in text
+    assert "next       nothing happens by itself" in text
+
+
+def test_deadlines_on_another_day_carry_their_date() -> None:
+    coming = (Deadline(at=NOW + timedelta(days=7), what="success TTL"),)
+    assert render.deadlines(coming, NOW) == "2026-02-07 02:14:50 success TTL"
+
+
+def test_two_deadlines_at_different_times_carry_both() -> None:
+    coming = (Deadline(at=NOW, what="a"), Deadline(at=NOW + timedelta(seconds=5), what="then, unless it heals: b"))
+    assert render.deadlines(coming, NOW) == "02:14:50 a · 02:14:55 unless it heals: b"
+
+
+def test_status_names_place_pods_conditions_and_failure() -> None:
+    failure = Failure(
+        cls=FailureClass.APP, scope=Scope.MEMBER, reason="OOMKilled", time=NOW, subject="w", exit_code=137
+    )
+    told = status(
+        conditions=(Condition(type=ConditionType.PODS_READY, status=False, reason=Reason.INSUFFICIENT_PODS_READY),),
+        failure=failure,
+    )
+    text = render.status(StatusView(status=told, fresh=True), NOW)
+    assert text.splitlines() == [
+        "train-llm  Running (SufficientPodsReady)  restarts 0 of 3",
+        "where      ns research on cluster dev, uid u-1",
+        "since      02:11:50 (3m ago)",
+        "message    all expected pods run",
+        "attempt    1, restarts 0, executions 0",
+        "pods       3 of 4 running, 1 pending",
+        "           PodsReady no (InsufficientPodsReady)",
+        "failure    w exited 137 (OOMKilled)",
+    ]
+
+
+def test_the_list_is_a_table() -> None:
+    one = Summary(
+        workflow_id="workload/dev/research/x",
+        run_id="r",
+        cluster="dev",
+        namespace="research",
+        name="x",
+        kind="AppWrapper",
+        phase="Running",
+        attempt=2,
+        restarts=1,
+        started_at=NOW - timedelta(hours=5, minutes=2, seconds=9),
+        execution="Terminated",
+    )
+    heads, row = render.summaries([one], NOW).splitlines()
+    assert heads.split()[:5] == ["NAMESPACE", "NAME", "KIND", "CLUSTER", "PHASE"]
+    assert row.split()[:4] == ["research", "x", "AppWrapper", "dev"]
+    assert "Running (terminated)" in row
+    assert "5h2m" in row
+    assert render.summaries([], NOW) == "no workloads"
+
+
+def test_history_says_what_is_left_out() -> None:
+    told = status(causes=(cause("a", 0), cause("b", 1)), causes_total=9)
+    text = render.history(StatusView(status=told, fresh=True))
+    assert text.splitlines()[0].split() == ["TIME", "(UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT", "HAPPENED"]
+    assert text.endswith("(the latest 2 of 9)")
+    assert "no worker answered" in render.history(StatusView(status=told, fresh=False))
+
+
+def test_watch_tells_each_cause_and_transition_once() -> None:
+    seen = Seen()
+    first = status(causes=(cause("attempt 1 runs", 0),), causes_total=1)
+    assert seen.news(first) == [
+        "02:14:50                attempt 1 runs (Resetting)",
+        "02:11:50  Running       all expected pods run",
+    ]
+    assert seen.news(first) == []
+    assert seen.news(first.model_copy(update={"pods": PodCounts(expected=4, running=4)})) == []
+    both = first.model_copy(update={"causes": (cause("a", 0), cause("b", 1), cause("c", 2)), "causes_total": 3})
+    assert seen.news(both) == ["02:14:51                b (Resetting)", "02:14:52                c (Resetting)"]
+
+
+def test_watch_names_a_new_attempt() -> None:
+    before = status()
+    after = status(phase=Phase.RESUMING, reason=Reason.SUBMITTED, message="all components exist", attempt=2, since=NOW)
+    assert render.transition(before, after) == "02:14:50  Resuming      attempt 2: all components exist"
+
+
+def test_ages_are_short() -> None:
+    cases = {41: "41s", 192: "3m12s", 18125: "5h2m", 86400 * 12: "12d", -5: "0s"}
+    assert {seconds: render.age(timedelta(seconds=seconds)) for seconds in cases} == cases

@@ -1,0 +1,17 @@
+"""A workflow that says which copy of Holdfast's model it sees: the host's own, or one loaded into its sandbox."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from holdfast import names
+from holdfast.activities import contract
+from holdfast.model import Workload
+from holdfast.policy import decide
+
+
+@workflow.defn
+class Identities:
+    @workflow.run
+    async def run(self) -> list[int]:
+        return [id(Workload), id(names), id(contract), id(decide)]

@@ -1,0 +1,150 @@
+"""Steering a run and asking it: with a worker, and without one."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from temporalio.client import Client
+
+from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
+from holdfast.model import Reason
+from tests.client.cluster import Cluster, working
+from tests.client.conftest import a_workload
+
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+async def test_without_a_worker_the_memo_answers_and_says_so(holdfast: Holdfast, workload: Workload) -> None:
+    run = await holdfast.submit(workload)
+    view = await run.status()
+    assert not view.fresh
+    assert view.phase is Phase.PENDING
+    assert "no worker has taken it" in view.status.message
+    told = await run.explain()
+    assert not told.fresh
+    assert told.explanation.phase is Phase.PENDING
+
+
+async def test_a_life_with_suspend_resume_and_cancel(
+    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+) -> None:
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        view = await run.status()
+        assert view.fresh
+        assert view.status.pods.running == 2
+
+        suspended = await run.suspend("making room", wait=True)
+        assert suspended.phase is Phase.SUSPENDED
+        assert any(cause.message == "making room" for cause in await run.history())
+
+        assert (await run.resume(wait=True)).phase is Phase.RUNNING
+        assert cluster.created[workload.name] == [1, 2]
+
+        preempted = await run.preempt(wait=True)
+        assert preempted.status.reason is Reason.PREEMPTED
+        assert preempted.status.restarts == 0
+        await run.resume(wait=True)
+
+        cancelled = await run.cancel("no longer wanted", wait=True)
+        assert cancelled.phase is Phase.CANCELLED
+        assert (await run.result()).phase is Phase.CANCELLED
+        assert (await run.closed()).phase is Phase.CANCELLED
+        with pytest.raises(AlreadyEnded, match="Cancelled"):
+            await run.suspend()
+
+
+async def test_the_result_comes_at_the_outcome_and_not_after_the_ttl(
+    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+) -> None:
+    cluster.complete = True
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        async with asyncio.timeout(20):
+            assert (await run.result()).phase is Phase.SUCCEEDED
+        assert not (await run.recorded()).closed
+        await run.cancel()
+        async with asyncio.timeout(20):
+            await run.closed()
+
+
+async def test_a_failed_workload_raises_and_says_why(holdfast: Holdfast, client: Client, cluster: Cluster) -> None:
+    cluster.failing = "OOMKilled"
+    workload = a_workload()
+    budgets = tuple(budget.model_copy(update={"limit": 0}) for budget in workload.policy.budgets)
+    workload = workload.model_copy(update={"policy": workload.policy.model_copy(update={"budgets": budgets})})
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        async with asyncio.timeout(30):
+            with pytest.raises(WorkloadFailed, match="137"):
+                await run.result()
+            with pytest.raises(WorkloadFailed):
+                await run.closed()
+        with pytest.raises(HoldfastError, match="ended Failed before"):
+            await run.until(lambda status: status.phase is Phase.SUSPENDED)
+
+
+async def test_explain_shows_what_removal_waits_for(
+    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+) -> None:
+    cluster.stuck = asyncio.Event()
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        await run.suspend()
+        async with asyncio.timeout(20):
+            while True:
+                told = await run.explain()
+                if any(activity.heartbeat for activity in told.activities):
+                    break
+                await asyncio.sleep(0.2)
+        assert told.fresh
+        waiting = told.activities[0]
+        assert waiting.type == names.ACTIVITY_REMOVE
+        said = waiting.sentence(datetime.now(UTC))
+        assert said == "1 of 2 pods left: Pod worker-0 (finalizer example.com/hold)"
+        cluster.stuck.set()
+        await run.until(lambda status: status.phase is Phase.SUSPENDED)
+        await run.cancel(wait=True)
+
+
+async def test_a_policy_change_is_answered(
+    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+) -> None:
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        policy = await run.update_policy(PolicyChange(budgets={"restart": 7}))
+        assert policy.budget("restart").limit == 7
+        with pytest.raises(HoldfastError, match=r"budgets\.nonsense"):
+            await run.update_policy(PolicyChange(budgets={"nonsense": 7}))
+        await run.cancel(wait=True)
+
+
+async def test_a_workflow_ended_from_outside_is_said_so(holdfast: Holdfast, workload: Workload) -> None:
+    run = await holdfast.submit(workload)
+    await run.handle.terminate("for the test")
+    with pytest.raises(HoldfastError, match="terminated from outside"):
+        await run.result()
+
+
+async def test_a_document_that_is_no_workload_is_refused_with_its_field(holdfast: Holdfast, client: Client) -> None:
+    """As another SDK might start it."""
+    name = a_workload().name
+    async with working(client, Cluster()):
+        await client.start_workflow(
+            names.WORKLOAD_WORKFLOW,
+            {"name": name, "cluster": "dev", "components": []},
+            id=f"workload/dev/default/{name}",
+            task_queue=names.QUEUE_WORKFLOWS,
+        )
+        run = await holdfast.get(name)
+        with pytest.raises(HoldfastError, match="was refused: InvalidWorkload: components"):
+            await run.closed()

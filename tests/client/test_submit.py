@@ -1,0 +1,169 @@
+"""Submitting: what Temporal is told, and what happens where a workload of that name is or was there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey
+
+from holdfast import (
+    AlreadyEnded,
+    Holdfast,
+    HoldfastError,
+    NotReachable,
+    Phase,
+    SpecConflict,
+    Summary,
+    Workload,
+    WorkloadNotFound,
+    names,
+)
+from holdfast.client.start import document, summary
+from tests.client.cluster import Cluster, working
+from tests.client.conftest import a_workload
+from tests.client.server import temporal_server
+
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
+
+
+async def test_a_start_tells_temporal_who_it_is(holdfast: Holdfast, workload: Workload) -> None:
+    run = await holdfast.submit(workload)
+
+    assert run.workflow_id == f"workload/dev/research/{workload.name}"
+    description = await run.handle.describe()
+    assert description.workflow_type == "Workload"
+    assert description.task_queue == names.QUEUE_WORKFLOWS
+    memo = await description.memo()
+    assert memo[names.MEMO_UID] == run.uid
+    assert memo[names.MEMO_KIND] == "AppWrapper"
+    assert memo[names.MEMO_SPEC_HASH] == workload.spec_hash()
+    columns = description.typed_search_attributes
+    assert columns.get(SearchAttributeKey.for_keyword(names.SA_PHASE)) == "Pending"
+    assert columns.get(SearchAttributeKey.for_keyword(names.SA_NAME)) == workload.name
+    assert columns.get(SearchAttributeKey.for_int(names.SA_ATTEMPT)) == 0
+    assert await description.static_summary() == (
+        f"AppWrapper {workload.name}: Job x2 pods in ns research on cluster dev"
+    )
+    assert "holdfast explain" in (await description.static_details() or "")
+    submitted = await run.submitted()
+    assert submitted.uid == run.uid
+    assert submitted.submitted_at is not None
+    assert submitted.spec_hash() == workload.spec_hash()
+
+
+async def test_the_same_workload_again_is_the_same_run(holdfast: Holdfast, workload: Workload) -> None:
+    first = await holdfast.submit(workload)
+    assert await holdfast.submit(workload) == first
+    assert await holdfast.submit(workload, again=True) == first
+
+
+async def test_another_workload_of_that_name_is_a_conflict(holdfast: Holdfast, workload: Workload) -> None:
+    await holdfast.submit(workload)
+    with pytest.raises(SpecConflict, match=f"{workload.name} runs already with another specification"):
+        await holdfast.submit(workload.model_copy(update={"priority": 9}))
+
+
+async def test_one_that_has_ended_runs_again_only_if_told(holdfast: Holdfast, workload: Workload) -> None:
+    first = await holdfast.submit(workload)
+    await first.handle.terminate("for the test")
+    with pytest.raises(AlreadyEnded, match="--again"):
+        await holdfast.submit(workload)
+    second = await holdfast.submit(workload, again=True)
+    assert second.uid != first.uid
+    assert second.run_id != first.run_id
+
+
+async def test_retry_after_the_end_runs_what_was_submitted(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    cluster = Cluster(complete=True)
+    workload = a_workload(policy=workload.policy.model_copy(update={"timings": _no_ttl(workload)}))
+    async with working(client, cluster):
+        first = await holdfast.submit(workload)
+        assert (await first.closed()).phase is Phase.SUCCEEDED
+        second = await first.retry()
+        assert second.uid != first.uid
+        assert (await second.result()).phase is Phase.SUCCEEDED
+        assert (await second.submitted()).spec_hash() == workload.spec_hash()
+
+
+async def test_get_finds_the_run_or_says_there_is_none(holdfast: Holdfast, workload: Workload) -> None:
+    run = await holdfast.submit(workload)
+    assert await holdfast.get(workload.name, "research") == run
+    with pytest.raises(WorkloadNotFound, match="holdfast list"):
+        await holdfast.get("nobody", "research")
+
+
+async def test_a_name_needs_a_cluster(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_CLUSTER", raising=False)
+    async with Holdfast.connect(address) as session:
+        with pytest.raises(HoldfastError, match="HOLDFAST_CLUSTER"):
+            await session.get("x")
+
+
+async def test_an_address_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(NotReachable, match=r"127\.0\.0\.1:1.*holdfast dev up"):
+        async with Holdfast.connect():
+            pass
+
+
+async def test_a_temporal_namespace_that_is_not_there(address: str, workload: Workload) -> None:
+    async with Holdfast.connect(address, "nowhere") as session:
+        with pytest.raises(NotReachable, match="temporal operator namespace create --namespace nowhere"):
+            await session.submit(workload)
+
+
+async def test_missing_search_attributes_are_named_and_can_be_added(workload: Workload) -> None:
+    from holdfast.client.connection import add_search_attributes, missing_search_attributes
+
+    with temporal_server(search_attributes=False) as bare:
+        async with Holdfast.connect(bare) as session:
+            with pytest.raises(HoldfastError, match="holdfast doctor --fix"):
+                await session.submit(workload)
+            missing = await missing_search_attributes(session.client)
+            assert missing == names.SEARCH_ATTRIBUTES
+            await add_search_attributes(session.client, missing)
+            assert await missing_search_attributes(session.client) == {}
+
+
+async def test_a_given_client_is_used_as_it_is(client: Client, workload: Workload) -> None:
+    async with Holdfast.connect(client=client, cluster="dev") as session:
+        assert session.client is client
+        await session.submit(workload)
+        assert (await session.get(workload.name, "research")).uid
+
+
+async def test_list_filters_by_what_the_columns_hold(holdfast: Holdfast) -> None:
+    import asyncio
+
+    queue = "q-" + a_workload().name
+    runs = {(await holdfast.submit(a_workload(queue=queue))).name for _ in range(3)}
+    await holdfast.submit(a_workload())
+    found: list[Summary] = []
+    for _ in range(50):
+        found = [each async for each in holdfast.list(queue=queue, phase=Phase.PENDING, running=True)]
+        if len(found) == 3:
+            break
+        await asyncio.sleep(0.1)
+    assert {each.name for each in found} == runs
+    one = found[0]
+    assert (one.kind, one.namespace, one.cluster, one.execution) == ("AppWrapper", "research", "dev", "Running")
+    assert one.uid
+    assert one.spec_hash
+    assert [each async for each in holdfast.list(queue=queue, limit=1)]
+    assert [each async for each in holdfast.list(queue="it's another")] == []
+
+
+def test_the_document_is_plain_json_and_reads_back(workload: Workload) -> None:
+    assert Workload.model_validate(document(workload)) == workload
+
+
+def test_a_summary_counts_kinds() -> None:
+    assert summary(a_workload(name="x")) == "AppWrapper x: Job x2 pods in ns research on cluster dev"
+
+
+def _no_ttl(workload: Workload) -> object:
+    return workload.policy.timings.model_copy(update={"success_ttl": timedelta(0)})
