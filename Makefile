@@ -1,0 +1,109 @@
+# Everything a contributor runs. `make help` lists the targets; `make test` is what CI runs.
+.DEFAULT_GOAL := help
+.SUFFIXES:
+SHELL := /bin/bash
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
+UV ?= uv
+
+# Pure tests need nothing but Python; the others start a real Temporal and a real Kubernetes (holdfast dev).
+SERVERS := e2e or temporal or real_node
+PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
+E2E ?= -n 4 --dist worksteal --timeout 900
+# All end-to-end tests share one stack, which is gone again afterwards. HOLDFAST_TEST_STACK=dev uses one that stays.
+STACK := $(or $(HOLDFAST_TEST_STACK),test)
+# A real kubelet needs root. Tests make hundreds of Temporal namespaces: without a system worker for each.
+STACK_UP := --name $(STACK) $(if $(filter 0,$(shell id -u)),--real-node) --dynamic-config worker.perNamespaceWorkerCount=0
+REPLAY ?= --timeout 120
+BENCH ?=
+
+.PHONY: help setup demo test lint format test-pure test-e2e test-uncached replay rows bench coverage lock hooks compose-secrets clean
+
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with the locked dependencies and Holdfast itself
+
+$(STAMP): requirements/dev.lock pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "no Python 3.11 or newer found: install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; fi
+	@echo "==> $(VENV): $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "python3 -m venv failed: on Debian and Ubuntu, apt install python3-venv" >&2; exit 1; }
+	@echo "==> $(VENV): dependencies, by requirements/dev.lock"
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@echo "==> $(VENV): holdfast, editable"
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --quiet --editable .
+	@touch $@
+
+demo: setup ## a real Temporal and Kubernetes, a workload, a failure, and its healing
+	@$(BIN)/holdfast demo
+
+test: setup ## lint, the pure tests, the end-to-end tests, the rows; all are run, then summed up
+	@rm -rf reports/rows
+	@.ci/steps lint test-pure test-e2e rows
+
+lint: setup ## ruff, import layers, strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/basedpyright
+
+format: setup ## let ruff put the sources in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-pure: setup ## the tests that need no server
+	$(BIN)/pytest -m "not ($(SERVERS))" $(PURE) $(ARGS)
+
+test-e2e: setup ## the tests on a real Temporal and Kubernetes
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
+	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/pytest -m "$(SERVERS)" $(E2E) $(ARGS) || status=$$?; \
+		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
+
+test-uncached: setup ## the end-to-end tests with no workflow cache: every task replays its whole history
+	TEST_MAX_CACHED_WORKFLOWS=0 $(MAKE) --no-print-directory test-e2e ARGS="tests/workflows tests/e2e $(ARGS)"
+
+replay: setup ## replay the recorded histories
+	$(BIN)/pytest tests/replay $(REPLAY) $(ARGS)
+
+rows: setup ## the contract rows: which are shown, at which level, by the tests last run
+	@$(BIN)/python -m tests.rows $(ARGS)
+
+bench: setup ## the benches: history events, decision latency
+	@for bench in bench/bench_*.py; do \
+		[ -e "$$bench" ] || { echo "no bench/bench_*.py to run" >&2; exit 1; }; \
+		echo "==> $$bench"; $(BIN)/python -m "bench.$$(basename $$bench .py)" || exit 1; done
+
+coverage: setup ## the pure tests' branch coverage, in reports/coverage
+	@rm -rf reports/coverage && mkdir -p reports/coverage
+	$(BIN)/coverage run -m pytest -m "not ($(SERVERS))" --timeout 240 $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-annotate --no-header
+
+lock: ## pin the dependencies again (needs uv); LOCK_ARGS=--upgrade for newer ones
+	$(LOCK) $(LOCK_ARGS) pyproject.toml -o requirements/runtime.lock
+	$(LOCK) $(LOCK_ARGS) pyproject.toml requirements/dev.in -o requirements/dev.lock
+	$(LOCK) $(LOCK_ARGS) requirements/build.in -o requirements/build.lock
+
+hooks: setup ## run lint before each commit
+	$(BIN)/pre-commit install
+
+compose-secrets: .secrets/postgres_password ## the password that docker-compose.yml reads, made once
+
+.secrets/postgres_password:
+	@mkdir -p -m 700 .secrets
+	@: "readable inside the containers, whose users differ; the folder keeps others out"
+	@umask 022 && openssl rand -hex 24 > $@
+	@echo "made $@"
+
+clean: ## remove the environment, builds, caches and reports (stacks and their cache stay: holdfast dev down)
+	rm -rf $(VENV) build dist reports *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Measurements: printed, never asserted by a timed test."""

@@ -1,0 +1,45 @@
+"""End-to-end fixtures: the local stack, and sites on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from holdfast.local import Stack
+from tests.e2e.site import Site, open_site
+from tests.e2e.space import Space, open_space
+
+STACK = os.environ.get("HOLDFAST_TEST_STACK", "test")
+
+
+@pytest.fixture(scope="session")
+def stack() -> Stack:
+    """The stack all end-to-end tests share; brought up by the first that asks, stopped by `make`."""
+    return Stack.up(STACK)
+
+
+@pytest.fixture
+async def site(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
+    """A site with one worker."""
+    async with open_site(stack, tmp_path) as opened:
+        await opened.start_worker()
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """A site with one worker, for all tests of this process that only need a namespace of their own."""
+    async with open_site(stack, tmp_path_factory.mktemp("site"), prefix="s") as opened:
+        await opened.start_worker()
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def space(shared_site: Site) -> AsyncIterator[Space]:
+    """A namespace on the shared site; tests that use it run on the session's event loop."""
+    async with open_space(shared_site) as opened:
+        yield opened

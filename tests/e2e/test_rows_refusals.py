@@ -1,0 +1,130 @@
+"""What is refused, end to end: Failed at once, the reason told, nothing created, nothing left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from holdfast import formats, names
+from holdfast.activities.kube import NotFound
+from holdfast.errors import InvalidWorkload
+from holdfast.model import Status
+from tests.e2e.site import appwrapper, job
+from tests.e2e.space import Handle, Space, pod
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+
+def component(api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
+    return {"template": {"apiVersion": api_version, "kind": kind, "metadata": {"name": "other"}, **fields}}
+
+
+SECRET = component("v1", "Secret", stringData={"password": "secret"})
+UNSERVED = {
+    **component("example.com/v1", "Unheard", spec={"template": {"spec": {"containers": [{"name": "main"}]}}}),
+    "podSets": [{"path": "template.spec.template"}],
+}
+FORBIDDEN = component("networking.k8s.io/v1", "NetworkPolicy", spec={"podSelector": {}})
+
+
+async def refusal(handle: Handle) -> Status:
+    """Wait for the end of a refused workload, and return its status."""
+    with pytest.raises(WorkflowFailureError) as error:
+        await handle.result()
+    cause = error.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == names.ERROR_WORKLOAD_FAILED
+    assert cause.non_retryable
+    status = Status.model_validate(cause.details[0])
+    assert status.message in cause.message
+    assert (status.phase, status.restarts) == ("Failed", 0)
+    assert not any(each.status for each in status.conditions if each.type != "Unhealthy")
+    return status
+
+
+async def assert_nothing_was_created(space: Space, handle: Handle) -> None:
+    """By the audit log, by what is there, and by history: nobody even began to create."""
+    runner = f"system:serviceaccount:{space.namespace}:"
+    made = [one for one in space.truth.requests() if one.verb == "create" and one.user.startswith(runner)]
+    assert not [one for one in made if one.resource != "selfsubjectaccessreviews"]
+    await space.truth.settle()
+    assert not [life for life in space.truth.lives.values() if life.attempt]
+    assert names.ACTIVITY_CREATE not in {act.name for act in await space.acts(handle)}
+    with pytest.raises(NotFound):
+        await space.anchor("train")
+
+
+async def test_a_namespace_that_is_not_enabled(space: Space):
+    labels = {"metadata": {"labels": {names.LABEL_NAMESPACE_ENABLED: None}}}
+    found = await space.site.kube.get("v1", "Namespace", space.namespace)
+    await space.site.kube.patch("v1", "Namespace", space.namespace, uid=found["metadata"]["uid"], patch=labels)
+    handle = await space.submit(appwrapper("train", job()))
+    status = await refusal(handle)
+    assert status.reason == "Refused"
+    assert status.message == (
+        f"namespace {space.namespace} is not enabled for Holdfast: run `holdfast namespace enable {space.namespace}`"
+    )
+    await assert_nothing_was_created(space, handle)
+
+
+async def test_a_service_account_that_is_not_opted_in(space: Space):
+    unset = {"metadata": {"annotations": {names.ANNOTATION_RUN_AS: None}}}
+    await space.patch("v1", "ServiceAccount", names.RUN_AS_DEFAULT, unset)
+    handle = await space.submit(appwrapper("train", job()))
+    status = await refusal(handle)
+    assert status.reason == "Refused"
+    assert f"{space.namespace}/{names.RUN_AS_DEFAULT} does not let workloads run as it" in status.message
+    assert f"{names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}" in status.message
+    await assert_nothing_was_created(space, handle)
+
+
+async def test_a_kind_that_the_cluster_lacks(space: Space):
+    handle = await space.submit(appwrapper("train", job(), UNSERVED))
+    status = await refusal(handle)
+    assert status.reason == "Refused"
+    assert f"cluster {space.site.cluster} does not serve Unheard of example.com/v1" in status.message
+    await assert_nothing_was_created(space, handle)
+
+
+async def test_a_component_its_submitter_may_not_create(space: Space):
+    handle = await space.submit(appwrapper("train", job(), FORBIDDEN))
+    status = await refusal(handle)
+    assert status.reason == "Refused"
+    assert f"{space.namespace}/{names.RUN_AS_DEFAULT} may not create networkpolicies" in status.message
+    await assert_nothing_was_created(space, handle)
+
+
+async def test_a_secret(space: Space):
+    document = appwrapper("train", job(), SECRET)
+    with pytest.raises(InvalidWorkload, match="is a Secret"):
+        await space.submit(document)
+    (unchecked,) = formats.read(
+        document, cluster=space.site.cluster, namespace=space.namespace, payloads_encrypted=True
+    )
+    handle = await space.submit(unchecked)
+    status = await refusal(handle)
+    assert status.reason == "Refused"
+    assert "a Secret is among the components" in status.message
+    await assert_nothing_was_created(space, handle)
+
+
+async def test_a_foreign_object_of_the_same_name(space: Space):
+    """What stands in the way is named and let be; what was created before it is removed again."""
+    theirs = {**job()["template"], "metadata": {"name": "train", "labels": {"app": "theirs"}}}
+    there = await space.make(theirs)
+    handle = await space.submit(appwrapper("train", pod("first"), job()))
+    status = await refusal(handle)
+    assert f"Job {space.namespace}/train is there already and is not ours" in status.message
+    assert status.reason == "CreateFailed"
+    kept = await space.site.kube.get("batch/v1", "Job", "train", space.namespace)
+    assert kept["metadata"]["uid"] == there["metadata"]["uid"]
+    assert "deletionTimestamp" not in kept["metadata"]
+    await space.truth.settle()
+    ours = space.truth.of(1)
+    assert [life.kind for life in ours] == [names.ATTEMPT_KIND, "Pod"]
+    assert all(life.died for life in ours)
+    jobs = [one for one in space.truth.requests() if one.resource == "jobs" and one.verb in {"create", "delete"}]
+    assert [(one.verb, one.user) for one in jobs] == [("create", "admin")]
