@@ -137,7 +137,7 @@ def test_a_temporal_that_says_nothing_is_given_up_within_seconds() -> None:
         result = run("list", "--address", address)
     assert result.exit_code == 3
     assert f"cannot reach Temporal at {address} (no answer within 4 s)" in result.output
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 60
 
 
 def test_where_kubernetes_does_not_answer_the_exit_code_is_3(tmp_path: Path) -> None:

