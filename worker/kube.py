@@ -57,8 +57,9 @@ class WorkerKube(Kube):
 class Connector:
     """Makes clients of the one cluster that the settings name."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        """Remember where the cluster is."""
+    def __init__(self, settings: Settings, metrics: Metrics, client: type[WorkerKube] = WorkerKube) -> None:
+        """Remember where the cluster is, and of which class its clients are to be."""
+        self._client = client
         self._kubeconfig = settings.kubeconfig or _default()
         self._context = settings.kube_context or None
         self._metrics = metrics
@@ -77,7 +78,7 @@ class Connector:
             SettingsError: if the kubeconfig cannot be used.
         """
         try:
-            kube = await WorkerKube.connect(
+            kube = await self._client.connect(
                 self._kubeconfig,
                 context=self._context,
                 sight=sight,

@@ -18,8 +18,9 @@ from temporalio.worker import Worker, WorkflowRunner
 
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.sight import SharedSight
+from holdfast.worker import failpoints, logs, metrics, reach, roles, settings
 from holdfast.worker import health as health_pages
-from holdfast.worker import logs, metrics, reach, roles, settings
+from holdfast.worker.failpoints import Failpoints
 from holdfast.worker.health import Check, Health
 from holdfast.worker.kube import Connector, WorkerKube
 from holdfast.worker.metrics import Metrics
@@ -48,7 +49,7 @@ def run(given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ())
     for line in settings.misspelled():
         Log.warning(line)
     try:
-        return asyncio.run(Process(given, runner, plugins).run())
+        return asyncio.run(Process(given, runner, plugins, failpoints.installed()).run())
     except SettingsError as error:
         Log.error(f"refused: {error}")
         return EXIT_REFUSED
@@ -57,8 +58,15 @@ def run(given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ())
 class Process:
     """One worker process."""
 
-    def __init__(self, given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ()) -> None:
+    def __init__(
+        self,
+        given: Settings,
+        runner: WorkflowRunner,
+        plugins: Sequence[Plugin] = (),
+        failpoints: Failpoints | None = None,
+    ) -> None:
         """Prepare; nothing is opened yet."""
+        self._failpoints = failpoints
         self._settings = given
         self._plugins = plugins
         self._runner = runner
@@ -104,7 +112,8 @@ class Process:
         client = await reach.temporal(given, self.health, runtime, self._plugins)
         site, kube, where = None, None, ""
         if given.acts_on_cluster:
-            connector = Connector(given, self.metrics)
+            client_class = self._failpoints.client() if self._failpoints else WorkerKube
+            connector = Connector(given, self.metrics, client_class)
             kube = await stack.enter_async_context(await connector())
             where = connector.where
             site = await self._site(client, connector, kube)
@@ -114,7 +123,8 @@ class Process:
         )
         task = asyncio.create_task(checks)
         stack.callback(task.cancel)
-        return roles.workers(client, given, site, self._runner)
+        around = (self._failpoints.interceptor(),) if self._failpoints else ()
+        return roles.workers(client, given, site, self._runner, around)
 
     async def _site(self, client: Client, connector: Connector, kube: WorkerKube) -> roles.Site:
         given = self._settings

@@ -42,14 +42,24 @@ class Site:
     watch: WatchActivities
 
 
-def workers(client: Client, settings: Settings, site: Site | None, runner: WorkflowRunner) -> list[Worker]:
-    """Return a worker for each role of the settings."""
+def workers(
+    client: Client, settings: Settings, site: Site | None, runner: WorkflowRunner, around: Sequence[Interceptor] = ()
+) -> list[Worker]:
+    """Return a worker for each role of the settings.
+
+    Args:
+        client: of Temporal.
+        settings: the roles, and how much of each at once.
+        site: what the roles that act on a cluster need; None if there is none.
+        runner: runs the workflows.
+        around: what else intercepts the activities, outside of all that is here.
+    """
     made: list[Worker] = []
     for role in settings.roles:
         if role is Role.WORKFLOWS:
             made.append(_workflows(client, settings, runner))
         elif site is not None:
-            made.append(_activities(client, settings, role, site))
+            made.append(_activities(client, settings, role, site, around))
     return made
 
 
@@ -68,9 +78,9 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
     )
 
 
-def _activities(client: Client, settings: Settings, role: Role, site: Site) -> Worker:
+def _activities(client: Client, settings: Settings, role: Role, site: Site, around: Sequence[Interceptor]) -> Worker:
     queue, activities, most = _share(settings, role, site)
-    interceptors: Sequence[Interceptor] = [LogContext(), NamespacesAllowed(settings.namespaces)]
+    interceptors: Sequence[Interceptor] = [*around, LogContext(), NamespacesAllowed(settings.namespaces)]
     return Worker(
         client,
         task_queue=queue,

@@ -23,6 +23,8 @@ from holdfast.model import Duration, Limits, format_duration
 
 ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
+ENV_FAILPOINT = "HOLDFAST_FAILPOINT"
+ENV_FAILPOINT_TRACE = "HOLDFAST_FAILPOINT_TRACE"
 CONFIG_DEFAULT = Path("holdfast.toml")
 SHARD_SETS_MAXIMUM = 64
 
@@ -38,8 +40,8 @@ SHARED_VARIABLES: dict[str, str] = {
     "KUBECONFIG": "kubeconfig",
 }
 
-# Set by others for other purposes: no settings, and no misspelled ones either.
-_FOREIGN_VARIABLES = {ENV_CONFIG, names.ENV_ATTEMPT, names.ENV_WORKLOAD_UID}
+# Set for other purposes, or for tests alone (failpoints.py): no settings, and no misspelled ones either.
+_FOREIGN_VARIABLES = {ENV_CONFIG, ENV_FAILPOINT, ENV_FAILPOINT_TRACE, names.ENV_ATTEMPT, names.ENV_WORKLOAD_UID}
 
 
 class SettingsError(HoldfastError):

@@ -1,0 +1,185 @@
+"""Failpoints: the places at which a test can have the worker die, found by interception and never written by hand.
+
+There is one before and one after each activity, and one before and one after each change sent to the cluster:
+`activity.create.before`, `http.create.pods.after`, `http.patch.attempts/status.before`. Nothing is installed unless
+one of the two variables is set; there is no flag and no line of a file for them, so that no worker dies by mistake.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from holdfast import names
+from holdfast.activities.kube import Object
+from holdfast.worker.kube import WorkerKube
+from holdfast.worker.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError
+
+EXIT_CRASHED: Final = 137
+"""How a worker ends at a failpoint: as one that was killed with -9 would."""
+
+VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+ACTIVITIES: Final = (
+    names.ACTIVITY_PREPARE,
+    names.ACTIVITY_CREATE,
+    names.ACTIVITY_OBSERVE,
+    names.ACTIVITY_REMOVE,
+    names.ACTIVITY_FORCE_REMOVE,
+    names.ACTIVITY_REPORT,
+    names.ACTIVITY_WATCH,
+)
+_POINT = re.compile(
+    rf"(activity\.({'|'.join(ACTIVITIES)})|http\.({'|'.join(VERBS.values())})\.[a-z0-9]+(/[a-z0-9]+)?)\.(before|after)"
+)
+_ALLOWED = (
+    "expected <point>:<n>, several separated by commas, for example activity.create.before:1: the process ends "
+    f"the n-th time it passes the point. A point is activity.<{'|'.join(ACTIVITIES)}>.<before|after> or "
+    f"http.<{'|'.join(VERBS.values())}>.<resource or resource/subresource>.<before|after>"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Passing:
+    """The n-th time, from 1, that a process passes a point."""
+
+    point: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.point}:{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> Passing:
+        """Read `<point>:<n>`.
+
+        Raises:
+            ValueError: if it is something else; the message says what is allowed.
+        """
+        point, _, number = text.strip().rpartition(":")
+        if not _POINT.fullmatch(point) or not number.isdecimal() or int(number) < 1:
+            raise ValueError(f"{text.strip()!r} is no failpoint: {_ALLOWED}")
+        return cls(point, int(number))
+
+
+def die() -> None:
+    """End the process at once: nothing is flushed, closed or told."""
+    os._exit(EXIT_CRASHED)
+
+
+class Failpoints:
+    """Counts the points that this process passes, writes them down, and ends the process at those it was told."""
+
+    def __init__(
+        self, at: frozenset[Passing] = frozenset(), trace: int | None = None, end: Callable[[], None] = die
+    ) -> None:
+        """Prepare.
+
+        Args:
+            at: where to end the process.
+            trace: a file descriptor that each point passed is written to, as a line `<point>:<n>`.
+            end: what ends the process.
+        """
+        self._at = at
+        self._trace = trace
+        self._end = end
+        self._passed: Counter[str] = Counter()
+
+    def passing(self, point: str) -> None:
+        """Note that a point is passed; this may be the process's last act."""
+        self._passed[point] += 1
+        here = Passing(point, self._passed[point])
+        if self._trace is not None:
+            os.write(self._trace, f"{here}\n".encode())
+        if here in self._at:
+            self._end()
+
+    def client(self) -> type[WorkerKube]:
+        """Return the class of a client that passes a point before and after each change it sends."""
+        failpoints = self
+
+        class Intercepted(WorkerKube):
+            async def mutate(
+                self,
+                method: str,
+                path: str,
+                *,
+                query: Mapping[str, str] | None = None,
+                body: Object | None = None,
+                content_type: str = "application/json",
+                impersonate: str = "",
+            ) -> Object:
+                point = point_of(method, path)
+                failpoints.passing(f"{point}.before")
+                try:
+                    return await super().mutate(
+                        method, path, query=query, body=body, content_type=content_type, impersonate=impersonate
+                    )
+                finally:
+                    failpoints.passing(f"{point}.after")
+
+        return Intercepted
+
+    def interceptor(self) -> Interceptor:
+        """Return the interceptor that passes a point before and after each activity."""
+        return _AroundActivities(self)
+
+
+def installed() -> Failpoints | None:
+    """Return what the environment asks for, or None if it asks for nothing.
+
+    Raises:
+        SettingsError: if a variable's value cannot be used.
+    """
+    at, trace = os.environ.get(ENV_FAILPOINT, ""), os.environ.get(ENV_FAILPOINT_TRACE, "")
+    if not at and not trace:
+        return None
+    try:
+        points = frozenset(Passing.parse(text) for text in at.split(",")) if at else frozenset[Passing]()
+    except ValueError as error:
+        raise SettingsError(f"{ENV_FAILPOINT}: {error}") from None
+    try:
+        file = os.open(trace, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644) if trace else None
+    except OSError as error:
+        raise SettingsError(
+            f"{ENV_FAILPOINT_TRACE}: {trace!r}: {error.strerror or error}: expected a file that can be written"
+        ) from None
+    return Failpoints(points, file)
+
+
+def point_of(method: str, path: str) -> str:
+    """Return the point of a change by what it changes: `http.delete.attempts`, `http.patch.attempts/status`."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[0] == "namespaces" and len(parts) > 2:
+        parts = parts[2:]
+    resource = "/".join((parts[0], *parts[2:3]))
+    return f"http.{VERBS[method]}.{resource}"
+
+
+class _AroundActivities(Interceptor):
+    def __init__(self, failpoints: Failpoints) -> None:
+        self._failpoints = failpoints
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Around(next, self._failpoints)
+
+
+class _Around(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, failpoints: Failpoints) -> None:
+        super().__init__(next)
+        self._failpoints = failpoints
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        point = f"activity.{activity.info().activity_type}"
+        self._failpoints.passing(f"{point}.before")
+        try:
+            return await super().execute_activity(input)
+        finally:
+            self._failpoints.passing(f"{point}.after")
