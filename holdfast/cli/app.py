@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli import about, demo, dev, doctor, namespace, read, steer, submit, watch, worker
+from holdfast.cli import about, demo, dev, doctor, namespace, read, steer, submit, sweep, watch, worker
 from holdfast.cli.options import EXIT_REFUSED, exit_code_of
 from holdfast.errors import HoldfastError
 
@@ -54,5 +54,5 @@ for group in (submit, read, watch, steer):
 app.add_typer(dev.app, name="dev", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(worker.worker)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)
-for group in (doctor, demo, about):
+for group in (doctor, sweep, demo, about):
     group.add_to(app, _SETUP)
