@@ -115,6 +115,10 @@ class Layout:
         """The API server's audit log, one JSON document a line."""
         return self.directory / "logs" / "audit.log"
 
+    def data(self, part: str) -> Path:
+        """Where a part keeps what must outlive it: a folder, or a file and those beside it that begin like it."""
+        return self.directory / "data" / {"temporal": "temporal.sqlite"}.get(part, part)
+
     def user_kubeconfig(self, user: str) -> Path:
         """The kubeconfig of a part of the control plane."""
         return self.directory / "pki" / f"{user}.kubeconfig"
@@ -138,7 +142,7 @@ def etcd(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
     argv = (
         program,
         "--name=holdfast",
-        f"--data-dir={layout.directory / 'data' / 'etcd'}",
+        f"--data-dir={layout.data('etcd')}",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
         f"--listen-peer-urls={peer}",
@@ -272,7 +276,7 @@ def temporal(layout: Layout, program: str, ports: Mapping[str, int], dynamic_con
         f"--ui-port={ports['temporal-ui']}",
         f"--http-port={ports['temporal-http']}",
         f"--metrics-port={ports['temporal-metrics']}",
-        f"--db-filename={layout.directory / 'data' / 'temporal.sqlite'}",
+        f"--db-filename={layout.data('temporal')}",
         "--log-level=warn",
     ]
     argv += [f"--search-attribute={name}={kind}" for name, kind in SEARCH_ATTRIBUTES.items()]

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+from holdfast.local import backup
 from holdfast.local.bringup import bring_up, plan, take_down
 from holdfast.local.cluster import Kubectl
 from holdfast.local.errors import NotRunningError, StackError
@@ -197,6 +198,26 @@ class Stack:
         """Let a frozen part go on."""
         self._reload()
         self.runner.thaw(name)
+
+    def copy_data(self, name: str, target: Path) -> None:
+        """Copy what `etcd` or `temporal` remembers into a new folder. The part is stopped for it, and started again.
+
+        Raises:
+            StackError: the part has no data of its own, or the folder exists.
+        """
+        with file_lock(self.directory / "lock"):
+            self._reload()
+            backup.take(self.runner, self.parts(), name, target)
+
+    def restore_data(self, name: str, source: Path) -> None:
+        """Put a copy in the place of what `etcd` or `temporal` remembers, and start afresh all parts that know of it.
+
+        Raises:
+            StackError: the part has no data of its own, or there is no copy of it.
+        """
+        with file_lock(self.directory / "lock"):
+            self._reload()
+            backup.restore(self.runner, self.parts(), name, source)
 
     def down(self, purge: bool = False, progress: Progress = quiet) -> None:
         """Stop every part that this stack started, and nothing else.
