@@ -17,11 +17,12 @@ E2E ?= -n 4 --dist worksteal --timeout 900
 # All end-to-end tests share one stack, which is gone again afterwards. HOLDFAST_TEST_STACK=dev uses one that stays.
 STACK := $(or $(HOLDFAST_TEST_STACK),test)
 # A real kubelet needs root. Tests make hundreds of Temporal namespaces: without a system worker for each.
-STACK_UP := --name $(STACK) $(if $(filter 0,$(shell id -u)),--real-node) --dynamic-config worker.perNamespaceWorkerCount=0
+STACK_CONFIG := --dynamic-config worker.perNamespaceWorkerCount=0
+STACK_UP := --name $(STACK) $(if $(filter 0,$(shell id -u)),--real-node) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo test lint format test-pure test-e2e test-uncached replay rows bench coverage lock hooks compose-secrets clean
+.PHONY: help setup demo test lint format test-pure test-e2e test-crash test-uncached replay rows bench coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,10 +61,19 @@ format: setup ## let ruff put the sources in order
 test-pure: setup ## the tests that need no server
 	$(BIN)/pytest -m "not ($(SERVERS))" $(PURE) $(ARGS)
 
-test-e2e: setup ## the tests on a real Temporal and Kubernetes
+test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of resets over their whole audit log
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
 	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/pytest -m "$(SERVERS)" $(E2E) $(ARGS) || status=$$?; \
+		$(BIN)/python -m tests.e2e.law --stack $(STACK) $(if $(ARGS),--some) || status=1; \
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
+
+test-crash: setup ## the worker dies at every failpoint of every scenario, one a run, and at pairs of them
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name crash $(STACK_CONFIG)
+	@rm -rf reports/crash; status=0; \
+		TEST_CRASH=every HOLDFAST_TEST_STACK=crash $(BIN)/pytest tests/e2e/test_failpoints.py $(E2E) $(ARGS) || status=$$?; \
+		$(BIN)/python -m tests.e2e.law --stack crash || status=1; \
+		$(BIN)/python -m tests.e2e.failpoints || status=1; \
+		$(BIN)/holdfast dev down --purge --name crash; exit $$status
 
 test-uncached: setup ## the end-to-end tests with no workflow cache: every task replays its whole history
 	TEST_MAX_CACHED_WORKFLOWS=0 $(MAKE) --no-print-directory test-e2e ARGS="tests/workflows tests/e2e $(ARGS)"

@@ -1,0 +1,231 @@
+"""The crash harness: finds every point at which a scenario's worker could die, and lives the scenario once for each.
+
+python -m tests.e2e.failpoints      sums up what `make test-crash` has run (reports/crash)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from holdfast.worker.failpoints import EXIT_CRASHED, Passing
+from holdfast.worker.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE
+from tests.e2e import invariants
+from tests.e2e.scenarios import BY_NAME, Scenario
+from tests.e2e.site import Site, Worker
+from tests.e2e.space import open_space
+
+REPORTS = Path("reports/crash")
+PAIRS = 24
+"""How many runs with two crashes are sampled of each scenario."""
+RUN_SECONDS = 180.0
+
+Crashes = tuple[Passing, ...]
+"""Where the worker dies, and where the one that is started then does."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run came to."""
+
+    scenario: str
+    crashes: str
+    wanted: int
+    happened: int
+    seconds: float
+    problem: str = ""
+
+    @property
+    def reached(self) -> bool:
+        """Whether the worker died wherever it was to."""
+        return self.happened == self.wanted
+
+
+class Mortal:
+    """A worker that dies at a failpoint, and is started again by who watches it; then without, or with another."""
+
+    def __init__(self, site: Site, crashes: Crashes, trace: Path | None = None) -> None:
+        self._site = site
+        self._rest = list(crashes)
+        self._trace = trace
+        self.crashed = 0
+        self.worker = self._launch()
+
+    def _launch(self) -> Worker:
+        point = str(self._rest.pop(0)) if self._rest else ""
+        environment = {ENV_FAILPOINT: point, ENV_FAILPOINT_TRACE: str(self._trace or "")}
+        return self._site.launch(kubeconfig=None, **environment)
+
+    async def watch_over(self) -> None:
+        """Start another whenever it dies at a failpoint.
+
+        Raises:
+            AssertionError: if it ends in another way.
+        """
+        while True:
+            await asyncio.sleep(0.02)
+            code = self.worker.process.poll()
+            if code is None:
+                continue
+            assert code == EXIT_CRASHED, f"the worker ended with {code}: {self.worker.log.read_text()[-4000:]}"
+            self.crashed += 1
+            self.worker = self._launch()
+
+    async def during(self, life: Coroutine[Any, Any, None]) -> None:
+        """Keep it for as long as something lasts, then stop it."""
+        keeper, living = asyncio.create_task(self.watch_over()), asyncio.create_task(life)
+        try:
+            await asyncio.wait({keeper, living}, return_when=asyncio.FIRST_COMPLETED)
+            await (living if living.done() else keeper)
+        finally:
+            for task in (living, keeper):
+                task.cancel()
+            await asyncio.gather(living, keeper, return_exceptions=True)
+            if self.worker.process.poll() is None:
+                await asyncio.to_thread(self.worker.stop)
+
+
+async def live(site: Site, scenario: Scenario, crashes: Crashes = (), trace: Path | None = None) -> int:
+    """Live a scenario once, with these crashes, and check all invariants; return how many crashes happened.
+
+    Args:
+        site: where; it needs no worker.
+        scenario: what to live.
+        crashes: where the worker, and those that come after it, die.
+        trace: where to write all points that are passed before it has ended.
+
+    Raises:
+        AssertionError: if an invariant is broken, or the scenario does not come to its end.
+    """
+    mortal = Mortal(site, crashes, trace and trace.with_suffix(".all"))
+
+    async def life() -> None:
+        async with open_space(site) as space:
+            handle = await space.submit(scenario.document())
+            await scenario.script(space, handle)
+            status = await space.ended(handle)
+            if trace is not None:
+                _keep(trace)
+            await invariants.check(space, scenario, handle, status)
+
+    await mortal.during(life())
+    return mortal.crashed
+
+
+def _keep(trace: Path) -> None:
+    """Keep the points passed so far: those of the worker's own end are none of the scenario."""
+    trace.write_text(trace.with_suffix(".all").read_text())
+
+
+async def run(site: Site, scenario: Scenario, crashes: Crashes) -> Outcome:
+    """Live a scenario with these crashes, and say what it came to."""
+    begun, happened, problem = time.monotonic(), len(crashes), ""
+    try:
+        happened = await asyncio.wait_for(live(site, scenario, crashes), RUN_SECONDS)
+    except (AssertionError, TimeoutError) as error:
+        problem = str(error) or type(error).__name__
+    told = ", then ".join(map(str, crashes))
+    return Outcome(scenario.name, told, len(crashes), happened, time.monotonic() - begun, problem)
+
+
+# --- which
+
+
+async def points_of(site: Site, scenario: Scenario, shared: Path) -> list[Passing]:
+    """Return the points that a scenario passes, in their order: found by living it once, by whoever comes first."""
+    known = shared / f"points-{scenario.name}"
+    with (shared / f"points-{scenario.name}.lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        if not known.exists():
+            await asyncio.wait_for(live(site, scenario, trace=known.with_suffix(".new")), RUN_SECONDS)
+            known.with_suffix(".new").rename(known)
+    return [Passing.parse(line) for line in known.read_text().splitlines()]
+
+
+def pairs_of(points: Sequence[Passing], count: int = PAIRS) -> list[Crashes]:
+    """Return a sample of two crashes in one run, the same for the same points; the second life counts anew."""
+    both = [(first, second) for first, second in combinations(range(len(points)), 2)]
+    chosen = random.Random(len(points)).sample(both, min(count, len(both)))
+    return [(points[first], _anew(points, first, second)) for first, second in chosen]
+
+
+def _anew(points: Sequence[Passing], first: int, second: int) -> Passing:
+    """Return a point as a worker counts it that was started after another had died at an earlier one."""
+    before = sum(1 for each in points[: first + 1] if each.point == points[second].point)
+    return Passing(points[second].point, points[second].number - before)
+
+
+def share(points: Sequence[Passing], index: int, of: int) -> list[Crashes]:
+    """Return the runs of one slice: every point and every sampled pair is in exactly one."""
+    runs: list[Crashes] = [(point,) for point in points]
+    return [*runs, *pairs_of(points)][index::of]
+
+
+# --- what came of it
+
+
+def record(outcomes: Iterable[Outcome], name: str) -> None:
+    """Write down outcomes, to be summed up."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    (REPORTS / f"{name}.json").write_text(json.dumps([asdict(one) for one in outcomes], indent=1))
+
+
+def recorded() -> list[Outcome]:
+    """Return all that is written down."""
+    return [Outcome(**one) for path in sorted(REPORTS.glob("*.json")) for one in json.loads(path.read_text())]
+
+
+def summary(outcomes: Sequence[Outcome]) -> tuple[list[str], bool]:
+    """Sum up: the lines to print, and whether everything that had to be shown was."""
+    lines: list[str] = []
+    fine = bool(outcomes)
+    for scenario in sorted({one.scenario for one in outcomes}):
+        own = [one for one in outcomes if one.scenario == scenario]
+        counts = Counter("broke an invariant" if one.problem else _word(one) for one in own)
+        lines.append(f"{scenario}: {len(own)} runs: " + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
+        fine = fine and any(one.reached and not one.problem for one in own)
+    for one in outcomes:
+        if one.problem:
+            lines.append(f"broken: {one.scenario} with {one.crashes}: {one.problem.splitlines()[0]}")
+        elif not one.reached:
+            lines.append(f"not reached: {one.scenario} with {one.crashes}")
+    singles, pairs = (sum(1 for one in outcomes if one.wanted == count) for count in (1, 2))
+    missed = sum(1 for one in outcomes if not one.reached and not one.problem)
+    broken = sum(1 for one in outcomes if one.problem)
+    scenarios = len({one.scenario for one in outcomes})
+    lines.append(
+        f"{singles} failpoints and {pairs} pairs of {scenarios} scenarios: {len(outcomes)} runs, "
+        f"{missed} not reached, {broken} broke an invariant"
+    )
+    return lines, fine and not broken
+
+
+def _word(one: Outcome) -> str:
+    return "held" if one.reached else "not reached"
+
+
+def main() -> int:
+    """Print the sum of what was run; return the exit code."""
+    outcomes = recorded()
+    lines, fine = summary(outcomes)
+    print("\n".join(lines))
+    missing = sorted(set(BY_NAME) - {one.scenario for one in outcomes})
+    if missing:
+        print(f"not run: {', '.join(missing)}")
+    return 0 if fine and not missing else 1
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main())

@@ -1,0 +1,98 @@
+"""What must hold of a workload's whole life, whoever died meanwhile: judged by audit log, history and what is left.
+
+Nothing here believes what Holdfast says of itself, but for the budgets it says it has charged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHandle
+
+from holdfast import names
+from holdfast.model import Status
+from tests.e2e import ledger
+from tests.e2e.audit import check_history
+from tests.e2e.law import WORKER, judge
+from tests.e2e.ledger import Ledger
+from tests.e2e.scenarios import NAME, Scenario
+from tests.e2e.space import Space
+
+
+def ledger_of(space: Space) -> Ledger:
+    """Return what the audit log tells of a namespace."""
+    needle = f'"namespace":"{space.namespace}"'.encode()
+    return ledger.read(line for log in space.truth._logs() for line in log if needle in line)
+
+
+async def check(space: Space, scenario: Scenario, handle: WorkflowHandle[Any, Any], status: Status) -> None:
+    """Check everything; the first thing that does not hold is raised as an AssertionError."""
+    known = ledger_of(space)
+    check_nothing_twice(known)
+    check_the_law(known)
+    check_deletions(known)
+    attempts = len({life.attempt for life in known.lives.values()})
+    check_charges(scenario, status, attempts)
+    await check_nothing_left(space, known)
+    await check_decisions(handle)
+    await space.truth.settle()
+    space.truth.assert_one_attempt_at_a_time(NAME)
+
+
+def check_nothing_twice(known: Ledger) -> None:
+    """Within an attempt the worker has made its owner, and each component, once."""
+    made = Counter((one.attempt, one.place[1], one.component) for one in known.lives.values() if one.user == WORKER)
+    twice = [key for key, count in made.items() if count > 1]
+    assert not twice, f"created twice within one attempt: {twice}"
+
+
+def check_the_law(known: Ledger) -> None:
+    """There was a reset, and nothing of an attempt was asked for before all of the last was gone."""
+    verdict = judge(known)
+    assert verdict.resets, "no reset is in the audit log: this shows nothing"
+    assert not verdict.broken, "\n".join(verdict.broken)
+    assert not verdict.unseen, f"attempts without their predecessor: {verdict.unseen}"
+
+
+def check_deletions(known: Ledger) -> None:
+    """The worker named the uid of all that it deleted, and had attempts deleted in the foreground."""
+    ours = [one for one in known.deletions if one.user == WORKER]
+    for one in ours:
+        assert (one.options.get("preconditions") or {}).get("uid"), f"deleted without a uid: {one}"
+    attempts = [one for one in ours if one.place[1] == names.ATTEMPT_PLURAL]
+    assert attempts, "no deletion of an attempt is in the audit log"
+    first = {one.place: one for one in sorted(attempts, key=lambda one: one.received, reverse=True)}
+    for one in first.values():
+        # Once all else is gone, a forced removal deletes an owner at once.
+        assert one.options.get("propagationPolicy") == "Foreground", f"deleted in the background: {one}"
+
+
+def check_charges(scenario: Scenario, status: Status, attempts: int) -> None:
+    """It ended as it would have without a crash, and no budget was charged for one."""
+    used = {budget.name: budget.used for budget in status.budgets if budget.used}
+    expected = (scenario.phase, dict(scenario.charged), scenario.charged.get("restart", 0))
+    assert (status.phase, used, status.restarts) == expected, status.model_dump_json(indent=1)
+    if scenario.replaces:
+        assert attempts >= scenario.attempts, f"{attempts} attempts, expected at least {scenario.attempts}"
+    else:
+        assert attempts == scenario.attempts, f"{attempts} attempts, expected {scenario.attempts}"
+
+
+async def check_nothing_left(space: Space, known: Ledger) -> None:
+    """By the log and by a look, nothing of the workload is there; its anchor, if it stays, is let go."""
+    left = [str(life) for life in known.lives.values() if life.gone is None]
+    assert not left, f"the log does not show that these are gone: {left}"
+    for api_version, kind in space.truth.kinds:
+        found = await space.site.objects(api_version, kind, space.namespace, labels=names.LABEL_WORKLOAD_UID)
+        for one in found:
+            assert kind == names.ANCHOR_KIND, f"left behind: {kind} {one['metadata']['name']}"
+            assert names.FINALIZER not in (one["metadata"].get("finalizers") or ()), "its anchor is not let go"
+
+
+async def check_decisions(handle: WorkflowHandle[Any, Any]) -> None:
+    """No decision failed or came out otherwise when it was replayed, and history can be read."""
+    events = await check_history(handle)
+    failed = [event for event in events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED]
+    assert not failed, [event.workflow_task_failed_event_attributes.failure.message for event in failed]

@@ -1,0 +1,171 @@
+"""The law of resets, judged by the audit log alone: nothing of an attempt is asked for before all of the last was gone.
+
+    python -m tests.e2e.law --stack test        the whole log of a local stack, with what was put aside
+    python -m tests.e2e.law path/to/audit.log
+
+It holds for every workload of every namespace, whatever a test did to it: a workload's own pods may be deleted by
+anybody, its next attempt still waits. Set aside are only namespaces whose name begins with `planted-`: there a test
+makes the engine itself break the law, to show that it would be noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast import names
+from tests.e2e.ledger import Ledger, Life, lines_of, read
+
+PLANTED = "planted-"
+"""How the names of namespaces begin in which a test has the engine break the law."""
+WORKER = f"system:serviceaccount:{names.WORKER_NAMESPACE}:{names.WORKER_SERVICE_ACCOUNT}"
+LATE_MAXIMUM = 1
+"""How many creations of an attempt may still arrive once the next has begun: what a worker that lost touch had sent."""
+
+
+@dataclass(frozen=True)
+class Reset:
+    """An attempt that came after another of the same restart unit: today, the same workload."""
+
+    namespace: str
+    workload: str
+    first: Life
+    """What was made first of the new attempt."""
+    before: tuple[Life, ...]
+    """Everything that had been made of earlier attempts by then."""
+    late: tuple[Life, ...]
+    """What was made of earlier attempts after that."""
+
+    def beside(self) -> list[Life]:
+        """Return what was certainly still there when the new attempt was begun."""
+        return [life for life in self.before if _order(life, self.first) is False]
+
+    def undecided(self) -> list[Life]:
+        """Return what went by a request that was just being answered when the new attempt was begun."""
+        return [life for life in self.before if _order(life, self.first) is None]
+
+    def broken(self) -> list[str]:
+        """Say in what way the law is broken, if it is."""
+        told = [f"{life} was there when {self.first} was asked for" for life in self.beside()]
+        late = [life for life in self.late if life.user == WORKER]
+        if len(late) > LATE_MAXIMUM:
+            told += [f"{life} came after {self.first}, and not alone" for life in late]
+        return told
+
+
+def _order(old: Life, new: Life) -> bool | None:
+    """Return whether the old one had gone when the new one was asked for; None if the log cannot tell."""
+    if old.gone is not None and old.gone <= new.received:
+        return True
+    if old.asked is None or old.asked > new.received:
+        return False
+    return old.gone_version < new.version if old.gone_version and new.version else None
+
+
+@dataclass
+class Verdict:
+    """What came of judging a log."""
+
+    resets: list[Reset] = field(default_factory=list[Reset])
+    unseen: list[Life] = field(default_factory=list[Life])
+    """The first of each later attempt of which no earlier one is in the log."""
+    planted: int = 0
+    """How many resets were set aside."""
+
+    @property
+    def broken(self) -> list[str]:
+        """What broke the law."""
+        return [text for reset in self.resets for text in reset.broken()]
+
+    @property
+    def undecided(self) -> list[Life]:
+        """What the log's times are too coarse for."""
+        return [life for reset in self.resets for life in reset.undecided()]
+
+    def sentence(self) -> str:
+        """Say it in a line."""
+        workloads = {(reset.namespace, reset.workload) for reset in self.resets}
+        broken = sum(1 for reset in self.resets if reset.broken())
+        text = f"{len(self.resets)} resets of {len(workloads)} workloads checked, {broken} broken"
+        more = {
+            "objects went while the next attempt was being asked for": len(self.undecided),
+            "attempts whose predecessor is not in the log": len(self.unseen),
+            "creations arrived late and were alone": sum(len(reset.late) for reset in self.resets),
+            "resets with planted faults set aside": self.planted,
+        }
+        return text + "".join(f"; {count} {what}" for what, count in more.items() if count)
+
+
+def judge(ledger: Ledger) -> Verdict:
+    """Judge every reset of a ledger."""
+    verdict = Verdict()
+    for (namespace, workload), lives in ledger.workloads().items():
+        resets, unseen = _resets(namespace, workload, lives)
+        if namespace.startswith(PLANTED):
+            verdict.planted += len(resets)
+        else:
+            verdict.resets += resets
+            verdict.unseen += unseen
+    return verdict
+
+
+def _resets(namespace: str, workload: str, lives: Sequence[Life]) -> tuple[list[Reset], list[Life]]:
+    firsts: dict[int, Life] = {}
+    for life in lives:
+        firsts.setdefault(life.attempt, life)
+    resets: list[Reset] = []
+    unseen: list[Life] = []
+    for attempt, first in firsts.items():
+        earlier = [life for life in lives if life.attempt < attempt]
+        before = tuple(life for life in earlier if life.received < first.received)
+        # What came later still is told at the attempt that it came beside.
+        late = tuple(life for life in earlier if life.received >= first.received and life.attempt == attempt - 1)
+        if before or late:
+            resets.append(Reset(namespace, workload, first, before, late))
+        elif attempt > 1:
+            unseen.append(first)
+    return resets, unseen
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge a log, and return the exit code: 0 only if there were resets and none broke the law."""
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.law", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("log", type=Path, nargs="?", help="an audit log; what was put aside lies beside it")
+    parser.add_argument("--stack", help="or the name of a local stack")
+    parser.add_argument("--some", action="store_true", help="only some tests were run: no reset at all is no fault")
+    given = parser.parse_args(arguments)
+    if (given.log is None) == (given.stack is None):
+        parser.error("expected an audit log or --stack NAME")
+    return report(read(lines_of(given.log or _log_of(given.stack))), some=given.some)
+
+
+def report(ledger: Ledger, *, some: bool = False) -> int:
+    """Print the verdict; return the exit code."""
+    verdict = judge(ledger)
+    for text in verdict.broken:
+        print(f"broken: {text}")
+    for life in verdict.undecided:
+        print(f"undecided: {life}")
+    print(verdict.sentence())
+    if not verdict.resets and not some:
+        print("no reset at all is in the log: the tests that make them were not run, or the log does not show them")
+        return 1
+    return 1 if verdict.broken else 0
+
+
+def _log_of(stack: str) -> Path:
+    from holdfast.local import Stack
+
+    return Stack.load(stack).audit_log
+
+
+def check(lines: Iterable[bytes]) -> Verdict:
+    """Return the verdict on these lines."""
+    return judge(read(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The worker dies at every point there is, one a run: nothing twice, nothing mixed, nothing charged, nothing left.
+
+`make test-crash` (TEST_CRASH=every) lives each scenario once for every failpoint it passes, and once for each of a
+sample of pairs. Otherwise only a sample is run, of the places where a crash would hurt most.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.local import Stack
+from holdfast.worker.failpoints import Passing
+from tests.e2e import failpoints
+from tests.e2e.scenarios import BY_NAME, SCENARIOS
+from tests.e2e.site import Site, open_site
+
+EVERY = os.environ.get("TEST_CRASH") == "every"
+SLICES = 8
+"""Into how many tests a scenario's runs are divided, so that several processes share them."""
+SAMPLE = (
+    ("appwrapper-reset", "http.create.pods.after:1"),
+    ("appwrapper-reset", "http.create.pods.after:2"),
+    ("appwrapper-reset", "http.delete.attempts.after:1"),
+    ("appwrapper-reset", "activity.remove.after:1"),
+    ("appwrapper-reset", "http.create.attempts.after:2"),
+    ("appwrapper-suspend-and-force", "activity.remove.before:1"),
+    ("appwrapper-suspend-and-force", "http.delete.pods.before:1"),
+    ("appwrapper-suspend-and-force", "activity.force_remove.after:1"),
+)
+"""In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation."""
+
+
+@pytest.fixture
+async def workerless(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
+    """A site whose workers the harness starts."""
+    async with open_site(stack, tmp_path, prefix="f") as site:
+        yield site
+
+
+@pytest.fixture
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this test run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+if EVERY:
+
+    @pytest.mark.timeout(3600)
+    @pytest.mark.parametrize("index", range(SLICES))
+    @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+    async def test_every_failpoint(workerless: Site, shared: Path, scenario: failpoints.Scenario, index: int):
+        points = await failpoints.points_of(workerless, scenario, shared)
+        outcomes: list[failpoints.Outcome] = []
+        for crashes in failpoints.share(points, index, SLICES):
+            outcomes.append(await failpoints.run(workerless, scenario, crashes))
+            print(outcomes[-1])
+            failpoints.record(outcomes, f"{scenario}-{index}")
+        broken = [f"{one.crashes}: {one.problem}" for one in outcomes if one.problem]
+        assert not broken, "\n\n".join(broken)
+        assert any(one.reached for one in outcomes), "no run reached its failpoint"
+
+else:
+
+    @pytest.mark.timeout(300)
+    @pytest.mark.parametrize(("name", "point"), SAMPLE)
+    async def test_a_sampled_failpoint(workerless: Site, name: str, point: str):
+        outcome = await failpoints.run(workerless, BY_NAME[name], (Passing.parse(point),))
+        print(f"MEASURED {outcome.seconds:.1f} s with {outcome.crashes}")
+        assert not outcome.problem, outcome.problem
+        assert outcome.reached, f"{point} was not passed"
