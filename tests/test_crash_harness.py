@@ -1,0 +1,128 @@
+"""The crash harness without a cluster: it runs every point once, tells what it has not shown, and what is broken."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.worker.failpoints import Passing
+from tests.audited import Log, reset
+from tests.e2e import failpoints, invariants
+from tests.e2e.failpoints import Outcome, pairs_of, share, summary
+from tests.e2e.ledger import read
+from tests.e2e.scenarios import BY_NAME, SCENARIOS
+from tests.e2e.test_failpoints import SAMPLE, SLICES
+
+POINTS = [Passing(f"http.create.pods.{when}", number) for number in (1, 2, 3, 4) for when in ("before", "after")]
+
+
+def test_slices_run_every_point_and_every_pair_once():
+    runs = [crashes for index in range(SLICES) for crashes in share(POINTS, index, SLICES)]
+    assert sorted(run[0] for run in runs if len(run) == 1) == sorted(POINTS)
+    assert sorted(run for run in runs if len(run) == 2) == sorted(pairs_of(POINTS))
+    assert len(runs) == len(POINTS) + failpoints.PAIRS
+
+
+def test_the_second_crash_of_a_pair_is_counted_from_the_second_start():
+    trace = [Passing("a", 1), Passing("b", 1), Passing("a", 2), Passing("b", 2)]
+    assert set(pairs_of(trace)) == {
+        (trace[0], Passing("b", 1)),
+        (trace[0], Passing("a", 1)),
+        (trace[0], Passing("b", 2)),
+        (trace[1], Passing("a", 1)),
+        (trace[1], Passing("b", 1)),
+        (trace[2], Passing("b", 1)),
+    }
+    assert pairs_of(POINTS, 5) == pairs_of(POINTS, 5)
+
+
+def test_the_sample_is_of_scenarios_that_exist_and_points_that_can_be():
+    assert {name for name, _ in SAMPLE} <= set(BY_NAME)
+    assert all(str(Passing.parse(point)) == point for _, point in SAMPLE)
+    assert len(BY_NAME) == len(SCENARIOS)
+
+
+HELD = Outcome("one", "http.create.pods.before:1", 1, 1, 9.0)
+MISSED = dataclasses.replace(HELD, happened=0)
+BROKEN = dataclasses.replace(HELD, problem="created twice\nwithin one attempt")
+PAIR = dataclasses.replace(HELD, wanted=2, happened=2)
+
+
+def test_the_sum_says_what_held_what_was_not_reached_and_what_broke():
+    lines, fine = summary([HELD, MISSED, PAIR, dataclasses.replace(HELD, scenario="two")])
+    assert fine
+    assert "one: 3 runs: 2 held, 1 not reached" in lines
+    assert "not reached: one with http.create.pods.before:1" in lines
+    assert lines[-1] == "3 failpoints and 1 pairs of 2 scenarios: 4 runs, 1 not reached, 0 broke an invariant"
+    lines, fine = summary([HELD, BROKEN])
+    assert not fine
+    assert "broken: one with http.create.pods.before:1: created twice" in lines
+    assert lines[-1].endswith("2 runs, 0 not reached, 1 broke an invariant")
+
+
+@pytest.mark.parametrize("outcomes", [[], [MISSED], [HELD, dataclasses.replace(MISSED, scenario="two")]])
+def test_what_was_never_reached_shows_nothing(outcomes: list[Outcome]):
+    assert not summary(outcomes)[1]
+
+
+def test_a_scenario_that_was_not_run_is_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(failpoints, "REPORTS", tmp_path)
+    failpoints.record([dataclasses.replace(HELD, scenario=one) for one in list(BY_NAME)[1:]], "some")
+    assert failpoints.main() == 1
+    assert f"not run: {next(iter(BY_NAME))}" in capsys.readouterr().out
+    failpoints.record([dataclasses.replace(HELD, scenario=next(iter(BY_NAME)))], "rest")
+    assert failpoints.main() == 0
+
+
+# --- the invariants that a log can show
+
+
+def _twice(log: Log) -> None:
+    log.create("pods", "first-x", 2, 20)
+
+
+def _in_the_background(log: Log) -> None:
+    sent = {"preconditions": {"uid": log.uid("owner-2")}, "propagationPolicy": "Background"}
+    log.delete("attempts", "owner-2", 20, sent=sent)
+
+
+def _without_uid(log: Log) -> None:
+    log.delete("pods", "first-2", 20, sent={"gracePeriodSeconds": 0})
+
+
+def _too_early(log: Log) -> None:
+    log.create("pods", "first-3", 3, 16)
+
+
+def _without_trace(log: Log) -> None:
+    log.lines[:] = log.lines[:3]
+
+
+@pytest.mark.parametrize(
+    ("check", "wrong", "told"),
+    [
+        (invariants.check_nothing_twice, _twice, "created twice within one attempt"),
+        (invariants.check_the_law, _too_early, "first-2"),
+        (invariants.check_the_law, _without_trace, "no reset is in the audit log"),
+        (invariants.check_deletions, _in_the_background, "deleted in the background"),
+        (invariants.check_deletions, _without_uid, "deleted without a uid"),
+    ],
+)
+def test_each_invariant_holds_and_can_break(check: Callable[[object], None], wrong: Callable[[Log], None], told: str):
+    log = reset()
+    check(read(log.lines))
+    wrong(log)
+    with pytest.raises(AssertionError, match=told):
+        check(read(log.lines))
+
+
+def test_a_forced_removal_may_delete_an_owner_at_once_if_it_began_in_the_foreground():
+    log = reset()
+    log.begin_deletion("attempts", "owner-2", 2, 20, finalizers=["foregroundDeletion"])
+    log.delete("attempts", "owner-2", 21, sent={"preconditions": {"uid": "x"}, "gracePeriodSeconds": 0})
+    invariants.check_deletions(read(log.lines))
