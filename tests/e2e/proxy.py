@@ -40,7 +40,7 @@ class Proxy:
 
     async def start(self) -> None:
         """Listen, on the same port each time."""
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.own_port, reuse_address=True)
+        self._server = await self._listen()
         self._open.set()
 
     async def close(self) -> None:
@@ -78,6 +78,16 @@ class Proxy:
 
     # --- below
 
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._accepted, "127.0.0.1", self.own_port, reuse_address=True)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self.host, self.port)
+
+    async def _asked(self, reader: asyncio.StreamReader, onward: asyncio.StreamWriter) -> None:
+        """Lead on what the client says."""
+        await self._pump(reader, onward)
+
     async def _unlisten(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -102,10 +112,10 @@ class Proxy:
             await self._open.wait()
             if self._closed or writer.transport.is_closing():
                 return
-            back, onward = await asyncio.open_connection(self.host, self.port)
+            back, onward = await self._connect()
             self._writers.add(onward)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, onward))
+                both.create_task(self._asked(reader, onward))
                 both.create_task(self._pump(back, writer))
         except* (OSError, asyncio.IncompleteReadError):
             pass
@@ -126,32 +136,38 @@ class Proxy:
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     """Close a connection with RST, as a dead host's neighbour would."""
-    raw = writer.get_extra_info("socket")
-    if raw is not None:
-        with contextlib.suppress(OSError):
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    # Under TLS, a connection that has ended does not even know its socket any more.
+    with contextlib.suppress(OSError, AttributeError):
+        raw = writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 @asynccontextmanager
 async def api_proxy(kubeconfig: Path, directory: Path) -> AsyncIterator[tuple[Proxy, Path]]:
     """Open a proxy before a kubeconfig's API server; yield it with a kubeconfig that leads through it."""
+    host, port = address_in(kubeconfig)
+    proxy = Proxy(host, port)
+    await proxy.start()
+    try:
+        yield proxy, redirected(kubeconfig, directory / "proxied.kubeconfig", host, proxy.own_port)
+    finally:
+        await proxy.close()
+
+
+def address_in(kubeconfig: Path) -> tuple[str, int]:
+    """Return host and port of a kubeconfig's API server."""
     server = urlsplit(_read(kubeconfig)["clusters"][0]["cluster"]["server"])
     assert server.hostname is not None
     assert server.port is not None
-    proxy = Proxy(server.hostname, server.port)
-    await proxy.start()
-    try:
-        yield proxy, _redirected(kubeconfig, directory / "proxied.kubeconfig", server.hostname, proxy.own_port)
-    finally:
-        await proxy.close()
+    return server.hostname, server.port
 
 
 def _read(kubeconfig: Path) -> dict[str, Any]:
     return yaml.safe_load(kubeconfig.read_text())
 
 
-def _redirected(kubeconfig: Path, path: Path, host: str, port: int) -> Path:
+def redirected(kubeconfig: Path, path: Path, host: str, port: int) -> Path:
     """Write a kubeconfig that leads to a port on this machine, and still expects the server's own name."""
     document = _read(kubeconfig)
     (entry,) = document["clusters"]

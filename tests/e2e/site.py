@@ -345,6 +345,7 @@ async def make_temporal_namespace(address: str, name: str) -> None:
     kinds = {
         "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
         "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+        "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
         "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
     }
     wanted = {attribute: kinds[kind] for attribute, kind in names.SEARCH_ATTRIBUTES.items()}
