@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast import names
 from tests.e2e.law import WORKER
+from tests.e2e.ledger import LABEL_LAUNCH
 
 CONTROLLER = "system:kube-controller-manager"
 BEGUN = datetime(2030, 1, 1, tzinfo=UTC)
@@ -57,8 +58,11 @@ class Log:
             entry["requestObject"] = sent
         self.lines.append(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
 
-    def create(self, resource: str, name: str, attempt: int, at: float, *, uid: str = "", **more: Any) -> None:
+    def create(
+        self, resource: str, name: str, attempt: int, at: float, *, uid: str = "", launch: int = 0, **more: Any
+    ) -> None:
         metadata = self._metadata(name, attempt, uid)
+        metadata["labels"][LABEL_LAUNCH] = str(launch)
         self.entry("create", resource, name, at, **{"code": 201, "answer": {"metadata": metadata}, **more})
 
     def delete(self, resource: str, name: str, at: float, *, uid: str = "", **more: Any) -> None:

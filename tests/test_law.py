@@ -112,6 +112,20 @@ def test_another_object_of_the_same_name_shows_that_the_first_is_gone():
     assert not check(log.lines).broken
 
 
+def test_a_component_that_is_made_again_alone_is_a_restart_unit_of_its_own():
+    log = Log()
+    log.create("attempts", "owner-1", 1, 0)
+    log.create("pods", "first", 1, 1)
+    log.create("pods", "second", 1, 2)
+    log.delete("pods", "first", 5, user="admin")
+    log.create("pods", "first", 1, 6, uid="again", launch=1)
+    verdict = check(log.lines)
+    assert verdict.sentence() == "1 resets of 1 workloads checked, 0 broken; 1 of them of single components"
+    log.create("pods", "second-new", 1, 7, launch=1)
+    (text,) = check(log.lines).broken
+    assert "second of attempt 1" in text
+
+
 def test_a_removal_under_way_is_decided_by_versions_or_said_to_be_undecided():
     log = Log()
     log.create("pods", "first-1", 1, 0)

@@ -26,15 +26,7 @@ EXIT_CRASHED: Final = 137
 """How a worker ends at a failpoint: as one that was killed with -9 would."""
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-ACTIVITIES: Final = (
-    names.ACTIVITY_PREPARE,
-    names.ACTIVITY_CREATE,
-    names.ACTIVITY_OBSERVE,
-    names.ACTIVITY_REMOVE,
-    names.ACTIVITY_FORCE_REMOVE,
-    names.ACTIVITY_REPORT,
-    names.ACTIVITY_WATCH,
-)
+ACTIVITIES: Final = tuple(str(value) for name, value in vars(names).items() if name.startswith("ACTIVITY_"))
 _POINT = re.compile(
     rf"(activity\.({'|'.join(ACTIVITIES)})|http\.({'|'.join(VERBS.values())})\.[a-z0-9]+(/[a-z0-9]+)?)\.(before|after)"
 )

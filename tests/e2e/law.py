@@ -1,5 +1,7 @@
 """The law of resets, judged by the audit log alone: nothing of an attempt is asked for before all of the last was gone.
 
+A restart unit is a workload, of which one attempt follows another, or a component that is made again within an attempt.
+
     python -m tests.e2e.law --stack test        the whole log of a local stack, with what was put aside
     python -m tests.e2e.law path/to/audit.log
 
@@ -28,23 +30,25 @@ LATE_MAXIMUM = 1
 
 @dataclass(frozen=True)
 class Reset:
-    """An attempt that came after another of the same restart unit: today, the same workload."""
+    """An attempt that came after another of its workload, or a launch of a component after another in its attempt."""
 
     namespace: str
     workload: str
+    component: str
+    """The component that was made again alone; empty if the whole workload was."""
     first: Life
-    """What was made first of the new attempt."""
+    """What was made first of the new one."""
     before: tuple[Life, ...]
-    """Everything that had been made of earlier attempts by then."""
+    """Everything that had been made of earlier ones by then."""
     late: tuple[Life, ...]
-    """What was made of earlier attempts after that."""
+    """What was made of the one before it after that."""
 
     def beside(self) -> list[Life]:
-        """Return what was certainly still there when the new attempt was begun."""
+        """Return what was certainly still there when the new one was begun."""
         return [life for life in self.before if _order(life, self.first) is False]
 
     def undecided(self) -> list[Life]:
-        """Return what went by a request that was just being answered when the new attempt was begun."""
+        """Return what went by a request that was just being answered when the new one was begun."""
         return [life for life in self.before if _order(life, self.first) is None]
 
     def broken(self) -> list[str]:
@@ -91,6 +95,7 @@ class Verdict:
         broken = sum(1 for reset in self.resets if reset.broken())
         text = f"{len(self.resets)} resets of {len(workloads)} workloads checked, {broken} broken"
         more = {
+            "of them of single components": sum(1 for reset in self.resets if reset.component),
             "objects went while the next attempt was being asked for": len(self.undecided),
             "attempts whose predecessor is not in the log": len(self.unseen),
             "creations arrived late and were alone": sum(len(reset.late) for reset in self.resets),
@@ -103,7 +108,12 @@ def judge(ledger: Ledger) -> Verdict:
     """Judge every reset of a ledger."""
     verdict = Verdict()
     for (namespace, workload), lives in ledger.workloads().items():
-        resets, unseen = _resets(namespace, workload, lives)
+        resets, unseen = _resets(namespace, workload, "", [(life.attempt, life) for life in lives])
+        components = {(life.attempt, life.component) for life in lives if life.component}
+        for attempt, component in sorted(components):
+            unit = [(one.launch, one) for one in lives if (one.attempt, one.component) == (attempt, component)]
+            more, unknown = _resets(namespace, workload, component, unit)
+            resets, unseen = resets + more, unseen + unknown
         if namespace.startswith(PLANTED):
             verdict.planted += len(resets)
         else:
@@ -112,20 +122,22 @@ def judge(ledger: Ledger) -> Verdict:
     return verdict
 
 
-def _resets(namespace: str, workload: str, lives: Sequence[Life]) -> tuple[list[Reset], list[Life]]:
+def _resets(
+    namespace: str, workload: str, component: str, lives: Sequence[tuple[int, Life]]
+) -> tuple[list[Reset], list[Life]]:
+    """Return the resets of one restart unit, whose lives come with their numbers in the order of their beginnings."""
     firsts: dict[int, Life] = {}
-    for life in lives:
-        firsts.setdefault(life.attempt, life)
+    for number, life in lives:
+        firsts.setdefault(number, life)
     resets: list[Reset] = []
     unseen: list[Life] = []
-    for attempt, first in firsts.items():
-        earlier = [life for life in lives if life.attempt < attempt]
-        before = tuple(life for life in earlier if life.received < first.received)
+    for number, first in firsts.items():
+        before = tuple(life for each, life in lives if each < number and life.received < first.received)
         # What came later still is told at the attempt that it came beside.
-        late = tuple(life for life in earlier if life.received >= first.received and life.attempt == attempt - 1)
+        late = tuple(life for each, life in lives if each == number - 1 and life.received >= first.received)
         if before or late:
-            resets.append(Reset(namespace, workload, first, before, late))
-        elif attempt > 1:
+            resets.append(Reset(namespace, workload, component, first, before, late))
+        elif number > (0 if component else 1):
             unseen.append(first)
     return resets, unseen
 

@@ -17,6 +17,7 @@ from holdfast import names
 
 Place = tuple[str, str, str, str]
 """API group, resource, namespace and name."""
+LABEL_LAUNCH = f"{names.GROUP}/launch"
 _CHANGES = frozenset({"create", "delete", "patch", "update"})
 
 
@@ -31,6 +32,8 @@ class Life:
     attempt: int
     component: str
     """The component it is, or came of; empty for the attempt's owner."""
+    launch: int
+    """How often the component had been made again within the attempt."""
     user: str
     """Who created it."""
     received: datetime
@@ -48,7 +51,8 @@ class Life:
     def __str__(self) -> str:
         _, resource, namespace, name = self.place
         end = f"{self.gone:%H:%M:%S.%f}" if self.gone else "not gone"
-        return f"{resource} {namespace}/{name} of attempt {self.attempt} [{self.received:%H:%M:%S.%f} - {end}]"
+        launch = f", launch {self.launch}" if self.launch else ""
+        return f"{resource} {namespace}/{name} of attempt {self.attempt}{launch} [{self.received:%H:%M:%S.%f} - {end}]"
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ class Ledger:
             workload=labels[names.LABEL_WORKLOAD_UID],
             attempt=int(labels[names.LABEL_ATTEMPT]),
             component=labels.get(names.LABEL_COMPONENT, ""),
+            launch=int(labels.get(LABEL_LAUNCH) or 0),
             user=entry["user"].get("username", ""),
             received=_received(entry),
             born=_answered(entry),
