@@ -13,7 +13,7 @@ from typing import Final
 from holdfast import names
 from holdfast.activities.anchor import release_anchor
 from holdfast.activities.contract import RemoveInput, Target
-from holdfast.activities.kube import Conflict, NotFound, Object, Unreachable
+from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping
 from holdfast.activities.remains import Remains, find_remains, remnants_of
 from holdfast.model import Phase, Reason, Report
@@ -45,6 +45,7 @@ class Outcome:
     item: Item
     result: Result
     why: str = ""
+    """Why it was let be, or by whom its removal was refused."""
     left: tuple[str, ...] = ()
     """Sentences: what is still there and what holds it."""
     left_total: int = 0
@@ -75,7 +76,7 @@ async def sweep(
 
     Raises:
         RPCError: if Temporal does not answer when it is asked again; what was not yet deleted is not.
-        KubeError: if the cluster refuses, or does not answer for the whole limit.
+        Unreachable: if the cluster does not answer, and the limit is over.
     """
     slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -116,6 +117,8 @@ class _Removal:
                     raise
                 self._tell((f"the API server does not answer: {error.message}",))
                 outcome = None
+            except KubeError as error:
+                outcome = Outcome(self._item, Result.LEFT, why=f"the cluster refuses: {error.message}")
             if outcome is not None:
                 return outcome
             await asyncio.sleep(_POLL)

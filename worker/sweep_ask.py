@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from pydantic import ValidationError
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import (
@@ -25,7 +24,7 @@ from holdfast import names
 from holdfast.activities.kube import Kube, NotFound, Object
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import Site
-from holdfast.model import Limits, Status
+from holdfast.model import Limits
 from holdfast.worker.reach import IdentityError
 from holdfast.worker.sweep import Found, Judgement, Left, Life, RunFact, find, judge
 from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID, MEMO_INSTALLATION
@@ -132,7 +131,7 @@ async def look(ground: Ground, left: Left) -> Left:
 
 async def judgement(ground: Ground, left: Left) -> Judgement:
     """Ask Temporal about a workload, and judge what was found of it."""
-    return judge(left, Life() if left.problem else await _life(ground.client, left))
+    return judge(left, Life() if left.problem else await life(ground.client, left))
 
 
 async def _objects(kube: Kube, namespace: str = "", labels: str = "") -> list[Object]:
@@ -146,7 +145,12 @@ async def _objects(kube: Kube, namespace: str = "", labels: str = "") -> list[Ob
     return listed
 
 
-async def _life(client: Client, left: Left) -> Life:
+async def life(client: Client, left: Left) -> Life:
+    """Ask Temporal what it knows of a workload: of the latest run of its workflow id, and of the run it was itself.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
     latest = await _describe(client, left.workflow_id)
     if latest is None:
         return Life()
@@ -216,12 +220,14 @@ async def _asked(client: Client, latest: WorkflowExecutionDescription, fact: Run
     handle = client.get_workflow_handle(latest.id, run_id=latest.run_id)
     try:
         async with asyncio.timeout(_QUERY_DEADLINE.total_seconds()):
-            answer = cast("object", await handle.query(names.QUERY_STATUS, rpc_timeout=_QUERY_DEADLINE))
-        status = Status.model_validate(answer)
-    except (TimeoutError, WorkflowQueryFailedError, ValidationError):
+            status = mapping(await handle.query(names.QUERY_STATUS, rpc_timeout=_QUERY_DEADLINE))
+    except (TimeoutError, WorkflowQueryFailedError):
         return fact
     except RPCError as error:
         if error.status in _NO_ANSWER:
             return fact
         raise
-    return replace(fact, uid=status.uid, said=True, attempt=status.attempt, phase=status.phase.value)
+    uid, attempt = status.get("uid"), status.get("attempt")
+    if not isinstance(uid, str) or not isinstance(attempt, int):
+        return fact
+    return replace(fact, uid=uid, said=True, attempt=attempt)

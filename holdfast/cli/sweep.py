@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,7 @@ from holdfast.errors import HoldfastError
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from holdfast.cli.sweep_text import Scene
     from holdfast.worker.sweep_act import Outcome
     from holdfast.worker.sweep_ask import Ground, Item, Survey
 
@@ -50,120 +52,49 @@ def sweep(
     know is only listed. Exit code 1 if something could not be removed, 3 if Temporal or Kubernetes does not answer.
     """
     limit = _limit(timeout)
-    outcomes: list[Outcome] = []
+    told: list[Told] = []
 
-    async def go() -> tuple[Ground, Survey]:
-        from holdfast.worker import sweep_act, sweep_ask
+    async def go() -> None:
+        from holdfast.cli.sweep_text import line, table
+        from holdfast.worker.sweep_act import sweep as carry_out
+        from holdfast.worker.sweep_act import to_remove
+        from holdfast.worker.sweep_ask import survey
 
         async with _ground(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
-            survey = await sweep_ask.survey(ground)
+            seen = Told(_scene(ground), await survey(ground))
+            told.append(seen)
             if output is Output.TABLE:
-                typer.echo(table(ground, survey))
+                typer.echo(table(seen.scene, seen.survey, hint=not unknown))
             if dry_run:
-                return ground, survey
-            _ask(ground, survey, unknown=unknown, yes=yes)
-            chosen = sweep_act.to_remove(survey.items, unknown=unknown)
+                return
+            _ask(ground, seen, unknown=unknown, yes=yes)
+            seen.chosen = to_remove(seen.survey.items, unknown=unknown)
 
             def done(outcome: Outcome) -> None:
-                outcomes.append(outcome)
+                seen.outcomes.append(outcome)
                 if output is Output.TABLE:
                     typer.echo(line(outcome))
 
-            try:
-                await sweep_act.sweep(ground, chosen, done=done, say=_say, limit=limit)
-            except BaseException:
-                _interrupted(chosen, outcomes)
-                raise
-            return ground, survey
+            await carry_out(ground, seen.chosen, done=done, say=_say, limit=limit)
 
-    ground, survey = asyncio.run(go())
-    if output is not Output.TABLE:
-        emit(document(ground, survey, outcomes, dry_run=dry_run), output, str)
-    if any(outcome.result == "left" for outcome in outcomes):
+    try:
+        asyncio.run(go())
+    finally:
+        # Also where Temporal or the cluster went away half way: what was done until then was done.
+        for seen in told:
+            _conclude(seen, output, dry_run=dry_run)
+    if any(outcome.result == "left" for seen in told for outcome in seen.outcomes):
         raise typer.Exit(EXIT_FAILED)
 
 
-def table(ground: Ground, survey: Survey) -> str:
-    """Say what was found, as a person reads it."""
-    from holdfast.cli import render
-    from holdfast.worker.sweep import Verdict
+@dataclass
+class Told:
+    """What there is to tell, as far as it has come."""
 
-    shown = [item for item in survey.items if item.judgement.verdict is not Verdict.ALIVE]
-    rows = [
-        (
-            item.left.namespace,
-            item.left.name,
-            item.left.sentence(),
-            item.judgement.verdict.value,
-            item.judgement.why,
-        )
-        for item in shown
-    ]
-    heads = ("NAMESPACE", "WORKLOAD", "IN THE CLUSTER", "VERDICT", "WHY")
-    parts = [render.table(heads, rows) if rows else "nothing was left behind"]
-    unknown = _count(survey, Verdict.UNKNOWN)
-    if unknown:
-        parts.append(
-            f"Unknown to Temporal at {ground.client.service_client.config.target_host}, namespace "
-            f"{ground.client.namespace}: {_workloads(unknown)}. If that is where they ran, `holdfast sweep --unknown` "
-            f"removes {'it' if unknown == 1 else 'them'}."
-        )
-    return "\n".join([*parts, _untouched(ground, survey)])
-
-
-def line(outcome: Outcome) -> str:
-    """Say in one line what became of one workload's leftovers."""
-    left = outcome.item.left
-    name = f"{left.namespace}/{left.name}"
-    match outcome.result.value:
-        case "removed":
-            return f"{name}: removed ({_what(outcome.item)})"
-        case "changed":
-            return f"{name}: let be: {outcome.why}"
-        case _:
-            more = outcome.left_total - len(outcome.left)
-            rest = f"; and {more} more" if more > 0 else ""
-            return f"{name}: NOT removed, still there when time was up: {'; '.join(outcome.left)}{rest}"
-
-
-def document(ground: Ground, survey: Survey, outcomes: Sequence[Outcome], *, dry_run: bool) -> dict[str, Any]:
-    """Return what was found and done, as JSON has it; workloads that are simply alive are only counted."""
-    from holdfast.worker.sweep import Verdict
-
-    results = {outcome.item: outcome for outcome in outcomes}
-    workloads: list[dict[str, Any]] = []
-    for item in survey.items:
-        if item.judgement.verdict is Verdict.ALIVE:
-            continue
-        left, judgement, outcome = item.left, item.judgement, results.get(item)
-        workloads.append(
-            {
-                "namespace": left.namespace,
-                "name": left.name,
-                "uid": left.workload_uid,
-                "workflowId": left.workflow_id,
-                "anchor": left.anchor,
-                "attempts": [one.number for one in left.attempts],
-                "verdict": judgement.verdict.value,
-                "why": judgement.why,
-                "remove": [one.name for one in judgement.doomed],
-                "result": outcome.result.value if outcome else "untouched",
-                "detail": outcome.why if outcome else "",
-                "left": list(outcome.left) if outcome else [],
-                "leftTotal": outcome.left_total if outcome else 0,
-            }
-        )
-    return {
-        "cluster": ground.site.cluster,
-        "clusterUid": ground.site.cluster_uid,
-        "installation": ground.site.installation,
-        "temporal": {"address": ground.client.service_client.config.target_host, "namespace": ground.client.namespace},
-        "dryRun": dry_run,
-        "workloads": workloads,
-        "alive": _count(survey, Verdict.ALIVE),
-        "settled": survey.found.settled,
-        "foreign": survey.found.foreign,
-    }
+    scene: Scene
+    survey: Survey
+    chosen: Sequence[Item] = ()
+    outcomes: list[Outcome] = field(default_factory=list)
 
 
 def add_to(app: typer.Typer, panel: str) -> None:
@@ -197,30 +128,35 @@ async def _ground(
                 yield await ground(holdfast.client, kube, named, settings.installation)
 
 
-def _ask(ground: Ground, survey: Survey, *, unknown: bool, yes: bool) -> None:
+def _scene(ground: Ground) -> Scene:
+    from holdfast.cli.sweep_text import Scene
+
+    site, client = ground.site, ground.client
+    address = client.service_client.config.target_host
+    return Scene(site.cluster, site.cluster_uid, site.installation, address, client.namespace)
+
+
+def _ask(ground: Ground, seen: Told, *, unknown: bool, yes: bool) -> None:
     """Have a person say that what Temporal does not know may go.
 
     Raises:
         HoldfastError: if this Temporal namespace does not even know the cluster.
         typer.Exit: if the answer is no.
     """
+    from holdfast.cli.sweep_text import count, question
     from holdfast.worker.sweep import Verdict
 
-    lost = [item for item in survey.items if item.judgement.verdict is Verdict.UNKNOWN]
-    if not unknown or not lost:
+    if not unknown or not count(seen.survey, Verdict.UNKNOWN):
         return
-    where = f"{ground.client.service_client.config.target_host}, namespace {ground.client.namespace}"
     if not ground.watched:
         raise HoldfastError(
-            f"nothing is touched: Temporal at {where} does not know cluster {ground.site.cluster} at all, so that it "
-            "is hardly the one its workloads run in. Set TEMPORAL_NAMESPACE or --temporal-namespace; if it is the "
-            "right one and has lost its memory, start `holdfast worker` there first"
+            f"nothing is touched: Temporal at {seen.scene.temporal} does not know cluster {seen.scene.cluster} at all, "
+            "so it is hardly the one its workloads run in. Set TEMPORAL_NAMESPACE or --temporal-namespace; if it is "
+            "the right one and has lost its memory, start `holdfast worker` with it first"
         )
     if yes:
         return
-    typer.echo(f"Unknown to Temporal at {where}, and to be deleted with all their pods:", err=True)
-    for item in lost:
-        typer.echo(f"  {item.left.namespace}/{item.left.name}: {_what(item)}, uid {item.left.workload_uid}", err=True)
+    typer.echo(question(seen.scene, seen.survey), err=True)
     try:
         agreed = typer.confirm("Delete them?", err=True)
     except typer.Abort:
@@ -230,39 +166,15 @@ def _ask(ground: Ground, survey: Survey, *, unknown: bool, yes: bool) -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _interrupted(chosen: Sequence[Item], outcomes: Sequence[Outcome]) -> None:
-    finished = {outcome.item for outcome in outcomes}
-    for item in chosen:
+def _conclude(seen: Told, output: Output, *, dry_run: bool) -> None:
+    from holdfast.cli.sweep_text import document, name
+
+    if output is not Output.TABLE:
+        emit(document(seen.scene, seen.survey, seen.chosen, seen.outcomes, dry_run=dry_run), output, str)
+    finished = {outcome.item for outcome in seen.outcomes}
+    for item in seen.chosen:
         if item not in finished:
-            _say(f"{item.left.namespace}/{item.left.name}: not finished; sweep again to go on")
-
-
-def _untouched(ground: Ground, survey: Survey) -> str:
-    from holdfast.worker.sweep import Verdict
-
-    found = survey.found
-    alive = _count(survey, Verdict.ALIVE)
-    return (
-        f"Not touched on cluster {ground.site.cluster}: {_workloads(alive)} alive, {found.settled} settled, and "
-        f"{found.foreign} object{'' if found.foreign == 1 else 's'} not of installation {ground.site.installation}."
-    )
-
-
-def _count(survey: Survey, verdict: str) -> int:
-    return sum(item.judgement.verdict == verdict for item in survey.items)
-
-
-def _workloads(count: int) -> str:
-    return f"{count} workload{'' if count == 1 else 's'}"
-
-
-def _what(item: Item) -> str:
-    """Say what of a workload goes: `anchor, attempts 1 and 2`."""
-    from dataclasses import replace
-
-    return replace(
-        item.left, anchor=item.left.anchor and item.judgement.releases, attempts=item.judgement.doomed
-    ).sentence()
+            _say(f"{name(item.left)}: not finished: sweep again to go on")
 
 
 def _say(text: str) -> None:
