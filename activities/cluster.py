@@ -17,6 +17,8 @@ from holdfast.activities.contract import (
     PrepareInput,
     Removed,
     RemoveInput,
+    Replaced,
+    ReplaceInput,
     ReportInput,
 )
 from holdfast.activities.create import create
@@ -24,6 +26,7 @@ from holdfast.activities.kube import Kube
 from holdfast.activities.observe import observe
 from holdfast.activities.prepare import prepare
 from holdfast.activities.remove import force_remove, remove
+from holdfast.activities.replace import replace
 from holdfast.activities.report import report
 from holdfast.activities.sight import Sight
 from holdfast.activities.site import Site
@@ -56,7 +59,7 @@ class ClusterActivities:
     @property
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
-        return [self.remove, self.force_remove]
+        return [self.remove, self.force_remove, self.replace]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -87,6 +90,11 @@ class ClusterActivities:
     async def force_remove(self, given: RemoveInput) -> Removed:
         """Delete by force what is left of an attempt, until proven gone."""
         return await force_remove(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_REPLACE)
+    async def replace(self, given: ReplaceInput) -> Replaced:
+        """Make some components of a living attempt again, alone."""
+        return await replace(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, given: ReportInput) -> None:

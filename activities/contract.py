@@ -76,6 +76,10 @@ class PrepareInput(Payload):
     plan: tuple[PlannedComponent, ...]
     spec_hash: str
     report: Report
+    waits: bool = False
+    """Whether a missing right, kind or permission of the namespace is waited for instead of refused."""
+    patience: float | None = None
+    """Seconds for which it is waited for (`SubmissionTimeout`, not retried, after that); None: for ever."""
 
 
 class Prepared(Payload):
@@ -85,31 +89,73 @@ class Prepared(Payload):
     anchor_uid: str
     owner_uid: str
     limits: Limits = Limits()
+    sequence: int = 0
+    """Of the report that the anchor bears: this workload's reports must go on above it."""
 
 
-class CreateInput(Payload):
-    """Create all components in order, as `run_as`, owned by the attempt's owner, then mark the owner submitted.
+class MakeInput(Payload):
+    """What it takes to make some components under an attempt's owner, as `run_as`.
 
     A transient refusal (quota, webhook, conflict with an object whose owner is dying) is retried inside. A final one
-    (invalid, forbidden, a foreign object of the same name) comes back as `Created.failure`, never as an exception.
+    (invalid, forbidden, a foreign object of the same name) comes back as a failure, never as an exception.
     """
 
     target: Target
     attempt: int
     owner_uid: str
     components: tuple[Component, ...]
+    """In the order in which they are made."""
+    config_hashes: dict[str, str] = {}
+    """By component: what its pods bear as the digest of their configuration."""
+    launches: dict[str, int] = {}
+    """By component: how often it has been made again within this attempt; 0 where left out."""
     labels: dict[str, str] = {}
-    patience: float
+    waits: bool = False
+    """Whether a missing right is waited for, too."""
+    patience: float | None
     """Seconds for which a transient refusal (quota, webhook) by an API server that answers is borne before it comes
-    back as a failure. Time in which the API server did not answer does not count."""
+    back as a failure; None: for ever. Time in which the API server did not answer does not count."""
     report: Report
-    """Applied before the first create."""
+    """Applied before the first change."""
+    replaces_interrupted: bool = False
+    """Whether a creation that an earlier try left half-made comes back as `Created.interrupted` instead of being
+    filled up: S4. An attempt whose owner is marked submitted is whole, and is left as it is: S3."""
+
+
+class CreateInput(MakeInput):
+    """Create all components in order, owned by the attempt's owner, then mark the owner submitted (rows S1 to S4)."""
+
     report_submitted: Report
     """Applied when all components exist."""
 
 
 class Created(Payload):
     """All components exist, or why not."""
+
+    objects: tuple[ObjectRef, ...] = ()
+    failure: Failure | None = None
+    exhausted: bool = False
+    """Whether the failure is a refusal that may pass, and `patience` was used up by it."""
+    interrupted: str = ""
+    """Why what is there is to be removed whole and made again."""
+
+
+class ReplaceInput(MakeInput):
+    """Make some components of a living attempt again, alone (rows S7 to S9).
+
+    Each is deleted by its uid, in the foreground, and proven gone with its pods, then all are created in order. What is
+    there already with the launch that is asked for is an earlier try's and is kept. Pods that do not end by themselves
+    within `grace` are deleted by force.
+    """
+
+    grace: float
+    """Seconds that pods have to end by themselves."""
+    report_done: Report
+    """Applied when all exist again."""
+
+
+class Replaced(Payload):
+    """All of them exist again, or why not."""
 
     objects: tuple[ObjectRef, ...] = ()
     failure: Failure | None = None
@@ -146,6 +192,9 @@ class RemoveInput(Payload):
     """Applied before the deletion."""
     report_gone: Report
     """Applied when all is proven gone."""
+    everything: bool = False
+    """Remove every attempt of this workload that is found. Otherwise a higher one than `attempt` is another memory's,
+    which nothing here knows of: then nothing is deleted (`ForeignAttempt`, not retried)."""
     release_anchor: bool = False
     """Once gone: take our finalizer off the anchor, since the workload's life ends with this removal."""
     delete_anchor: bool = False
@@ -213,6 +262,7 @@ def object_name(metadata: dict[str, Any], salt: str) -> str:
 __all__ = [
     "CreateInput",
     "Created",
+    "MakeInput",
     "Observation",
     "ObserveInput",
     "PlannedComponent",
@@ -221,6 +271,8 @@ __all__ = [
     "Progress",
     "RemoveInput",
     "Removed",
+    "ReplaceInput",
+    "Replaced",
     "ReportInput",
     "Target",
     "WatchInput",

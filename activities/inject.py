@@ -30,6 +30,8 @@ def inject(
     owner_uid: str,
     installation: str,
     labels: Mapping[str, str],
+    config_hash: str = "",
+    launch: int = 0,
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -40,6 +42,8 @@ def inject(
         owner_uid: uid of the attempt's owner object.
         installation: id of this installation of Holdfast.
         labels: the workload's labels, for the object and its pods.
+        config_hash: digest of all that its pods are made of, for its pods to bear; empty for none.
+        launch: how often it has been made again within this attempt.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -61,8 +65,11 @@ def inject(
         names.LABEL_ATTEMPT: str(attempt),
         names.LABEL_COMPONENT: component.name,
         names.LABEL_SHARD: str(target.shard),
+        names.LABEL_LAUNCH: str(launch),
     }
     annotations = {names.ANNOTATION_WORKLOAD: target.name}
+    if config_hash:
+        annotations[names.ANNOTATION_CONFIG_HASH] = config_hash
     _add(metadata, "labels", {**labels, **ours}, "template.metadata")
     _add(metadata, "annotations", annotations, "template.metadata")
     for pod_set in component.pod_sets:

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from holdfast import names
+from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.kube import Forbidden, Object, Unreachable
 from holdfast.activities.pod_facts import pod_facts
@@ -35,25 +36,27 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     all were created, one that is not found afterwards is gone and not still to come.
     """
     target, kube = given.target, site.kube
-    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
     pods = await kube.list("v1", "Pod", target.namespace, labels=labels)
     at = datetime.now(UTC)
     owner_name = names.attempt_name(target.name, given.attempt)
-    anchor, owner = await asyncio.gather(
+    anchor, owners = await asyncio.gather(
         kube.find(names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace),
-        kube.find(names.API_VERSION, names.ATTEMPT_KIND, owner_name, target.namespace),
+        attempts_of(site, target),
     )
+    owner = next((one for one in owners if one["metadata"]["name"] == owner_name), None)
     unseen: set[str] = set()
     objects = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
     if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
         anchor = None
-    return summarize(
+    owned = object_facts(owner) if owner else None
+    seen = summarize(
         workload_uid=target.workload_uid,
         attempt=given.attempt,
         owner_uid=given.owner_uid,
         plan=given.plan,
         anchor=object_facts(anchor) if anchor else None,
-        owner=object_facts(owner) if owner else None,
+        owner=owned,
         objects={
             component.name: object_facts(found) if found else None
             for component, found in zip(given.plan, objects, strict=True)
@@ -63,6 +66,14 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         live=True,
         revision=version_of(pods["metadata"]),
         unseen=unseen,
+    )
+    held = anchor is not None and names.FINALIZER in (anchor["metadata"].get("finalizers") or ())
+    return seen.model_copy(
+        update={
+            "anchor_found": held,
+            "owner_submitted": owned.submitted if owned else None,
+            "others": others(owners, pods["items"], given.attempt),
+        }
     )
 
 

@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.anchor import release_anchor
+from holdfast.activities.attempts import refuse_revived
 from holdfast.activities.contract import PlannedComponent, Prepared, PrepareInput, Target
 from holdfast.activities.kube import (
     AlreadyExists,
@@ -23,7 +24,7 @@ from holdfast.activities.kube import (
 )
 from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.report import apply_report
-from holdfast.activities.site import Pulse, Site, conflict, refused, told, user_of
+from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, conflict, refused, told, user_of
 
 _WAIT_SECONDS = 0.5
 _VERBS = ("create", "get", "delete")
@@ -62,21 +63,56 @@ async def _withdraw(site: Site, target: Target) -> None:
 
 async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
     await site.confirm(given.target)
-    await _check_namespace(site, given.target)
-    kinds = {(component.api_version, component.kind) for component in given.plan}
-    await asyncio.gather(*(_check_kind(site, given.target, *kind) for kind in sorted(kinds)))
-    ruled = {(one.api_version, one.kind) for one in given.plan if one.status.complete or one.status.failed}
-    await asyncio.gather(*(_check_sight(site, given.target, *kind) for kind in sorted(ruled)))
     _check_names(given.plan)
+    await _until_permitted(site, given, pulse)
+    await refuse_revived(site, given.target, given.attempt)
     anchor = await _ensure_anchor(site, given, pulse)
     await apply_report(site.kube, given.target, given.report)
     owner = await _ensure_owner(site, given, anchor, pulse)
+    sequence = mapping(anchor.get("status")).get("sequence")
     return Prepared(
+        sequence=sequence if isinstance(sequence, int) else 0,
         cluster_uid=site.cluster_uid,
         anchor_uid=anchor["metadata"]["uid"],
         owner_uid=owner["metadata"]["uid"],
         limits=site.limits,
     )
+
+
+class _NotYet(ApplicationError):
+    """A refusal that ends when somebody grants what is missing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, type=names.ERROR_REFUSED, non_retryable=True)
+
+
+async def _until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None:
+    """Have everything that can refuse have its say; where that is asked for, wait until what is missing is granted."""
+    delay = RETRY_FIRST
+    while True:
+        try:
+            return await _check_permitted(site, given)
+        except _NotYet as refusal:
+            if not given.waits:
+                raise
+            if given.patience is not None and pulse.borne >= given.patience:
+                raise ApplicationError(
+                    f"not submitted in time: {refusal.message}",
+                    type=names.ERROR_SUBMISSION_TIMEOUT,
+                    non_retryable=True,
+                ) from None
+            pulse.say(f"waiting for {len(given.plan)} components to be permitted: {refusal.message}")
+        await asyncio.sleep(delay)
+        pulse.borne += delay
+        delay = min(delay * 2, RETRY_LAST)
+
+
+async def _check_permitted(site: Site, given: PrepareInput) -> None:
+    await _check_namespace(site, given.target)
+    kinds = {(component.api_version, component.kind) for component in given.plan}
+    await asyncio.gather(*(_check_kind(site, given.target, *kind) for kind in sorted(kinds)))
+    ruled = {(one.api_version, one.kind) for one in given.plan if one.status.complete or one.status.failed}
+    await asyncio.gather(*(_check_sight(site, given.target, *kind) for kind in sorted(ruled)))
 
 
 async def _check_namespace(site: Site, target: Target) -> None:
@@ -87,16 +123,16 @@ async def _check_namespace(site: Site, target: Target) -> None:
         raise refused(f"namespace {target.namespace} does not exist") from None
     metadata = mapping(namespace["metadata"])
     if mapping(metadata.get("labels")).get(names.LABEL_NAMESPACE_ENABLED) != "true":
-        raise refused(f"namespace {target.namespace} is not enabled for Holdfast: {enable}")
+        raise _NotYet(f"namespace {target.namespace} is not enabled for Holdfast: {enable}")
     if "deletionTimestamp" in metadata:
         raise refused(f"namespace {target.namespace} is being deleted")
     try:
         account = await site.kube.get("v1", "ServiceAccount", target.run_as, target.namespace)
     except NotFound:
-        raise refused(f"service account {target.namespace}/{target.run_as} does not exist: {enable}") from None
+        raise _NotYet(f"service account {target.namespace}/{target.run_as} does not exist: {enable}") from None
     annotations = mapping(mapping(account["metadata"]).get("annotations"))
     if annotations.get(names.ANNOTATION_RUN_AS) != names.RUN_AS_ALLOWED:
-        raise refused(
+        raise _NotYet(
             f"service account {target.namespace}/{target.run_as} does not let workloads run as it: {enable}, "
             f"or annotate it with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
         )
@@ -111,7 +147,7 @@ async def _check_kind(site: Site, target: Target, api_version: str, kind: str) -
     try:
         resource = await site.kube.resource(api_version, kind)
     except UnknownKind:
-        raise refused(
+        raise _NotYet(
             f"cluster {site.cluster} does not serve {kind} of {api_version}: install what defines it"
         ) from None
     if not resource.namespaced:
@@ -123,12 +159,12 @@ async def _check_kind(site: Site, target: Target, api_version: str, kind: str) -
         try:
             allowed, why = await site.kube.allowed(verb, resource, target.namespace, impersonate=user)
         except Forbidden as error:
-            raise refused(
+            raise _NotYet(
                 f"the worker may not act as service account {target.namespace}/{target.run_as} ({error.message}): "
                 f"run `holdfast namespace enable {target.namespace}`"
             ) from None
         if not allowed:
-            raise refused(
+            raise _NotYet(
                 f"service account {target.namespace}/{target.run_as} may not {verb} {resource.plural}"
                 f"{f' of {resource.group}' if resource.group else ''} in namespace {target.namespace}"
                 f"{f': {why}' if why else ''}"
@@ -142,7 +178,7 @@ async def _check_sight(site: Site, target: Target, api_version: str, kind: str) 
         allowed, _ = await site.kube.allowed(verb, resource, target.namespace)
         if not allowed:
             what = f"{resource.plural}{f'.{resource.group}' if resource.group else ''}"
-            raise refused(
+            raise _NotYet(
                 f"the worker may not {verb} {what}, and would never learn that one has ended: have an administrator "
                 f"make a ClusterRole that lets {what} be read (get, list, watch) and label it "
                 f"{_LABEL_AGGREGATE}=true"

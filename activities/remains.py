@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.attempts import attempts_of
 from holdfast.activities.contract import PlannedComponent, RemoveInput
 from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
@@ -58,7 +59,9 @@ class Remains:
 
 
 async def find_owner(site: Site, given: RemoveInput) -> Object | None:
-    """Return the attempt's owner object, if the one under its name is ours."""
+    """Return the attempt's owner object, if the one under its name is ours; or that of any attempt there still is."""
+    if given.everything:
+        return next(iter(await attempts_of(site, given.target)), None)
     name = names.attempt_name(given.target.name, given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     if owner is None or (given.owner_uid and owner["metadata"]["uid"] != given.owner_uid):

@@ -12,6 +12,7 @@ from temporalio import activity
 
 from holdfast import names
 from holdfast.activities.anchor import release_anchor
+from holdfast.activities.attempts import attempts_of, refuse_foreign
 from holdfast.activities.contract import Removed, RemoveInput
 from holdfast.activities.deadline import Deadline
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
@@ -36,7 +37,7 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     """Delete the attempt's owner in the foreground and wait for the proof.
 
     Raises:
-        ApplicationError: of type `ClusterMismatch`.
+        ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if there is a later attempt than is known.
     """
     deadline = _deadline(given, given.grace)
     return await _until_gone(site, given, _Graceful(site, given, deadline), deadline)
@@ -62,10 +63,14 @@ async def _until_gone(site: Site, given: RemoveInput, rounds: _Rounds, deadline:
     site.check(given.target)
     clock = asyncio.get_running_loop().time
     begun = clock()
+    known = given.everything
     async with told(), Pulse() as pulse:
         await _report_begun(site, given, pulse)
         while True:
             try:
+                if not known:
+                    await refuse_foreign(site, given.target, given.attempt)
+                    known = True
                 remains = await rounds.round()
                 if remains is not None:
                     if remains.gone:
@@ -225,7 +230,5 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
 
 async def _sweep(site: Site, given: RemoveInput) -> None:
     """Delete owners of attempts that a worker made too late, after their attempt had been proven gone."""
-    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid}"
-    stray = await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, given.target.namespace, labels=labels)
-    for owner in stray["items"]:
+    for owner in await attempts_of(site, given.target):
         await _delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")

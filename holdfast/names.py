@@ -14,12 +14,14 @@ LABEL_INSTALLATION: Final = f"{GROUP}/installation"
 LABEL_WORKLOAD_UID: Final = f"{GROUP}/workload-uid"
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 LABEL_COMPONENT: Final = f"{GROUP}/component"
+LABEL_LAUNCH: Final = f"{GROUP}/launch"
 LABEL_SHARD: Final = f"{GROUP}/shard"
 LABEL_NAMESPACE_ENABLED: Final = f"{GROUP}/enabled"
 
 # Annotations.
 ANNOTATION_WORKLOAD: Final = f"{GROUP}/workload"
 ANNOTATION_SENT_HASH: Final = f"{GROUP}/sent-hash"
+ANNOTATION_CONFIG_HASH: Final = f"{GROUP}/config-hash"
 ANNOTATION_RUN_AS: Final = f"{GROUP}/run-as"
 
 FINALIZER: Final = f"{GROUP}/workload"
@@ -56,10 +58,12 @@ SIGNAL_OBSERVE: Final = "observe"
 QUERY_STATUS: Final = "status"
 QUERY_EXPLAIN: Final = "explain"
 UPDATE_POLICY: Final = "update_policy"
+UPDATE_COMPONENTS: Final = "update_components"
 
 # Temporal: activities.
 ACTIVITY_PREPARE: Final = "prepare"
 ACTIVITY_CREATE: Final = "create"
+ACTIVITY_REPLACE: Final = "replace"
 ACTIVITY_OBSERVE: Final = "observe"
 ACTIVITY_REMOVE: Final = "remove"
 ACTIVITY_FORCE_REMOVE: Final = "force_remove"
@@ -74,6 +78,7 @@ SA_NAMESPACE: Final = "HoldfastNamespace"
 SA_NAME: Final = "HoldfastName"
 SA_KIND: Final = "HoldfastKind"
 SA_QUEUE: Final = "HoldfastQueue"
+SA_SUBMITTED: Final = "HoldfastSubmitted"  # Bool
 SA_ATTEMPT: Final = "HoldfastAttempt"  # Int
 SA_RESTARTS: Final = "HoldfastRestarts"  # Int
 
@@ -85,6 +90,7 @@ SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
     SA_NAME: "Keyword",
     SA_KIND: "Keyword",
     SA_QUEUE: "Keyword",
+    SA_SUBMITTED: "Bool",
     SA_ATTEMPT: "Int",
     SA_RESTARTS: "Int",
 }
@@ -102,6 +108,8 @@ ERROR_REFUSED: Final = "Refused"
 ERROR_CLUSTER_MISMATCH: Final = "ClusterMismatch"
 ERROR_UNREACHABLE: Final = "ClusterUnreachable"
 ERROR_CONFLICT: Final = "ObjectConflict"
+ERROR_FOREIGN_ATTEMPT: Final = "ForeignAttempt"
+ERROR_SUBMISSION_TIMEOUT: Final = "SubmissionTimeout"
 
 # Temporal: task queues.
 QUEUE_WORKFLOWS: Final = "holdfast"

@@ -20,11 +20,13 @@ with workflow.unsafe.imports_passed_through():
         PrepareInput,
         Removed,
         RemoveInput,
+        Replaced,
+        ReplaceInput,
         ReportInput,
         Target,
         planned,
     )
-    from holdfast.model import OperationKind, Phase, State, Workload
+    from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
     from holdfast.policy.health import timings
 
 HEARTBEAT = timedelta(seconds=5)
@@ -34,8 +36,14 @@ RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=5),
-    non_retryable_error_types=[names.ERROR_REFUSED, names.ERROR_CONFLICT],
+    non_retryable_error_types=[
+        names.ERROR_REFUSED,
+        names.ERROR_CONFLICT,
+        names.ERROR_FOREIGN_ATTEMPT,
+        names.ERROR_SUBMISSION_TIMEOUT,
+    ],
 )
+ENDLESS = timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,14 @@ def target_of(spec: Workload, state: State, uid: str) -> Target:
     )
 
 
+def _patience(state: State) -> float | None:
+    """Return for how many seconds a refusal that may pass is borne; None for ever."""
+    waits = timings(state)
+    if state.policy.refused_create is RefusedCreate.WAIT:
+        return waits.submission_timeout.total_seconds() if waits.submission_timeout is not None else None
+    return waits.admission_grace_period.total_seconds()
+
+
 def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     """Return the activity call for the operation that has just been begun in the state."""
     operation, attempt = state.operation, state.attempt
@@ -73,25 +89,54 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     owner = attempt.owner_uid if attempt is not None else ""
     target = target_of(spec, state, uid)
     plan = tuple(planned(component, uid, number) for component in spec.components)
+    waits = state.policy.refused_create is RefusedCreate.WAIT
+    # An operation that may wait for ever is bounded by its heartbeats alone.
+    short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
     short, wait = names.queue_cluster(spec.cluster), names.queue_wait(spec.cluster)
     match operation.kind:
         case OperationKind.PREPARE:
             prepare = PrepareInput(
-                target=target, attempt=number, plan=plan, spec_hash=spec.spec_hash(), report=operation.report
+                target=target,
+                attempt=number,
+                plan=plan,
+                spec_hash=spec.spec_hash(),
+                report=operation.report,
+                waits=waits,
+                patience=_patience(state),
             )
-            return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, timedelta(minutes=2))
+            return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, short_time)
         case OperationKind.CREATE:
             create = CreateInput(
                 target=target,
                 attempt=number,
                 owner_uid=owner,
                 components=spec.components,
+                config_hashes=spec.config_hashes,
                 labels=spec.labels,
-                patience=timings(state).admission_grace_period.total_seconds(),
+                waits=waits,
+                patience=_patience(state),
+                replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
                 report=operation.report,
                 report_submitted=operation.report_done or operation.report,
             )
-            return Call(names.ACTIVITY_CREATE, short, create, Created, timedelta(hours=1))
+            return Call(names.ACTIVITY_CREATE, short, create, Created, make_time)
+        case OperationKind.REPLACE:
+            again = attempt.replacing if attempt is not None else ()
+            replace = ReplaceInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                components=tuple(one for one in spec.components if one.name in again),
+                config_hashes={name: spec.config_hashes[name] for name in again},
+                launches=operation.launches,
+                labels=spec.labels,
+                waits=waits,
+                patience=_patience(state),
+                grace=timings(state).forceful_deletion_grace_period.total_seconds(),
+                report=operation.report,
+                report_done=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_REPLACE, wait, replace, Replaced, ENDLESS)
         case OperationKind.OBSERVE:
             observe = ObserveInput(target=target, attempt=number, owner_uid=owner, plan=plan, report=operation.report)
             return Call(names.ACTIVITY_OBSERVE, short, observe, Observation, timedelta(minutes=5))
@@ -109,6 +154,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 grace=grace.total_seconds(),
                 report=operation.report,
                 report_gone=operation.report_done or operation.report,
+                everything=attempt is not None and attempt.everything,
                 release_anchor=operation.releases,
                 delete_anchor=operation.releases and (state.outcome is Phase.CANCELLED or state.intent.cancel),
             )

@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from holdfast import names
-    from holdfast.activities.contract import Created, Prepared, Removed
+    from holdfast.activities.contract import Created, Prepared, Removed, Replaced
     from holdfast.model import (
         Explanation,
         Observation,
@@ -23,13 +23,14 @@ with workflow.unsafe.imports_passed_through():
         OperationKind,
         Phase,
         Policy,
+        Stage,
         State,
         Status,
         Workload,
     )
-    from holdfast.policy import fold as events
+    from holdfast.policy import events
     from holdfast.policy.advance import advance
-    from holdfast.policy.change import PolicyChange, changed
+    from holdfast.policy.change import ComponentsChange, PolicyChange, changed, reconfigured
     from holdfast.policy.edit import edit
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold, observed
@@ -39,10 +40,12 @@ with workflow.unsafe.imports_passed_through():
 
 _KEYWORD = SearchAttributeKey.for_keyword
 _PHASE, _REASON = _KEYWORD(names.SA_PHASE), _KEYWORD(names.SA_REASON)
+_SUBMITTED = SearchAttributeKey.for_bool(names.SA_SUBMITTED)
 _ATTEMPT = SearchAttributeKey.for_int(names.SA_ATTEMPT)
 _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 
 MEMO_CAUSES = 3
+_PATCH_SUBMITTED = "submitted-is-a-column"
 _BREAKABLE = {OperationKind.OBSERVE, OperationKind.REMOVE, OperationKind.FORCE_REMOVE, OperationKind.REPORT}
 """Operations that may be broken off and begun again without a trace, so that a new run can begin."""
 
@@ -59,7 +62,8 @@ class WorkloadWorkflow:
         self._handle: workflow.ActivityHandle[Any] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._timer_until: datetime | None = None
-        self._shown: tuple[Phase, int] | None = None
+        self._shown: tuple[Phase, int, bool] | None = None
+        self._document: Any = document
         self._uid = ""
         self._spec: Workload | None = None
         self._state: State | None = carried
@@ -102,9 +106,9 @@ class WorkloadWorkflow:
                 # It was valid when it began: this release must not end what it cannot read, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
-        spec = self._spec
         while True:
-            now = workflow.now()
+            # An update may have put another configuration in its place.
+            now, spec = workflow.now(), self._spec
             state = self._take_in(self._state, now)
             if workflow.cancellation_reason() is not None and not state.intent.cancel:
                 # A cancellation can be swallowed when an activity completes in the same task.
@@ -117,7 +121,7 @@ class WorkloadWorkflow:
             match step:
                 case Run(_, why):
                     if self._full() and state.operation is None:
-                        await self._continue(document)
+                        await self._continue()
                     self._start(spec, state, why, now)
                     self._set_timer(None, "", now)
                 case Interrupt():
@@ -125,7 +129,7 @@ class WorkloadWorkflow:
                     self._set_timer(None, "", now)
                 case Sleep(until, why):
                     if self._full() and self._may_continue(state):
-                        await self._continue(document)
+                        await self._continue()
                     self._set_timer(until, why, now)
                 case End(outcome):
                     await workflow.wait_condition(workflow.all_handlers_finished)
@@ -162,16 +166,21 @@ class WorkloadWorkflow:
             result = handle.result()
         except (ActivityError, asyncio.CancelledError) as error:
             cause = error.cause if isinstance(error, ActivityError) else None
-            if isinstance(cause, ApplicationError) and operation.kind in {OperationKind.PREPARE, OperationKind.CREATE}:
-                return fold(state, events.OperationRefused(cause.type or "", cause.message), now)
+            if isinstance(cause, ApplicationError):
+                if cause.type == names.ERROR_FOREIGN_ATTEMPT:
+                    return fold(state, events.OperationRefused(cause.type, cause.message, int(cause.details[0])), now)
+                if operation.kind in {OperationKind.PREPARE, OperationKind.CREATE}:
+                    return fold(state, events.OperationRefused(cause.type or "", cause.message), now)
             if not isinstance(error, asyncio.CancelledError) and not isinstance(cause, CancelledError):
                 workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
             return fold(state, events.OperationInterrupted(), now)
         match result:
             case Prepared():
-                done = events.PrepareDone(result.cluster_uid, result.owner_uid, result.limits)
+                done = events.PrepareDone(result.cluster_uid, result.owner_uid, result.limits, result.sequence)
             case Created():
-                done = events.CreateDone(result.objects, result.failure)
+                done = events.CreateDone(result.objects, result.failure, result.interrupted, result.exhausted)
+            case Replaced():
+                done = events.ReplaceDone(result.objects, result.failure)
             case Removed():
                 done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
             case Observation():
@@ -224,13 +233,13 @@ class WorkloadWorkflow:
             self._break_off(state)
         return False
 
-    async def _continue(self, document: Any) -> None:
+    async def _continue(self) -> None:
         """Begin a new run with the same memory, so that no history grows for ever."""
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self._state is None:
             return
         state = self._take_in(self._state, workflow.now())
-        workflow.continue_as_new(args=[document, edit(state, runs=state.runs + 1)])
+        workflow.continue_as_new(args=[self._document, edit(state, runs=state.runs + 1)])
 
     def _end(self, spec: Workload, state: State, outcome: Phase) -> Status:
         status = status_of(spec, state, workflow.now(), self._uid)
@@ -252,13 +261,16 @@ class WorkloadWorkflow:
         explanation = explain_of(spec, state, now)
         workflow.set_current_details(markdown(explanation))
         number = state.attempt.number if state.attempt is not None else 0
-        if self._shown == (state.phase, number):
+        submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
+        # Before this patch the column was not written by itself, between the phases Resuming and Running.
+        if self._shown == (state.phase, number, submitted and workflow.patched(_PATCH_SUBMITTED)):
             return
         first = self._shown is None
-        self._shown = (state.phase, number)
+        self._shown = (state.phase, number, submitted and workflow.patched(_PATCH_SUBMITTED))
         updates: list[SearchAttributeUpdate[Any]] = [
             _PHASE.value_set(state.phase.value),
             _REASON.value_set(state.reason.value),
+            _SUBMITTED.value_set(submitted),
             _ATTEMPT.value_set(number),
             _RESTARTS.value_set(state.restarts),
         ]
@@ -338,6 +350,25 @@ class WorkloadWorkflow:
         self._state = edit(self._state, policy=policy)
         self._inbox.append(events.PolicyChanged(policy, change.note))
         return policy
+
+    @workflow.update(name=names.UPDATE_COMPONENTS, description="Change what components are made of, in place")
+    def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
+        """Change what components are made of; those that differ are made again, alone (row S8). Returns their names."""
+        if self._spec is None or self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        before, self._spec = self._spec, reconfigured(self._spec, change)
+        again = tuple(name for name, hash_ in self._spec.config_hashes.items() if before.config_hashes[name] != hash_)
+        if again:
+            self._document = self._spec.model_dump(mode="json", by_alias=True)
+            self._inbox.append(events.Reconfigured(again, change.note))
+            workflow.upsert_memo({names.MEMO_SPEC_HASH: self._spec.spec_hash()})
+        return again
+
+    @update_components.validator
+    def _check_components(self, change: ComponentsChange) -> None:
+        if self._spec is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        reconfigured(self._spec, change)
 
     @update_policy.validator
     def _check_policy(self, change: PolicyChange) -> None:

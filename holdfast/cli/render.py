@@ -183,7 +183,7 @@ def _budget(budgets: Sequence[BudgetStatus]) -> str:
     budget = restart_budget(tuple(budgets))
     if budget is None:
         return ""
-    return f"{'restarts' if budget.name == 'restart' else budget.name} {budget.used} of {budget.limit}"
+    return budget.sentence().replace("restart ", "restarts ", 1)
 
 
 def _labelled(label: str, text: str) -> str:

@@ -117,6 +117,7 @@ async def add_search_attributes(client: Client, missing: dict[str, str]) -> None
     kinds = {
         "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
         "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+        "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
         "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
     }
     request = AddSearchAttributesRequest(

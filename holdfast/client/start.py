@@ -93,7 +93,9 @@ def details(workload: Workload) -> str:
         for component in workload.components[:20]
     )
     more = f"\n\n... and {len(workload.components) - 20} more" if len(workload.components) > 20 else ""
-    budgets = ", ".join(f"{budget.name} {budget.limit}" for budget in workload.policy.budgets)
+    budgets = ", ".join(
+        f"{budget.name} {'no limit' if budget.limit is None else budget.limit}" for budget in workload.policy.budgets
+    )
     return (
         f"**{workload.source.kind} {workload.namespace}/{workload.name}** on cluster {workload.cluster}, "
         f"profile {workload.policy.profile}, uid `{workload.uid}`\n\n"

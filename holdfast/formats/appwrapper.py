@@ -23,7 +23,7 @@ from holdfast.formats.settings import Settings, read_duration, read_retry_limit,
 from holdfast.formats.text import Document, Json
 from holdfast.model import Policy, Source, Workload
 from holdfast.profiles.appwrapper import POLICY
-from holdfast.profiles.rules import with_exit_codes
+from holdfast.profiles.rules import RESTART, with_exit_codes
 
 CONTROLLER: Final = "workload.codeflare.dev/appwrapper-controller"
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -137,7 +137,7 @@ def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Proble
         elif key == RETRY_LIMIT:
             found = read_retry_limit(value, path)
             if isinstance(found, int):
-                settings.retry_limit = found
+                settings.limits[RESTART] = found
         elif key in codes:
             found = _exit_codes(value, path)
             if not isinstance(found, Problem):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from holdfast.errors import Problem, field_path, problems_of
 from holdfast.formats.appwrapper_document import GROUP_KIND, LABEL, ComponentPart, PodSetInfoPart, PodSetPart
 from holdfast.formats.pods import PathProblem, component_name, group_kind, infer, pod_template, status_rule
+from holdfast.formats.references import with_config
 from holdfast.formats.text import Json, inside
 from holdfast.model import Component, PodSet
 
@@ -66,7 +67,7 @@ def read_components(
         )
     if given and not total and not problems:
         problems.append(Problem("spec.components", "bring no pods: expected a known kind, or podSets, in one at least"))
-    return tuple(found)
+    return with_config(found)
 
 
 def _pod_sets(component: ComponentPart, path: str, problems: list[Problem]) -> list[PodSetPart]:

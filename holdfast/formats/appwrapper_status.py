@@ -76,7 +76,7 @@ def reason(reason: Reason) -> str:
             return "Suspended"
         case Reason.SUSPEND_REQUESTED | Reason.PREEMPTED:
             return "Suspended"
-        case Reason.SUBMITTED | Reason.CREATING | Reason.RESUMED:
+        case Reason.SUBMITTED | Reason.SUBMISSION_SUCCEEDED | Reason.CREATING | Reason.RESUMED:
             return "Resuming"
         case Reason.SUFFICIENT_PODS_READY:
             return "SufficientPodsReady"
@@ -88,9 +88,9 @@ def reason(reason: Reason) -> str:
             return "MissingComponent"
         case Reason.FAILED_COMPONENT:
             return "FailedComponent"
-        case Reason.CREATE_FAILED | Reason.REFUSED:
+        case Reason.CREATE_FAILED | Reason.REFUSED | Reason.SUBMISSION_FAILED | Reason.SUBMISSION_TIMEOUT:
             return "CreateFailed"
-        case Reason.RETRY_LIMIT_EXCEEDED:
+        case Reason.RETRY_LIMIT_EXCEEDED | Reason.LAUNCH_LIMIT_EXCEEDED:
             return "Failed"
         case Reason.CANCEL_REQUESTED | Reason.ANCHOR_DELETED:
             return "Terminating"
@@ -104,8 +104,10 @@ def reason(reason: Reason) -> str:
             return "Succeeded"
         case Reason.HEALED:
             return "FoundNoFailedPods"
-        case Reason.POLICY_CHANGED:
+        case Reason.POLICY_CHANGED | Reason.CONFIGURATION_CHANGED:
             return "PolicyChanged"
+        case Reason.REPLACING:
+            return "InsufficientPodsReady"
         case _:
             assert_never(reason)
 

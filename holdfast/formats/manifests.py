@@ -3,7 +3,7 @@
 Pods are counted for the known kinds of `pods.py`; any other object brings none, unless its annotation
 `holdfast.dev/pod-sets` says where: `[{"path": "template.spec.template", "replicas": 3}]`. The settings of
 `settings.py` may be given as annotations on any of the objects: `holdfast.dev/failureGracePeriod: 30s`,
-`holdfast.dev/retryLimit: "5"`.
+`holdfast.dev/retryLimit: "5"`, `holdfast.dev/profile: streams`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from holdfast.formats.pods import (
     pod_template,
     status_rule,
 )
+from holdfast.formats.references import with_config
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import Given, Settings, known_name, nearest, read_settings, relocated
 from holdfast.formats.text import Document, Json, inside
-from holdfast.model import Component, Kind, PodSet, Source, Status, Workload
+from holdfast.model import Component, Kind, PodSet, Policy, Source, Status, Workload
 from holdfast.profiles.manifests import POLICY
 
 PREFIX: Final = f"{names.GROUP}/"
@@ -78,15 +79,17 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
     if not problems and not any(component.expected_pods for component in components):
         message = f"bring no pods: expected a Pod, Job or the like among them, or the annotation {ANNOTATION_POD_SETS}"
         problems.append(Problem("", f"these objects {message}"))
+    policy = _policy(settings, context, problems)
     if problems:
         raise InvalidWorkload(problems, _source(documents))
-    return [_workload(components, documents, context, settings, places)]
+    return [_workload(components, documents, context, policy, settings, places)]
 
 
 def _workload(
     components: list[Component],
     documents: Sequence[Document],
     context: Context,
+    policy: Policy,
     settings: Settings,
     places: dict[str, str],
 ) -> Workload:
@@ -99,8 +102,8 @@ def _workload(
         "namespace": context.namespace or (namespaces[0] if namespaces else "default"),
         "cluster": context.cluster,
         "kind": Kind.SERVICE if kinds <= _SERVICES else Kind.BATCH,
-        "components": tuple(components),
-        "policy": settings.policy(context.profiles[POLICY.profile]),
+        "components": with_config(components),
+        "policy": settings.policy(policy),
         "source": SOURCE,
         **settings.fields,
     }
@@ -110,6 +113,17 @@ def _workload(
         found = relocated(problems_of(error, Workload), {**places, **settings.paths})
         tidy = [Problem(one.path.replace(": .", ": "), one.message, one.value, one.allowed) for one in found]
         raise InvalidWorkload(tidy, _source(documents)) from None
+
+
+def _policy(settings: Settings, context: Context, problems: list[Problem]) -> Policy:
+    """Return the profile asked for by `holdfast.dev/profile`; note what is wrong with that."""
+    name = settings.profile or POLICY.profile
+    policy = context.profiles.get(name)
+    if policy is None:
+        problems.append(Problem(settings.paths["profile"], "is no profile", name, tuple(sorted(context.profiles))))
+        return context.profiles[POLICY.profile]
+    problems.extend(settings.problems(policy))
+    return policy
 
 
 def _source(documents: Sequence[Document]) -> str:

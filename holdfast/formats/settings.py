@@ -11,9 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
+from holdfast import names
 from holdfast.errors import Problem, problems_of
-from holdfast.model import Budget, Policy, Timings, Workload, parse_duration
+from holdfast.model import Policy, Timings, Workload, parse_duration
 from holdfast.profiles.rules import RESTART
+from holdfast.profiles.streams import LAUNCH
 
 RETRIES_MAXIMUM = 1_000_000
 
@@ -21,7 +23,9 @@ TIMING_NAMES: Final[Mapping[str, str]] = {info.alias or name: name for name, inf
 """Names of the waits as written (`failureGracePeriod`), and as the model has them."""
 
 _OTHERS: Final[Mapping[str, str]] = {
+    "profile": "profile",
     "retryLimit": "retry_limit",
+    "launchLimit": "launch_limit",
     "queue": "queue",
     "priority": "priority",
     "runAs": "run_as",
@@ -30,6 +34,7 @@ _OTHERS: Final[Mapping[str, str]] = {
 NAMES: Final = (*TIMING_NAMES, *_OTHERS)
 """All settings that can be given."""
 
+_LIMITS: Final[Mapping[str, str]] = {"retryLimit": RESTART, "launchLimit": LAUNCH}
 _SPELLINGS: Final[Mapping[str, str]] = {"successTTL": "successTtl"}
 
 
@@ -46,7 +51,9 @@ class Settings:
     """Settings that have been read; what was not given is left as it was."""
 
     timings: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
-    retry_limit: int | None = None
+    profile: str | None = None
+    limits: dict[str, int] = field(default_factory=dict[str, int])
+    """Limits of budgets, by their names."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the workload itself."""
     paths: dict[str, str] = field(default_factory=dict[str, str])
@@ -54,11 +61,19 @@ class Settings:
 
     def policy(self, policy: Policy) -> Policy:
         """Return the policy with these settings in place of its own."""
-        budgets = policy.budgets
-        if self.retry_limit is not None:
-            others = tuple(budget for budget in budgets if budget.name != RESTART)
-            budgets = (Budget(name=RESTART, limit=self.retry_limit), *others)
+        budgets = tuple(
+            budget.model_copy(update={"limit": self.limits.get(budget.name, budget.limit)}) for budget in policy.budgets
+        )
         return policy.model_copy(update={"timings": policy.timings.model_copy(update=self.timings), "budgets": budgets})
+
+    def problems(self, policy: Policy) -> list[Problem]:
+        """Return what of these settings the policy has no place for."""
+        budgets = {budget.name for budget in policy.budgets}
+        return [
+            Problem(self.paths[name], f"profile {policy.profile} has no {budget} budget", self.limits[budget])
+            for name, budget in _LIMITS.items()
+            if budget in self.limits and budget not in budgets
+        ]
 
 
 def read_duration(text: str, path: str, *, floor: bool = False) -> timedelta | Problem:
@@ -119,11 +134,16 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
             return duration
         settings.timings[TIMING_NAMES[name]] = duration
         return None
-    if name == "retryLimit":
+    if name in _LIMITS:
         limit = read_retry_limit(given.value, given.path)
         if isinstance(limit, Problem):
             return limit
-        settings.retry_limit = limit
+        settings.limits[_LIMITS[name]] = limit
+        settings.paths[name] = given.path
+        return None
+    if name == "profile":
+        settings.profile = given.value
+        settings.paths[name] = given.path
         return None
     value: Any = given.value
     if name == "suspend":
@@ -141,6 +161,11 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
 
 def overridden(workload: Workload, settings: Settings) -> tuple[Workload, list[Problem]]:
     """Return the workload with settings in place of its own, checked anew, and what is wrong with the result."""
+    if settings.profile is not None and settings.profile != workload.policy.profile:
+        message = f"is decided by the document: give it there, as {names.GROUP}/profile"
+        return workload, [Problem(settings.paths["profile"], message, settings.profile, (workload.policy.profile,))]
+    if problems := settings.problems(workload.policy):
+        return workload, problems
     values: dict[str, Any] = {name: getattr(workload, name) for name in Workload.model_fields}
     values.update(settings.fields, policy=settings.policy(workload.policy))
     try:

@@ -9,11 +9,12 @@ from holdfast.model.observation import (
     Payload,
     PodCounts,
 )
-from holdfast.model.policy import Action, Budget, Limits, Match, Policy, Rule, Timings
+from holdfast.model.policy import Action, Budget, Limits, Match, Policy, Replacement, Rule, Timings
 from holdfast.model.report import Condition, Event, Report
 from holdfast.model.state import (
     Attempt,
     Cause,
+    Held,
     Intent,
     ObjectRef,
     Operation,
@@ -24,7 +25,17 @@ from holdfast.model.state import (
     Unhealthy,
 )
 from holdfast.model.status import BudgetStatus, Deadline, Explanation, Status
-from holdfast.model.vocabulary import ActionKind, ConditionType, FailureClass, Kind, Phase, Reason, Scope
+from holdfast.model.vocabulary import (
+    ActionKind,
+    ConditionType,
+    FailureClass,
+    InterruptedCreate,
+    Kind,
+    Phase,
+    Reason,
+    RefusedCreate,
+    Scope,
+)
 from holdfast.model.workload import Component, PodSet, SchedulingGate, Source, StatusRule, Toleration, Workload
 
 __all__ = [
@@ -44,7 +55,9 @@ __all__ = [
     "Explanation",
     "Failure",
     "FailureClass",
+    "Held",
     "Intent",
+    "InterruptedCreate",
     "Interval",
     "Kind",
     "Limits",
@@ -60,7 +73,9 @@ __all__ = [
     "PodSet",
     "Policy",
     "Reason",
+    "RefusedCreate",
     "Remnant",
+    "Replacement",
     "Report",
     "Rule",
     "SchedulingGate",

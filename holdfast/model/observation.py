@@ -121,6 +121,12 @@ class Observation(Payload):
     owner_found: bool = True
     owner_deleting: bool = False
     anchor_deleting: bool = False
+    anchor_found: bool = True
+    """Whether the workload's anchor is there and still bears our finalizer (live looks)."""
+    owner_submitted: bool | None = None
+    """Whether the attempt's owner is marked submitted; None where that was not asked (live looks)."""
+    others: tuple[int, ...] = ()
+    """Other attempts of this workload that live in the cluster: submitted, or with pods (live looks)."""
     components: dict[str, ComponentView] = {}
     failures: tuple[Failure, ...] = ()
     """At most 16, in deciding order."""

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from holdfast.model.base import Duration, Model
 from holdfast.model.pattern import compiled
-from holdfast.model.vocabulary import ActionKind, FailureClass, Reason, Scope
+from holdfast.model.vocabulary import ActionKind, FailureClass, InterruptedCreate, Reason, RefusedCreate, Scope
 
 ExitCode = Annotated[int, Field(ge=0, le=255)]
 
@@ -31,6 +31,10 @@ class Timings(Model):
     deletion_on_failure_grace_period: Duration = timedelta(0)
     forceful_deletion_grace_period: Duration = timedelta(minutes=10)
     success_ttl: Duration = timedelta(days=7)
+    submission_timeout: Duration | None = None
+    """How long refusals that may pass are borne before a workload that waits in submission fails; none: for ever.
+
+    Time in which the API server did not answer does not count (row S10)."""
 
 
 class Limits(Model):
@@ -53,6 +57,7 @@ class Limits(Model):
             deletion_on_failure_grace_period=min(timings.deletion_on_failure_grace_period, top),
             forceful_deletion_grace_period=min(timings.forceful_deletion_grace_period, top),
             success_ttl=ttl,
+            submission_timeout=timings.submission_timeout,
         )
 
 
@@ -112,7 +117,31 @@ class Budget(Model):
     """How often something may happen before the workload fails."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
-    limit: Annotated[int, Field(ge=0, le=1_000_000)]
+    limit: Annotated[int, Field(ge=0, le=1_000_000)] | None
+    """None: as often as it takes."""
+    scope: Scope = Scope.WORKLOAD
+    """Whose budget it is: the workload's over all attempts, or each member's own, anew in each attempt."""
+
+    @model_validator(mode="after")
+    def _is_kept_somewhere(self) -> Self:
+        if self.scope not in {Scope.WORKLOAD, Scope.MEMBER}:
+            raise ValueError(f"scope {self.scope.value}: expected Workload or Member")
+        return self
+
+
+class Replacement(Model):
+    """Which pods of a living attempt are made again, alone, by deleting and creating their component (row S9).
+
+    A component that has a controller replaces its own pods: here only the end of the component itself counts.
+    """
+
+    failed: bool = False
+    completed: bool = False
+    deleted: bool = False
+    charge: str | None = None
+    """The member budget that each replacement is charged to; a changed configuration charges nothing."""
+    backoff: Duration = timedelta(seconds=10)
+    """Pause before a failed or completed pod is made again: none the first time, then this, doubled up to 5 minutes."""
 
 
 class Policy(Model):
@@ -123,6 +152,10 @@ class Policy(Model):
     rules: Annotated[tuple[Rule, ...], Field(max_length=64)] = ()
     default: Action = Action()
     budgets: tuple[Budget, ...] = (Budget(name="restart", limit=3),)
+    interrupted_create: InterruptedCreate = InterruptedCreate.ADOPT
+    refused_create: RefusedCreate = RefusedCreate.FAIL
+    replacement: Replacement = Replacement()
+    """For each component that has none of its own."""
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
@@ -137,7 +170,20 @@ class Policy(Model):
         for action in (*(rule.action for rule in self.rules), self.default):
             if action.charge is not None and action.charge not in budgets:
                 raise ValueError(f"charge {action.charge!r} names no budget: expected one of {sorted(budgets)}")
+            if action.charge is not None and self.budget(action.charge).scope is not action.unit:
+                raise ValueError(f"charge {action.charge!r}: expected a budget of scope {action.unit.value}")
+        self.check_replacement(self.replacement)
         return self
+
+    def check_replacement(self, replacement: Replacement) -> None:
+        """Refuse a replacement that is charged to no budget of a member.
+
+        Raises:
+            ValueError: naming the charge and the budgets that are allowed.
+        """
+        members = sorted(budget.name for budget in self.budgets if budget.scope is Scope.MEMBER)
+        if replacement.charge is not None and replacement.charge not in members:
+            raise ValueError(f"replacement.charge {replacement.charge!r}: expected one of {members}, of scope Member")
 
     def budget(self, name: str) -> Budget:
         """Return a budget by its name (which validation has shown to exist)."""

@@ -64,6 +64,19 @@ class Attempt(Payload):
     stage: Stage = Stage.PLANNED
     owner_uid: str = ""
     objects: tuple[ObjectRef, ...] = ()
+    interrupted: str = ""
+    """Why its creation was broken off half-made, where that means that all of it is made anew."""
+    config: dict[str, str] = Field(default_factory=dict)
+    """Of each component, the digest of what it was last made of."""
+    launches: dict[str, int] = Field(default_factory=dict)
+    """How often a component was made again within this attempt; those never made again are left out."""
+    used: dict[str, int] = Field(default_factory=dict)
+    """What each component has used of the budget that its replacements are charged to."""
+    replacing: tuple[str, ...] = ()
+    """Components that are being made again."""
+    replaced_at: Time | None = None
+    everything: bool = False
+    """Whether its removal is that of every attempt of this workload, those included that this memory does not know."""
     launch_failure: Failure | None = None
     """Why its components could not all be created, once that is final."""
     begun_at: Time
@@ -99,6 +112,15 @@ class Intent(Payload):
     note: str = ""
 
 
+class Held(Payload):
+    """Why nothing is done until a person says what: the cluster and this memory contradict each other."""
+
+    since: Time
+    why: str
+    newest: int = 0
+    """The highest attempt of this workload that was found in the cluster."""
+
+
 class Unhealthy(Payload):
     """Since when the workload is unhealthy without a break, and by what."""
 
@@ -112,6 +134,7 @@ class OperationKind(StrEnum):
 
     PREPARE = "prepare"
     CREATE = "create"
+    REPLACE = "replace"
     OBSERVE = "observe"
     REMOVE = "remove"
     FORCE_REMOVE = "force_remove"
@@ -133,6 +156,10 @@ class Operation(Payload):
     """The status it brings to the cluster when it begins."""
     causes: int = 0
     """How many causes have been written as Events once it has begun."""
+    causes_done: int = 0
+    """How many, once it has ended well with nothing else having happened meanwhile."""
+    launches: dict[str, int] = Field(default_factory=dict)
+    """Which launch of which component it makes (replacements)."""
     report_done: Report | None = None
     """The status it brings to the cluster when it ends well."""
 
@@ -159,6 +186,7 @@ class State(Payload):
     """When the latest observation came in."""
     looked_at: Time | None = None
     """When the live look that gave the latest observation was begun; None if the latest came from the watch."""
+    held: Held | None = None
     in_doubt: bool = False
     """Whether a snapshot came that could not be told old from new: a live look must settle it."""
     unhealthy: Unhealthy | None = None

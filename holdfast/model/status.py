@@ -13,8 +13,14 @@ class BudgetStatus(Payload):
     """A budget and what is left of it."""
 
     name: str
-    limit: int
+    limit: int | None
+    """None: no limit."""
     used: int
+    """Of a budget that each member has for itself: by the member that has used most."""
+
+    def sentence(self) -> str:
+        """Say it in a few words: `restart 2 of 3`."""
+        return f"{self.name} {self.used}" + (f" of {self.limit}" if self.limit is not None else ", no limit")
 
 
 class Deadline(Payload):

@@ -45,7 +45,11 @@ class Reason(StrEnum):
     HELD = "Held"
     # towards running
     SUBMITTED = "Submitted"
+    SUBMISSION_SUCCEEDED = "SubmissionSucceeded"
+    SUBMISSION_FAILED = "SubmissionFailed"
     CREATING = "Creating"
+    REPLACING = "Replacing"
+    CONFIGURATION_CHANGED = "ConfigurationChanged"
     RESUMED = "Resumed"
     SUFFICIENT_PODS_READY = "SufficientPodsReady"
     INSUFFICIENT_PODS_READY = "InsufficientPodsReady"
@@ -58,6 +62,8 @@ class Reason(StrEnum):
     CREATE_FAILED = "CreateFailed"
     NODE_LOST = "NodeLost"
     RETRY_LIMIT_EXCEEDED = "RetryLimitExceeded"
+    LAUNCH_LIMIT_EXCEEDED = "LaunchLimitExceeded"
+    SUBMISSION_TIMEOUT = "SubmissionTimeout"
     REFUSED = "Refused"
     # what was asked for
     SUSPEND_REQUESTED = "SuspendRequested"
@@ -108,6 +114,24 @@ class ActionKind(StrEnum):
     RESTART = "Restart"
     FAIL = "Fail"
     IGNORE = "Ignore"
+
+
+class InterruptedCreate(StrEnum):
+    """What becomes of a creation that its worker did not live to end (row S4)."""
+
+    ADOPT = "Adopt"
+    """What is there and is ours is kept, what is missing is added."""
+    REPLACE = "Replace"
+    """All of it is removed and made again as the next attempt, charged to no budget."""
+
+
+class RefusedCreate(StrEnum):
+    """What becomes of a creation that the cluster refuses for a reason that may pass: a quota, a webhook, a right."""
+
+    FAIL = "Fail"
+    """It is borne for the admission grace, then it is a failure on which the rules decide; a missing right is final."""
+    WAIT = "Wait"
+    """It stays in submission until it is let, or until the submission timeout (rows S2, S10)."""
 
 
 class ConditionType(StrEnum):

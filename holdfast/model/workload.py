@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
 from holdfast.model.base import Model, Time
-from holdfast.model.policy import Policy
+from holdfast.model.policy import Policy, Replacement
 from holdfast.model.vocabulary import Kind
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
@@ -93,6 +94,10 @@ class Component(Model):
     pod_sets: Annotated[tuple[PodSet, ...], Field(max_length=POD_SETS_MAXIMUM)] = ()
     """Empty for an object that brings no pods."""
     status: StatusRule = StatusRule()
+    config: tuple[str, ...] = ()
+    """Components without pods whose content this one's pods read: when one of them changes, these are made again."""
+    replacement: Replacement | None = None
+    """Which of its pods are made again alone; none: as the policy says."""
 
     @field_validator("name")
     @classmethod
@@ -114,6 +119,11 @@ class Component(Model):
             if paths.count(path) > 1:
                 raise ValueError(f"podSets: path {path!r} is given {paths.count(path)} times")
         return self
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is itself a pod: no controller stands behind it."""
+        return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
 
     @property
     def expected_pods(self) -> int:
@@ -191,10 +201,23 @@ class Workload(Model):
             for name in rule.match.components:
                 if name not in known:
                     raise ValueError(f"policy.rules[{rule.name}].match.components: {name!r} names no component")
+        self._check_dependencies()
         size = len(self.model_dump_json().encode())
         if size > SPEC_BYTES_MAXIMUM:
             raise ValueError(f"the workload is {size:,} bytes: expected at most {SPEC_BYTES_MAXIMUM:,}")
         return self
+
+    def _check_dependencies(self) -> None:
+        known = {component.name: component for component in self.components}
+        for index, component in enumerate(self.components):
+            for name in component.config:
+                if name not in known or known[name].pod_sets:
+                    raise ValueError(f"components[{index}].config: {name!r} names no component without pods")
+            if component.replacement is not None:
+                try:
+                    self.policy.check_replacement(component.replacement)
+                except ValueError as error:
+                    raise ValueError(f"components[{index}].{error}") from None
 
     @property
     def workflow_id(self) -> str:
@@ -208,6 +231,18 @@ class Workload(Model):
 
     def spec_hash(self) -> str:
         """Return a digest of what was asked for; who asked when (uid, submitted_at) is left out."""
-        document = self.model_dump(mode="json", exclude={"uid", "submitted_at"})
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return _digest(self.model_dump(mode="json", exclude={"uid", "submitted_at"}))
+
+    @cached_property
+    def config_hashes(self) -> dict[str, str]:
+        """Of each component, a digest of all that its pods are made of: its template and what they read (row S8)."""
+        templates = {component.name: component.template for component in self.components}
+        return {
+            component.name: _digest([component.template, *(templates[name] for name in component.config)])
+            for component in self.components
+        }
+
+
+def _digest(document: Any) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

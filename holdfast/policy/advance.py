@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from holdfast.model import Attempt, OperationKind, Phase, Reason, Report, Stage, State, Workload
+from holdfast.model import Attempt, Held, OperationKind, Phase, Reason, Report, Stage, State, Workload
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import (
     Cancel,
     Create,
     Decision,
     Fail,
+    Hold,
     Ignore,
     Look,
     Release,
+    Replace,
     Restart,
+    Resubmit,
     Retry,
     Succeed,
     Suspend,
     Wait,
 )
 from holdfast.policy.edit import edit
-from holdfast.policy.fold import cause
 from holdfast.policy.health import LIVE, assess, removal_due, timings
 from holdfast.policy.operations import promise
+from holdfast.policy.record import cause
 from holdfast.policy.report import report_of
 from holdfast.policy.settle import enter, settle
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
@@ -41,7 +44,7 @@ def advance(spec: Workload, state: State, now: datetime) -> tuple[State, Step]:
     """
     while True:
         before = state
-        state = settle(assess(spec, state, now), now)
+        state = settle(spec, assess(spec, state, now), now)
         decision = decide(spec, state, now)
         state = _apply(spec, state, decision, now)
         if state is before or state == before:
@@ -55,6 +58,14 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return _create(state, now)
         case Restart(failure, rule, charge):
             return _restart(state, f"{failure.sentence()} (rule {rule})", charge, now)
+        case Resubmit(why):
+            state = cause(state, Reason.SUBMISSION_FAILED, why, now)
+            state = enter(state, Phase.RESETTING, Reason.SUBMISSION_FAILED, why, now)
+            return _begin_removal(state, now, pause_after=False)
+        case Replace():
+            return _replace(spec, state, decision, now)
+        case Hold(why):
+            return enter(state, Phase.PENDING, Reason.HELD, why, now)
         case Suspend(reason, why):
             state = edit(state, pause_until=None)
             if state.attempt is None or state.attempt.stage is Stage.GONE:
@@ -117,9 +128,28 @@ def _restart(state: State, why: str, charge: str | None, now: datetime) -> State
     return _begin_removal(state, now, pause_after=True)
 
 
+def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> State:
+    attempt = state.attempt
+    assert attempt is not None
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in decision.components}
+    used = {name: attempt.used.get(name, 0) + 1 for name in decision.charged}
+    attempt = edit(
+        attempt,
+        replacing=decision.components,
+        replaced_at=now,
+        launches={**attempt.launches, **launches},
+        used={**attempt.used, **used},
+    )
+    state = cause(edit(state, attempt=attempt), Reason.REPLACING, decision.why, now)
+    return enter(state, state.phase, Reason.REPLACING, decision.why, now)
+
+
 def _retry(state: State, why: str, now: datetime) -> State:
     """Begin anew: a failed workload gets its budgets back, a pause is cut short."""
     state = edit(state, intent=edit(state.intent, retry=False), pause_until=None)
+    if state.held is not None:
+        state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
+        return _begin_removal(state, now, pause_after=False)
     if state.outcome is not Phase.FAILED:
         return state
     state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={})
@@ -128,12 +158,30 @@ def _retry(state: State, why: str, now: datetime) -> State:
 
 
 def _begin_removal(state: State, now: datetime, *, pause_after: bool) -> State:
+    if state.held is not None:
+        state = _unhold(state, state.held, now)
     attempt = state.attempt
     if attempt is None or attempt.stage is Stage.GONE:
         return state
     if attempt.stage in LIVE:
         attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now)
-    return edit(state, attempt=edit(attempt, pause_after=pause_after), unhealthy=None)
+    return edit(state, attempt=edit(attempt, pause_after=pause_after, replacing=(), interrupted=""), unhealthy=None)
+
+
+def _unhold(state: State, held: Held, now: datetime) -> State:
+    """Begin the removal of all that is there of the workload, at a person's word, known to this memory or not.
+
+    The attempt takes the highest number that was found, so that the next one is beyond all of them.
+    """
+    attempt = state.attempt or Attempt(number=max(1, held.newest), begun_at=now)
+    attempt = Attempt(
+        number=max(attempt.number, held.newest),
+        stage=Stage.REMOVING,
+        begun_at=attempt.begun_at,
+        removing_at=now,
+        everything=True,
+    )
+    return edit(state, held=None, attempt=attempt, anchored=True, in_doubt=False, observation=None, looked_at=None)
 
 
 def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
@@ -142,8 +190,12 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
     running = state.operation
     if running is None:
         return wanted
+    if isinstance(decision, Hold) and not running.interrupted and running.kind is not OperationKind.REPORT:
+        return Interrupt(f"breaking off {running.kind.value}: {decision.why}")
     match wanted:
         case Run(kind) if kind is running.kind and not running.interrupted:
+            if kind is OperationKind.REPLACE and _launches(state) != running.launches:
+                return Interrupt("beginning anew, since the configuration has changed")
             if kind in _REMOVALS and not kept(promise(spec, state, now), running.report_done):
                 # What follows it has changed: it must not tell the cluster at its end what no longer is.
                 return Interrupt(f"beginning {kind.value} anew, since something else is to follow it")
@@ -154,6 +206,12 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
             return wanted
         case _:
             return Sleep(None, f"waiting for {running.kind.value} to end")
+
+
+def _launches(state: State) -> dict[str, int]:
+    """Return which launch of each component that is being made again is the one to be made."""
+    attempt = state.attempt
+    return {name: attempt.launches[name] for name in attempt.replacing} if attempt is not None else {}
 
 
 def kept(now: Report | None, then: Report | None) -> bool:
@@ -168,6 +226,8 @@ def _why(step: Step) -> str:
 def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
     """Return what to carry out if nothing is under way yet."""
     attempt = state.attempt
+    if isinstance(decision, Hold):
+        return _report(spec, state) or Sleep(None, f"held until a person says retry or cancel: {decision.why}")
     if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
         return _removal(state, attempt, now)
     if state.outcome is not None and (attempt is None or attempt.stage is Stage.GONE):
@@ -183,11 +243,15 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             count = len(spec.components)
             what = "1 component" if count == 1 else f"{count} components"
             return Run(OperationKind.CREATE, f"creating {what} of attempt {attempt.number}")
+        if attempt.replacing:
+            return Run(
+                OperationKind.REPLACE, f"making again {', '.join(attempt.replacing)} of attempt {attempt.number}"
+            )
     if isinstance(decision, Look):
         return Run(OperationKind.OBSERVE, decision.why)
-    told = report_of(spec, state)
-    if state.anchored and (state.told is None or told.phase is not state.told.phase):
-        return Run(OperationKind.REPORT, f"telling the cluster: {state.phase.value}")
+    telling = _report(spec, state)
+    if telling is not None:
+        return telling
     match decision:
         case Wait(until, why):
             return Sleep(until, why)
@@ -195,6 +259,17 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             return Sleep(None, why)
         case _:
             return Sleep(None, "nothing is left to decide")
+
+
+def _report(spec: Workload, state: State) -> Step | None:
+    """Return the telling of a status that has changed too much to wait for the next operation, if there is one."""
+    if not state.anchored:
+        return None
+    told, last = report_of(spec, state), state.told
+    replaced = last is not None and last.reason is Reason.REPLACING and told.reason is not Reason.REPLACING
+    if last is not None and told.phase is last.phase and not replaced:
+        return None
+    return Run(OperationKind.REPORT, f"telling the cluster: {state.phase.value}")
 
 
 def _removal(state: State, attempt: Attempt, now: datetime) -> Step:

@@ -1,8 +1,10 @@
-"""A change to the policy of a workload that is under way: partial, checked before it is taken."""
+"""Changes to a workload that is under way, of its policy or of what it is made of: checked before they are taken."""
 
 from __future__ import annotations
 
-from holdfast.model import Model, Policy, Timings
+from pydantic import ValidationError
+
+from holdfast.model import Component, Model, Policy, Timings, Workload
 
 
 class PolicyChange(Model):
@@ -33,3 +35,39 @@ def changed(policy: Policy, change: PolicyChange) -> Policy:
             raise ValueError(f"budgets.{name}: expected one of {', '.join(known)}")
         document["budgets"][known.index(name)]["limit"] = limit
     return Policy.model_validate(document)
+
+
+class ComponentsChange(Model):
+    """What some components are to be made of from now on; those that are not named stay as they are (row S8)."""
+
+    components: tuple[Component, ...]
+    note: str = ""
+
+
+def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:
+    """Return the workload with the change made.
+
+    Raises:
+        ValueError: if a component is unknown, would become another object, or would bring other pods.
+    """
+    known = {component.name: component for component in spec.components}
+    for one in change.components:
+        if one.name not in known:
+            raise ValueError(f"components.{one.name}: expected one of {', '.join(known)}")
+        old = known[one.name]
+        for field in ("apiVersion", "kind"):
+            if one.template[field] != old.template[field]:
+                raise ValueError(f"components.{one.name}.template.{field}: expected {old.template[field]!r} as before")
+        for field in ("name", "generateName", "namespace"):
+            there, given = old.template["metadata"].get(field), one.template["metadata"].get(field)
+            if there != given:
+                raise ValueError(f"components.{one.name}.template.metadata.{field}: expected {there!r} as before")
+        if [(each.path, each.replicas) for each in one.pod_sets] != [
+            (each.path, each.replicas) for each in old.pod_sets
+        ]:
+            raise ValueError(f"components.{one.name}.podSets: expected the same pods as before: submit it anew instead")
+        known[one.name] = one
+    try:
+        return Workload.model_validate({**dict(spec), "components": tuple(known.values())})
+    except ValidationError as error:
+        raise ValueError("; ".join(each["msg"] for each in error.errors())) from None

@@ -13,24 +13,32 @@ from holdfast.policy.decision import (
     Create,
     Decision,
     Fail,
+    Hold,
     Ignore,
     Look,
     Release,
+    Replace,
     Restart,
+    Resubmit,
     Retry,
     Succeed,
     Suspend,
     Wait,
 )
 from holdfast.policy.health import admission_due, current, failures, shortfall, timings, warmup_due
+from holdfast.policy.replace import Due, due_replacements
 from holdfast.policy.rules import Ruling, rulings
 from holdfast.policy.sight import due
 
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
     """Return what is to be done now. Pure: the same spec, state and time always give the same decision."""
+    if state.held is not None and not (state.intent.cancel or state.intent.retry):
+        return Hold(state.held.why)
     if state.outcome is not None:
         return _settled(state, now)
+    if state.held is not None and state.intent.retry and not state.intent.cancel:
+        return Retry(state.intent.note or "a person asked to remove what is there and begin anew")
     if state.intent.cancel:
         return Cancel(state.intent.cancel_reason, _said("its deletion was asked for", state.intent.note))
     attempt = state.attempt
@@ -52,6 +60,8 @@ def _said(what: str, note: str) -> str:
 def _settled(state: State, now: datetime) -> Decision:
     """Decide for a workload whose outcome stands: hold its resources, or let them go (rows A12, A13, A16)."""
     attempt = state.attempt
+    if state.held is not None:
+        return Release(Reason.CANCEL_REQUESTED, state.intent.note or "a person asked to remove what is there")
     if attempt is None or attempt.stage in {Stage.REMOVING, Stage.FORCING, Stage.GONE}:
         return Ignore("its outcome is settled")
     if state.intent.retry and state.outcome is Phase.FAILED:
@@ -81,17 +91,28 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     """Decide for an attempt that is being created or has been submitted."""
     attempt = state.attempt
     assert attempt is not None
+    if attempt.interrupted:
+        return Resubmit(attempt.interrupted)
     refusal = attempt.launch_failure
-    if refusal is not None and refusal.reason == Reason.REFUSED:
-        return Fail(Reason.REFUSED, refusal, refusal.message)
+    if refusal is not None and refusal.reason in {Reason.REFUSED, Reason.SUBMISSION_TIMEOUT}:
+        return Fail(Reason(refusal.reason), refusal, refusal.message)
     seen = current(state)
-    if attempt.stage is Stage.SUBMITTED and seen is not None and seen.complete:
+    due = due_replacements(spec, state, seen)
+    if attempt.stage is Stage.SUBMITTED and seen is not None and seen.complete and not (due or attempt.replacing):
         return Succeed("all components are complete")
     found = [
         one for one in rulings(state.policy, failures(spec, state, now)) if one.action.kind is not ActionKind.IGNORE
     ]
-    if found:
-        return _ruled(state, found[0], now)
+    ruled = _ruled(state, found[0], now) if found else None
+    if isinstance(ruled, Restart | Fail):
+        return ruled
+    if attempt.replacing:
+        return Ignore("some of its components are being made again")
+    replaced = _replaced(state, due, now) if due else None
+    if replaced is not None and not (isinstance(replaced, Wait) and ruled is not None):
+        return replaced
+    if ruled is not None:
+        return ruled
     if attempt.stage is Stage.SUBMITTED and state.in_doubt:
         return Look("a snapshot came that may be old or new: looking for itself")
     if attempt.ready_at is None and attempt.stage is Stage.SUBMITTED:
@@ -122,10 +143,49 @@ def _ruled(state: State, ruling: Ruling, now: datetime) -> Decision:
     charge = ruling.action.charge
     if charge is not None:
         limit, used = state.policy.budget(charge).limit, state.used.get(charge, 0)
-        if used >= limit:
+        if limit is not None and used >= limit:
             why = f"{charge} budget is used up ({used} of {limit}): {ruling.failure.sentence()}"
             return Fail(Reason.RETRY_LIMIT_EXCEEDED, ruling.failure, why)
     return Restart(ruling.failure, ruling.rule, charge)
+
+
+def _replaced(state: State, due: tuple[Due, ...], now: datetime) -> Decision:
+    """Decide on components that are to be made again alone: those whose time has come, once a look has confirmed it."""
+    attempt = state.attempt
+    assert attempt is not None
+    ready = [one for one in due if one.at is None or one.at <= now]
+    if not ready:
+        at, name = min((one.at, one.component) for one in due if one.at is not None)
+        return Wait(at, f"back-off before {name} is made again")
+    # A changed configuration is our own news; anything else the watch has said may be old.
+    why = "; ".join(one.why for one in ready)
+    if state.looked_at is None and not all(one.reconfigured for one in ready):
+        return Look(f"confirming before it is made again: {why}")
+    charged = [one for one in ready if one.charge is not None]
+    for one in charged:
+        assert one.charge is not None
+        limit, used = state.policy.budget(one.charge).limit, attempt.used.get(one.component, 0)
+        if limit is not None and used >= limit:
+            failure = _exhausted(state, one, now)
+            return Fail(Reason.LAUNCH_LIMIT_EXCEEDED, failure, f"{one.charge} budget is used up ({used}): {one.why}")
+    return Replace(tuple(one.component for one in ready), tuple(one.component for one in charged), why)
+
+
+def _exhausted(state: State, due: Due, now: datetime) -> Failure:
+    """Return the failure that a member ends with whose budget is used up: what was seen of it, or that alone."""
+    seen = current(state)
+    for one in seen.failures if seen is not None else ():
+        if one.component == due.component:
+            return one
+    return Failure(
+        cls=FailureClass.APP,
+        scope=Scope.COMPONENT,
+        reason=Reason.LAUNCH_LIMIT_EXCEEDED,
+        time=now,
+        component=due.component,
+        message=due.why,
+        attempt=state.attempt.number if state.attempt is not None else 0,
+    )
 
 
 def failure_reason(failure: Failure) -> Reason:

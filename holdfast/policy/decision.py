@@ -47,6 +47,30 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class Resubmit:
+    """Remove this attempt whole and begin the next one at once, charging nothing: its submission was interrupted."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Make these components again within the attempt."""
+
+    components: tuple[str, ...]
+    charged: tuple[str, ...]
+    """Those of them that use up their own budget by it."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Do nothing until a person says what: the cluster and the memory contradict each other."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Suspend:
     """Remove this attempt and stay suspended."""
 
@@ -93,4 +117,19 @@ class Retry:
     why: str
 
 
-Decision = Ignore | Wait | Look | Create | Restart | Suspend | Fail | Succeed | Cancel | Release | Retry
+Decision = (
+    Ignore
+    | Wait
+    | Look
+    | Create
+    | Restart
+    | Resubmit
+    | Replace
+    | Hold
+    | Suspend
+    | Fail
+    | Succeed
+    | Cancel
+    | Release
+    | Retry
+)

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from holdfast.model import (
     ActionKind,
+    Budget,
     BudgetStatus,
     Deadline,
     Explanation,
@@ -13,6 +14,7 @@ from holdfast.model import (
     Phase,
     PodCounts,
     Reason,
+    Scope,
     Stage,
     State,
     Status,
@@ -74,9 +76,14 @@ def explain_of(spec: Workload, state: State, now: datetime) -> Explanation:
 
 def _budgets(state: State) -> tuple[BudgetStatus, ...]:
     return tuple(
-        BudgetStatus(name=budget.name, limit=budget.limit, used=state.used.get(budget.name, 0))
-        for budget in state.policy.budgets
+        BudgetStatus(name=budget.name, limit=budget.limit, used=_used(state, budget)) for budget in state.policy.budgets
     )
+
+
+def _used(state: State, budget: Budget) -> int:
+    if budget.scope is Scope.MEMBER:
+        return max(state.attempt.used.values(), default=0) if state.attempt is not None else 0
+    return state.used.get(budget.name, 0)
 
 
 def _next_attempt(state: State) -> int | None:
@@ -108,6 +115,10 @@ def _now(spec: Workload, state: State, now: datetime) -> str:
         return f"creating the {len(spec.components)} components of attempt {operation.attempt}"
     if operation is not None and operation.kind is OperationKind.OBSERVE:
         return "taking a live look before anything is acted on"
+    if state.held is not None:
+        return "nothing is done to it until a person says what"
+    if operation is not None and operation.kind is OperationKind.REPLACE and attempt is not None:
+        return f"making again {', '.join(attempt.replacing)}"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
     if state.pause_until is not None and (attempt is None or attempt.stage is Stage.GONE):
@@ -158,13 +169,16 @@ def _consequence(state: State) -> str:
     if action.charge is None:
         return f"reset, charged to no budget, then attempt {number}"
     limit, used = state.policy.budget(action.charge).limit, state.used.get(action.charge, 0)
-    if used >= limit:
+    if limit is not None and used >= limit:
         return f"the workload fails, since its {action.charge} budget is used up ({used} of {limit})"
-    return f"reset ({action.charge} {used + 1} of {limit}), then attempt {number}"
+    bound = f" of {limit}" if limit is not None else ""
+    return f"reset ({action.charge} {used + 1}{bound}), then attempt {number}"
 
 
 def _unblock(state: State) -> str:
     attempt = state.attempt
+    if state.held is not None:
+        return "retry removes all that is there of it and begins a new attempt; cancel removes it and ends"
     if state.phase is Phase.SUSPENDED:
         return "resume"
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
@@ -185,7 +199,7 @@ def _unblock(state: State) -> str:
 def markdown(explanation: Explanation) -> str:
     """Return the explanation as the Temporal UI shows it (Markdown, current details)."""
     arrow = f" → {explanation.next_attempt}" if explanation.next_attempt is not None else ""
-    budgets = ", ".join(f"{each.name} {each.used} of {each.limit}" for each in explanation.budgets)
+    budgets = ", ".join(each.sentence() for each in explanation.budgets)
     lines = [
         f"### {explanation.name}: {explanation.phase.value} ({explanation.reason.value})",
         f"attempt {explanation.attempt}{arrow} · budgets: {budgets} · since {explanation.since:%Y-%m-%d %H:%M:%S} UTC",

@@ -2,151 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
-from holdfast import names
-from holdfast.model import (
-    Cause,
-    Failure,
-    FailureClass,
-    Interval,
-    Limits,
-    ObjectRef,
-    Observation,
-    Operation,
-    OperationKind,
-    Phase,
-    Policy,
-    Reason,
-    Remnant,
-    Scope,
-    Stage,
-    State,
-)
-from holdfast.model.state import CAUSES_KEPT, INTERVALS_KEPT, TEXT_KEPT
+from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
+from holdfast.model.state import INTERVALS_KEPT
 from holdfast.policy.edit import edit
-from holdfast.policy.health import LIVE, removal_due, timings
-from holdfast.policy.sight import union
-
-
-@dataclass(frozen=True, slots=True)
-class Suspended:
-    """A person or a queue wants the workload suspended; `preempted` says that it lost its place to another."""
-
-    note: str = ""
-    preempted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """A suspension is taken back."""
-
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The workload is to be deleted."""
-
-    note: str = ""
-    reason: Reason = Reason.CANCEL_REQUESTED
-
-
-@dataclass(frozen=True, slots=True)
-class Retried:
-    """A person wants another try now."""
-
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """A snapshot came, from the watch or from a live look."""
-
-    observation: Observation
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyChanged:
-    """A person changed the policy of a workload that is under way."""
-
-    policy: Policy
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareDone:
-    """Anchor and owner exist."""
-
-    cluster_uid: str
-    owner_uid: str
-    limits: Limits
-
-
-@dataclass(frozen=True, slots=True)
-class CreateDone:
-    """All components exist, or one of them cannot."""
-
-    objects: tuple[ObjectRef, ...]
-    failure: Failure | None
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveDone:
-    """The removal came back: proven gone, or with what is left."""
-
-    gone: bool
-    remnants: tuple[Remnant, ...]
-    remnants_total: int
-    blind: tuple[Interval, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReportDone:
-    """The status reached the cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperationRefused:
-    """The cluster's worker refused an operation for good; `type` is one of the `ERROR_*` names."""
-
-    type: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class OperationInterrupted:
-    """The operation under way was broken off, at our wish."""
-
-
-Event = (
-    Suspended
-    | Resumed
-    | Cancelled
-    | Retried
-    | Observed
-    | PolicyChanged
-    | PrepareDone
-    | CreateDone
-    | RemoveDone
-    | ReportDone
-    | OperationRefused
-    | OperationInterrupted
+from holdfast.policy.ended import ended
+from holdfast.policy.events import (
+    Cancelled,
+    Event,
+    Observed,
+    PolicyChanged,
+    Reconfigured,
+    Resumed,
+    Retried,
+    Suspended,
 )
-
-
-def shortened(text: str) -> str:
-    """Return what is kept of a text from outside, so that the memory stays small whatever it is told."""
-    return text if len(text) <= TEXT_KEPT else text[: TEXT_KEPT - 1] + "…"
-
-
-def cause(state: State, reason: Reason, message: str, now: datetime) -> State:
-    """Return the state with one more cause, the oldest dropped above fifty."""
-    number = state.attempt.number if state.attempt is not None else 0
-    message = shortened(message)
-    entry = Cause(time=now, attempt=number, phase=state.phase, reason=reason, message=message)
-    return edit(state, causes=(*state.causes, entry)[-CAUSES_KEPT:], causes_total=state.causes_total + 1)
+from holdfast.policy.health import LIVE
+from holdfast.policy.hold import contradiction, foreign_attempt, hold
+from holdfast.policy.record import cause, shortened
+from holdfast.policy.sight import union
 
 
 def fold(state: State, event: Event, now: datetime) -> State:
@@ -154,10 +30,12 @@ def fold(state: State, event: Event, now: datetime) -> State:
     match event:
         case Suspended() | Resumed() | Cancelled() | Retried() | PolicyChanged():
             return _wished(state, event, now)
+        case Reconfigured():
+            return _reconfigured(state, event, now)
         case Observed(observation):
             return observed(state, observation, looked_at=None, now=now)
         case _:
-            return _came_back(state, event, now)
+            return ended(state, event, now)
 
 
 def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | PolicyChanged, now: datetime) -> State:
@@ -186,8 +64,24 @@ def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | Pol
             return cause(edit(state, policy=policy), Reason.POLICY_CHANGED, note or "the policy was changed", now)
 
 
+def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
+    """Remember that what is being made now is of a configuration that is no longer the current one (row S8)."""
+    changed = ", ".join(event.components)
+    state = cause(state, Reason.CONFIGURATION_CHANGED, shortened(event.note) or f"{changed} changed", now)
+    attempt, operation = state.attempt, state.operation
+    if attempt is None or attempt.stage not in LIVE or operation is None:
+        return state
+    if operation.kind is OperationKind.CREATE:
+        why = f"its submission was given up, since the configuration of {changed} changed during it"
+        return edit(state, attempt=edit(attempt, interrupted=why))
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in attempt.replacing}
+    return edit(state, attempt=edit(attempt, launches={**attempt.launches, **launches}))
+
+
 def _can_retry(state: State) -> bool:
     attempt = state.attempt
+    if state.held is not None:
+        return True
     if state.outcome is Phase.FAILED:
         return attempt is not None and attempt.stage in LIVE
     return state.outcome is None and state.phase is Phase.RESETTING
@@ -197,7 +91,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     """Return the state after a snapshot; `looked_at` is when the live look that gave it was begun.
 
     One of an older attempt, an older version or a foreign owner is let fall and counted. One of a newer attempt than is
-    known here cannot be: the attempt advances before its creation is scheduled.
+    known here cannot be, since the attempt advances before its creation is scheduled: it holds the workload.
     """
     attempt = state.attempt
     blind = union((*state.blind, *observation.blind), INTERVALS_KEPT)
@@ -205,6 +99,14 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         state = edit(state, blind=blind)
     if observation.anchor_deleting and not state.intent.cancel and state.outcome is not Phase.CANCELLED:
         state = _wished(state, Cancelled("its anchor was deleted in the cluster", Reason.ANCHOR_DELETED), now)
+    number = attempt.number if attempt is not None else 0
+    if observation.attempt > number:
+        return hold(state, foreign_attempt(observation.attempt, number), observation.attempt, now)
+    if looked_at is not None and attempt is not None:
+        state = edit(state, in_doubt=False)
+        why = contradiction(attempt, observation)
+        if why:
+            return hold(state, why, max((number, *observation.others)), now)
     # Before its owner exists nothing can be seen of an attempt: what comes then is another workload's.
     begun = attempt is not None and attempt.stage in LIVE and attempt.stage is not Stage.PLANNED
     known = begun and attempt is not None and observation.attempt == attempt.number
@@ -218,7 +120,8 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     # A look that was begun after the last snapshot came in is the newer one, whatever versions say.
     later = looked_at is not None and (state.observed_at is None or state.observed_at <= looked_at)
     if not known or foreign:
-        return edit(state, dropped=state.dropped + 1)
+        revived = attempt is not None and _is_revived(attempt, state.phase, observation)
+        return edit(state, dropped=state.dropped + 1, in_doubt=state.in_doubt or revived)
     if not (later or observation.newer_than(state.observation)):
         # It may be late, or come from a watch that has begun anew, or from a restored cluster: only a look can tell.
         return edit(state, dropped=state.dropped + 1, in_doubt=True)
@@ -227,117 +130,13 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         observation=observation,
         observed_at=now,
         looked_at=looked_at,
-        in_doubt=state.in_doubt and looked_at is None,
     )
 
 
-def _came_back(
-    state: State,
-    event: PrepareDone | CreateDone | RemoveDone | ReportDone | OperationRefused | OperationInterrupted | Observed,
-    now: datetime,
-) -> State:
-    """Remember how the operation under way ended."""
-    operation = state.operation
-    state = edit(state, operation=None)
-    if operation is None:
-        return state
-    attempt = state.attempt
-    live = attempt is not None and attempt.number == operation.attempt and attempt.stage in LIVE
-    state = _told(state, event, operation)
-    match event:
-        case PrepareDone(cluster_uid, owner_uid, limits):
-            state = edit(state, cluster_uid=cluster_uid, limits=limits, anchored=True)
-            if attempt is not None and attempt.number == operation.attempt:
-                stage = Stage.PREPARED if live else attempt.stage
-                state = edit(state, attempt=edit(attempt, owner_uid=owner_uid, stage=stage))
-        case CreateDone(objects, failure) if attempt is not None and attempt.number == operation.attempt:
-            changes: dict[str, object] = {"objects": objects}
-            if live and failure is None:
-                changes |= {"stage": Stage.SUBMITTED, "submitted_at": now}
-            elif live:
-                changes |= {"launch_failure": failure}
-            state = edit(state, attempt=edit(attempt, **changes))
-        case RemoveDone():
-            return _removed(state, event, operation, now)
-        case OperationInterrupted() if operation.kind is OperationKind.PREPARE:
-            # It may have made the anchor before it was broken off.
-            return edit(state, anchored=True)
-        case OperationRefused(type_, message):
-            return _refused(state, type_, message, now)
-        case _:
-            pass
-    return state
-
-
-def _told(state: State, event: Event, operation: Operation) -> State:
-    """Remember which status has reached the cluster. An operation broken off may have brought it or not."""
-    match event:
-        case OperationInterrupted() | OperationRefused():
-            return state
-        case CreateDone(_, failure) if failure is not None:
-            told = operation.report
-        case RemoveDone(gone) if not gone:
-            told = operation.report
-        case _:
-            told = operation.report_done or operation.report
-    return edit(state, told=told, told_causes=max(state.told_causes, operation.causes))
-
-
-def _removed(state: State, event: RemoveDone, operation: Operation, now: datetime) -> State:
-    kind = operation.kind
-    attempt = state.attempt
-    state = edit(state, blind=union((*state.blind, *event.blind), INTERVALS_KEPT))
-    if event.gone:
-        if operation.releases:
-            state = edit(state, anchored=False)
-        if attempt is None or attempt.stage is Stage.GONE:
-            return state
-        pause = timings(state).retry_pause_period
-        gone = edit(attempt, stage=Stage.GONE, gone_at=now, remnants=(), remnants_total=0)
-        state = edit(
-            state,
-            attempt=gone,
-            observation=None,
-            looked_at=None,
-            in_doubt=False,
-            unhealthy=None,
-            pause_until=now + pause if attempt.pause_after else None,
-        )
-        return cause(state, Reason.DELETION_COMPLETE, f"attempt {attempt.number} is proven gone", now)
-    if attempt is None:
-        return state
-    if kind is OperationKind.REMOVE and now < removal_due(state, attempt, now):
-        # Some of its time passed unseen, perhaps before the deletion could even be sent: that is given back.
-        return edit(state, attempt=edit(attempt, remnants=event.remnants, remnants_total=event.remnants_total))
-    left = "; ".join(each.sentence() for each in event.remnants[:3])
-    more = f" and {event.remnants_total - 3} more" if event.remnants_total > 3 else ""
-    changed = event.remnants != attempt.remnants
-    state = edit(
-        state,
-        attempt=edit(
-            attempt,
-            stage=Stage.FORCING,
-            remnants=event.remnants,
-            remnants_total=event.remnants_total,
-            forced_rounds=attempt.forced_rounds + (1 if kind is OperationKind.FORCE_REMOVE else 0),
-        ),
-    )
-    if kind is OperationKind.REMOVE:
-        return cause(state, Reason.DELETION_FORCED, f"forcing the deletion of what is left: {left}{more}", now)
-    return cause(state, Reason.DELETION_BLOCKED, f"still there: {left}{more}", now) if changed else state
-
-
-def _refused(state: State, type_: str, message: str, now: datetime) -> State:
-    """Remember a refusal as a failure to launch. What refuses the first attempt has let nothing be created."""
-    attempt = state.attempt
-    if attempt is None or attempt.stage not in LIVE:
-        return state
-    failure = Failure(
-        cls=FailureClass.LAUNCH,
-        scope=Scope.WORKLOAD,
-        reason=Reason.REFUSED if type_ in {names.ERROR_REFUSED, names.ERROR_CONFLICT} else Reason.CREATE_FAILED,
-        time=now,
-        message=shortened(message),
-        attempt=attempt.number,
-    )
-    return edit(state, attempt=edit(attempt, launch_failure=failure))
+def _is_revived(attempt: Attempt, phase: Phase, observation: Observation) -> bool:
+    """Whether an attempt seems to live that was proven gone long ago: late news, or a cluster that was restored."""
+    if not observation.owner_found or observation.owner_deleting or observation.live:
+        return False
+    if attempt.stage is Stage.SUBMITTED:
+        return observation.attempt < attempt.number
+    return attempt.stage is Stage.GONE and phase is Phase.SUSPENDED

@@ -19,6 +19,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.edit import edit
+from holdfast.policy.replace import due_replacements
 from holdfast.policy.rules import rulings
 from holdfast.policy.sight import due
 
@@ -105,7 +106,11 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     seen = current(state)
     if seen is not None and (seen.owner_deleting or not seen.owner_found):
         return [_orphaned(attempt, seen)]
-    found: list[Failure] = list(seen.failures) if seen is not None else []
+    if seen is None and attempt.ready_at is not None:
+        return []  # Some of it has been made again, and nothing is known of that yet.
+    # What is made again, alone, is an event of its component and no failure of the workload.
+    replaced = {*attempt.replacing, *(due.component for due in due_replacements(spec, state, seen))}
+    found = [one for one in seen.failures if one.component not in replaced] if seen is not None else []
     expected = spec.expected_pods
     absent, unready = shortfall(seen, expected)
     if attempt.ready_at is None:

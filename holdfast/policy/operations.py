@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Operation, OperationKind, Report, State, Workload
+from holdfast.model import Attempt, Operation, OperationKind, Report, State, Workload
 from holdfast.policy.edit import edit
-from holdfast.policy.fold import CreateDone, RemoveDone, fold
+from holdfast.policy.events import CreateDone, RemoveDone, ReplaceDone
+from holdfast.policy.fold import fold
 from holdfast.policy.report import events_of, report_of
 from holdfast.policy.settle import settle
 from holdfast.policy.steps import Run
@@ -19,34 +20,60 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     work it out then, so that the cluster is told without an activity of its own.
     """
     first = report_of(spec, state, state.sequence + 1, events_of(state))
-    attempt = state.attempt.number if state.attempt is not None else 0
+    attempt = state.attempt
     operation = Operation(
         kind=run.kind,
-        attempt=attempt,
+        attempt=attempt.number if attempt is not None else 0,
         since=now,
         until=run.until,
         releases=run.kind in {OperationKind.REMOVE, OperationKind.FORCE_REMOVE} and state.outcome is not None,
         report=first,
         causes=state.causes_total,
     )
-    state = edit(state, operation=operation, sequence=state.sequence + 1)
-    done = promise(spec, state, now)
-    if done is None:
+    state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, attempt, run.kind))
+    attempt = state.attempt
+    if run.kind is OperationKind.REPLACE and attempt is not None:
+        operation = edit(operation, launches={name: attempt.launches[name] for name in attempt.replacing})
+        state = edit(state, operation=operation)
+    after = _promised(spec, state, now)
+    if after is None:
         return state
-    done = edit(done, sequence=state.sequence + 1)
-    return edit(state, operation=edit(operation, report_done=done), sequence=done.sequence)
+    told = edit(after, told_causes=operation.causes)
+    done = report_of(spec, told, state.sequence + 1, events_of(told))
+    operation = edit(operation, report_done=done, causes_done=after.causes_total)
+    return edit(state, operation=operation, sequence=done.sequence)
+
+
+def _configured(spec: Workload, attempt: Attempt | None, kind: OperationKind) -> Attempt | None:
+    """Return the attempt with what its components are made of by an operation that now begins to make them."""
+    if attempt is None:
+        return None
+    if kind is OperationKind.CREATE:
+        return edit(attempt, config=spec.config_hashes)
+    if kind is OperationKind.REPLACE:
+        return edit(
+            attempt, config={**attempt.config, **{name: spec.config_hashes[name] for name in attempt.replacing}}
+        )
+    return attempt
 
 
 def promise(spec: Workload, state: State, now: datetime) -> Report | None:
     """Return the status that a good end of the operation under way would lead to; None where it changes none."""
+    after = _promised(spec, state, now)
+    return report_of(spec, after) if after is not None else None
+
+
+def _promised(spec: Workload, state: State, now: datetime) -> State | None:
     operation = state.operation
     if operation is None:
         return None
     match operation.kind:
         case OperationKind.CREATE:
             event = CreateDone(objects=(), failure=None)
+        case OperationKind.REPLACE:
+            event = ReplaceDone(objects=(), failure=None)
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
             event = RemoveDone(gone=True, remnants=(), remnants_total=0)
         case OperationKind.PREPARE | OperationKind.OBSERVE | OperationKind.REPORT:
             return None
-    return report_of(spec, settle(fold(state, event, now), now))
+    return settle(spec, fold(state, event, now), now)

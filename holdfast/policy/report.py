@@ -30,6 +30,10 @@ WARNINGS = frozenset(
         Reason.CREATE_FAILED,
         Reason.NODE_LOST,
         Reason.RETRY_LIMIT_EXCEEDED,
+        Reason.LAUNCH_LIMIT_EXCEEDED,
+        Reason.SUBMISSION_FAILED,
+        Reason.SUBMISSION_TIMEOUT,
+        Reason.HELD,
         Reason.REFUSED,
         Reason.RESETTING,
         Reason.DELETION_FORCED,
@@ -43,9 +47,11 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
     """Return the conditions that hold (row A10: quota and resources are told gone only once proven gone)."""
     attempt = state.attempt
     gone = attempt is None or attempt.stage is Stage.GONE
-    deployed = attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE}
+    # What lives in the cluster while a workload is held is not known: it is taken to be there.
+    held = state.held is not None
+    deployed = held or (attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE})
     # During the retry pause nothing is deployed, and the quota is kept for what comes back.
-    quota = state.phase in _HOLDS_QUOTA and not (gone and state.outcome is not None)
+    quota = held or (state.phase in _HOLDS_QUOTA and not (gone and state.outcome is not None))
     result = [
         Condition(type=ConditionType.QUOTA_RESERVED, status=quota, reason=state.reason),
         Condition(type=ConditionType.RESOURCES_DEPLOYED, status=deployed, reason=state.reason),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Phase, Reason, Stage, State
+from holdfast.model import Phase, Reason, Stage, State, Workload
 from holdfast.policy.edit import edit
-from holdfast.policy.fold import cause
+from holdfast.policy.health import current, shortfall
+from holdfast.policy.record import cause
 
 
 def enter(state: State, phase: Phase, reason: Reason, message: str, now: datetime) -> State:
@@ -15,13 +16,19 @@ def enter(state: State, phase: Phase, reason: Reason, message: str, now: datetim
     return edit(state, phase=phase, reason=reason, message=message, since=since)
 
 
-def settle(state: State, now: datetime) -> State:
+def settle(spec: Workload, state: State, now: datetime) -> State:
     """Let phases follow facts: running once all pods run, suspended or ended once all is gone."""
     attempt = state.attempt
+    if state.held is not None:
+        return state
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         if attempt.ready_at is not None and state.phase is Phase.RESUMING:
             state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
             return cause(state, Reason.SUFFICIENT_PODS_READY, f"attempt {attempt.number} runs", now)
+        if state.phase is Phase.RUNNING and state.reason is Reason.REPLACING and not attempt.replacing:
+            _, unready = shortfall(current(state), spec.expected_pods)
+            if not unready:
+                return enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
         if state.phase is Phase.RESUMING and state.reason is Reason.CREATING:
             return enter(state, Phase.RESUMING, Reason.SUBMITTED, "all components exist; its pods are starting", now)
     if attempt is None or attempt.stage is Stage.GONE:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.activities.create import OWNER_GONE
+from holdfast.activities.make import OWNER_GONE
 from holdfast.activities.kube import Kube, Object
 from holdfast.model import Component, FailureClass, PodSet, Scope
 from tests.activities.bench import Bench, config, deployment, eventually, job, pod

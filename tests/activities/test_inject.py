@@ -45,6 +45,7 @@ OURS = {
     names.LABEL_ATTEMPT: "2",
     names.LABEL_COMPONENT: "work",
     names.LABEL_SHARD: "17",
+    names.LABEL_LAUNCH: "0",
 }
 
 

@@ -32,17 +32,17 @@ from holdfast.model import (
 from holdfast.model.policy import Action
 from holdfast.policy.advance import advance
 from holdfast.policy.edit import edit
-from holdfast.policy.fold import (
+from holdfast.policy.events import (
     CreateDone,
     Event,
     Observed,
     OperationInterrupted,
     PrepareDone,
     RemoveDone,
+    ReplaceDone,
     ReportDone,
-    fold,
-    observed,
 )
+from holdfast.policy.fold import fold, observed
 from holdfast.policy.operations import begin
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
 
@@ -137,6 +137,9 @@ class Life:
             case OperationKind.CREATE:
                 self.view = {"pending": self.spec.expected_pods}
                 self.tell_result(CreateDone((), None))
+            case OperationKind.REPLACE:
+                self.view = {"pending": self.spec.expected_pods}
+                self.tell_result(ReplaceDone((), None))
             case OperationKind.OBSERVE:
                 self.state = fold(self.state, ReportDone(), self.now)
                 self.state = observed(self.state, self.look(live=True), operation.since, self.now)

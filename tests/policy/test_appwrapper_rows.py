@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.model import ConditionType, Limits, OperationKind, Phase, Reason, Stage, State, Workload
-from holdfast.policy.fold import Cancelled, Resumed, Retried, Suspended
+from holdfast.policy.events import Cancelled, Resumed, Retried, Suspended
 from holdfast.policy.report import conditions
 from tests.policy.life import START, Life, workload
 
@@ -126,7 +126,7 @@ def test_A6_a_stale_cache_kills_nothing():
     life.view = {"running": 2, "found": False}
     missing = life.look()
     life.view = {"running": 2}
-    from holdfast.policy.fold import Observed
+    from holdfast.policy.events import Observed
 
     life.tell(Observed(missing))
     assert life.state.phase is Phase.RUNNING
@@ -510,7 +510,7 @@ def test_submitted_suspended_creates_nothing_until_resumed():
 def test_an_anchor_deleted_in_the_cluster_is_a_deletion_by_the_user():
     life = Life().runs()
     seen = life.look().model_copy(update={"anchor_deleting": True})
-    from holdfast.policy.fold import Observed
+    from holdfast.policy.events import Observed
 
     life.tell(Observed(seen))
     assert life.ended is Phase.CANCELLED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model import Interval, OperationKind, Reason, Remnant, Stage
-from holdfast.policy.fold import RemoveDone, Suspended
+from holdfast.policy.events import RemoveDone, Suspended
 from tests.policy.life import Life, workload
 
 GRACE = timedelta(seconds=60)

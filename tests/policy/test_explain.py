@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import OperationKind, Phase, Reason
+from holdfast.policy.events import Cancelled, Resumed, Suspended
 from holdfast.policy.explain import explain_of, markdown, status_of
-from holdfast.policy.fold import Cancelled, Resumed, Suspended
 from tests.policy.life import Life, workload
 
 ROW = pytest.mark.row

@@ -20,7 +20,8 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.policy import Action
-from holdfast.policy.fold import Cancelled, Observed, Resumed, Retried, Suspended, fold
+from holdfast.policy.events import Cancelled, Observed, Resumed, Retried, Suspended
+from holdfast.policy.fold import fold
 from holdfast.policy.report import conditions
 from holdfast.policy.rules import matches
 from holdfast.policy.sight import due, union

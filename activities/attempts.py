@@ -1,0 +1,83 @@
+"""The attempts of one workload that are in the cluster, those included that nobody remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+from holdfast import names
+from holdfast.activities.contract import Target
+from holdfast.activities.kube import Object
+from holdfast.activities.raw import mapping
+from holdfast.activities.site import Site
+from holdfast.policy.hold import foreign_attempt
+
+
+async def attempts_of(site: Site, target: Target) -> list[Object]:
+    """Return the owner objects of all attempts of a workload, by a quorum read."""
+    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
+    listed = await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, target.namespace, labels=labels)
+    return listed["items"]
+
+
+def number_of(owner: Mapping[str, Any]) -> int:
+    """Return an attempt's number; 0 for one that does not say."""
+    number = mapping(owner.get("spec")).get("attempt")
+    return number if isinstance(number, int) else 0
+
+
+def others(owners: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]], number: int) -> tuple[int, ...]:
+    """Return the numbers of other attempts that live: submitted, or with pods. Pure.
+
+    An owner alone may be what a worker made too late that another had taken over from; nothing runs under it.
+    """
+    with_pods = {mapping(mapping(pod.get("metadata")).get("labels")).get(names.LABEL_ATTEMPT) for pod in pods}
+    return tuple(
+        sorted(
+            number_of(owner)
+            for owner in owners
+            if number_of(owner) != number
+            and "deletionTimestamp" not in owner["metadata"]
+            and (mapping(owner.get("status")).get("submitted") is True or str(number_of(owner)) in with_pods)
+        )
+    )
+
+
+async def refuse_foreign(site: Site, target: Target, number: int) -> None:
+    """Refuse to act for an attempt beyond which the cluster holds a later one: a restored memory asks for it.
+
+    Raises:
+        ApplicationError: of type `ForeignAttempt`, with the highest number as its detail.
+    """
+    newest = max((number_of(owner) for owner in await attempts_of(site, target)), default=0)
+    if newest > number:
+        raise _foreign(foreign_attempt(newest, number), newest)
+
+
+async def refuse_revived(site: Site, target: Target, number: int) -> None:
+    """Refuse to begin an attempt beside another one that lives, later or earlier.
+
+    Raises:
+        ApplicationError: of type `ForeignAttempt`, with the highest number as its detail.
+    """
+    owners = [owner for owner in await attempts_of(site, target) if number_of(owner) != number]
+    if not owners:
+        return
+    newest = max(number_of(owner) for owner in owners)
+    if newest > number:
+        raise _foreign(foreign_attempt(newest, number), newest)
+    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
+    pods = await site.kube.list("v1", "Pod", target.namespace, labels=labels)
+    living = others(owners, pods["items"], number)
+    if living:
+        raise _foreign(
+            f"attempt {living[0]}, which was proven gone, is there again before attempt {number} has begun: "
+            "either the cluster or this memory was restored from a backup",
+            number,
+        )
+
+
+def _foreign(message: str, newest: int) -> ApplicationError:
+    return ApplicationError(message, newest, type=names.ERROR_FOREIGN_ATTEMPT, non_retryable=True)

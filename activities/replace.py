@@ -1,0 +1,151 @@
+"""Replacement: some components of a living attempt removed with their pods, proven gone, and made again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from holdfast import names
+from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, planned
+from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.make import (
+    OwnerLost,
+    Refusal,
+    failure_of,
+    is_owned,
+    living_owner,
+    lost_of,
+    make_patiently,
+)
+from holdfast.activities.raw import mapping
+from holdfast.activities.report import apply_report
+from holdfast.activities.site import Pulse, Site, persist, told, user_of
+from holdfast.model import Component, ObjectRef
+
+_POLL_FIRST = 0.1
+_POLL_LAST = 2.0
+
+
+async def replace(site: Site, given: ReplaceInput) -> Replaced:
+    """Make some components again (rows S7 to S9). All go before the first comes, so that none meets an old one.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
+    """
+    site.check(given.target)
+    async with told(), Pulse() as pulse:
+        try:
+            return await _replace_all(site, given, pulse)
+        except OwnerLost as lost:
+            return Replaced(failure=lost_of(given, str(lost)))
+
+
+async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse) -> Replaced:
+    await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
+    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+    # What pods read goes last, since pods that still run may need it.
+    await asyncio.gather(*(_until_gone(site, given, one, pulse) for one in given.components if one.expected_pods))
+    await asyncio.gather(*(_until_gone(site, given, one, pulse) for one in given.components if not one.expected_pods))
+    objects: list[ObjectRef] = []
+    for component in given.components:
+        try:
+            objects.append(await make_patiently(site, given, component, pulse))
+        except Refusal as refusal:
+            return Replaced(objects=tuple(objects), failure=failure_of(given, component, refusal))
+    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_done))
+    return Replaced(objects=tuple(objects))
+
+
+async def _until_gone(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> None:
+    """Delete a component and wait until it and its pods are proven gone; its next launch is left alone."""
+    plan = planned(component, given.target.workload_uid, given.attempt)
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    delay = _POLL_FIRST
+    while True:
+        try:
+            found = await _old_component(site, given, plan)
+            if found is not None and "deletionTimestamp" not in found["metadata"]:
+                await living_owner(site, given)
+                await _delete(site, given, found, plan, propagation="Foreground")
+            pods = await _old_pods(site, given, component)
+            if found is None and not pods:
+                return
+            if clock() - begun > given.grace:
+                await _force(site, given, pods)
+            pulse.say(f"waiting for {_told(plan, found, pods)} to go before it is made again")
+        except Unreachable as error:
+            pulse.say(f"removing {plan.kind} {plan.object_name}: the API server does not answer: {error.message}")
+            begun = clock()  # Time in which nothing could be seen is no grace that was given.
+        await asyncio.sleep(delay)
+        delay = min(delay * 1.5, _POLL_LAST)
+
+
+async def _old_component(site: Site, given: ReplaceInput, plan: PlannedComponent) -> Object | None:
+    """Return the object that is to go: ours, and of an earlier launch. The same name may be another's by now."""
+    found = await site.read_component(given.target, plan.api_version, plan.kind, plan.object_name)
+    if found is None or not is_owned(found, given.owner_uid) or _launch_of(found) >= given.launches[plan.name]:
+        return None
+    return found
+
+
+async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[Object]:
+    if not component.expected_pods:
+        return []
+    labels = (
+        f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt},"
+        f"{names.LABEL_COMPONENT}={component.name}"
+    )
+    listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
+    return [pod for pod in listed["items"] if _launch_of(pod) < given.launches[component.name]]
+
+
+def _launch_of(thing: Object) -> int:
+    try:
+        return int(mapping(mapping(thing["metadata"]).get("labels")).get(names.LABEL_LAUNCH) or 0)
+    except ValueError:
+        return 0
+
+
+async def _delete(site: Site, given: ReplaceInput, thing: Object, plan: PlannedComponent, *, propagation: str) -> None:
+    metadata = thing["metadata"]
+    with suppress(NotFound, Conflict):
+        await site.kube.delete(
+            plan.api_version,
+            plan.kind,
+            metadata["name"],
+            given.target.namespace,
+            uid=metadata["uid"],
+            propagation=propagation,
+            impersonate=user_of(given.target),
+        )
+
+
+async def _force(site: Site, given: ReplaceInput, pods: Sequence[Object]) -> None:
+    """Delete pods with no more grace; one that a finalizer holds stays, and is told as what is left."""
+    for pod in pods:
+        metadata = pod["metadata"]
+        if metadata.get("deletionGracePeriodSeconds") == 0:
+            continue
+        try:
+            await site.kube.delete(
+                "v1", "Pod", metadata["name"], given.target.namespace, uid=metadata["uid"], grace_period=0
+            )
+        except Unreachable:
+            raise
+        except KubeError:
+            continue
+
+
+def _told(plan: PlannedComponent, found: Object | None, pods: Sequence[Object]) -> str:
+    held = sorted(
+        {
+            name
+            for thing in ([found] if found else []) + list(pods)
+            for name in thing["metadata"].get("finalizers") or ()
+            if name != "foregroundDeletion"
+        }
+    )
+    text = f"{plan.kind} {plan.object_name}" + (f" and {len(pods)} Pod" if pods and plan.kind != "Pod" else "")
+    return text + (f" (finalizers {', '.join(held)})" if held else "")

@@ -1,0 +1,194 @@
+"""How an operation ended, remembered: created, made again, removed, told, refused, broken off."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast import names
+from holdfast.model import (
+    Attempt,
+    Failure,
+    FailureClass,
+    Operation,
+    OperationKind,
+    Reason,
+    RefusedCreate,
+    Scope,
+    Stage,
+    State,
+)
+from holdfast.model.state import INTERVALS_KEPT
+from holdfast.policy.edit import edit
+from holdfast.policy.events import (
+    CreateDone,
+    Event,
+    Observed,
+    OperationInterrupted,
+    OperationRefused,
+    PrepareDone,
+    RemoveDone,
+    ReplaceDone,
+    ReportDone,
+)
+from holdfast.policy.health import LIVE, removal_due, timings
+from holdfast.policy.hold import hold
+from holdfast.policy.record import cause, shortened
+from holdfast.policy.sight import union
+
+_REFUSALS = {
+    names.ERROR_REFUSED: Reason.REFUSED,
+    names.ERROR_CONFLICT: Reason.REFUSED,
+    names.ERROR_SUBMISSION_TIMEOUT: Reason.SUBMISSION_TIMEOUT,
+}
+
+
+def ended(
+    state: State,
+    event: PrepareDone
+    | CreateDone
+    | ReplaceDone
+    | RemoveDone
+    | ReportDone
+    | OperationRefused
+    | OperationInterrupted
+    | Observed,
+    now: datetime,
+) -> State:
+    """Remember how the operation under way ended."""
+    operation = state.operation
+    state = edit(state, operation=None)
+    if operation is None:
+        return state
+    attempt = state.attempt
+    live = attempt is not None and attempt.number == operation.attempt and attempt.stage in LIVE
+    state = _told(state, event, operation)
+    match event:
+        case PrepareDone(cluster_uid, owner_uid, limits, sequence):
+            sequence = max(sequence, state.sequence)
+            state = edit(state, cluster_uid=cluster_uid, limits=limits, anchored=True, sequence=sequence)
+            if attempt is not None and attempt.number == operation.attempt:
+                stage = Stage.PREPARED if live else attempt.stage
+                state = edit(state, attempt=edit(attempt, owner_uid=owner_uid, stage=stage))
+        case CreateDone() if attempt is not None and attempt.number == operation.attempt:
+            return _created(state, attempt, event, now)
+        case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
+            return _replaced(state, attempt, event)
+        case RemoveDone():
+            return _removed(state, event, operation, now)
+        case OperationInterrupted() if operation.kind is OperationKind.PREPARE:
+            # It may have made the anchor before it was broken off.
+            return edit(state, anchored=True)
+        case OperationRefused(names.ERROR_FOREIGN_ATTEMPT, message, newest):
+            return hold(state, shortened(message), newest, now)
+        case OperationRefused(type_, message):
+            return _refused(state, type_, message, now)
+        case _:
+            pass
+    return state
+
+
+def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -> State:
+    """Remember how a submission ended (rows S2, S4, S12). Its owner's uid is the submission's own id."""
+    failure, submission = event.failure, f"submission {attempt.owner_uid}"
+    attempt = edit(attempt, objects=event.objects)
+    if attempt.stage not in LIVE:
+        return edit(state, attempt=attempt)
+    if event.interrupted:
+        return edit(state, attempt=edit(attempt, interrupted=event.interrupted))
+    if failure is None:
+        text = f"{submission}: all of attempt {attempt.number} exists"
+        state = edit(state, attempt=edit(attempt, stage=Stage.SUBMITTED, submitted_at=now))
+        return cause(state, Reason.SUBMISSION_SUCCEEDED, text, now)
+    if event.exhausted and state.policy.refused_create is RefusedCreate.WAIT:
+        # It was borne for as long as the submission may take, so that this is its end.
+        failure = edit(failure, reason=Reason.SUBMISSION_TIMEOUT)
+    state = edit(state, attempt=edit(attempt, launch_failure=failure))
+    return cause(state, Reason.SUBMISSION_FAILED, f"{submission}: {failure.sentence()}", now)
+
+
+def _replaced(state: State, attempt: Attempt, event: ReplaceDone) -> State:
+    """Remember the new objects, and that nothing is known of them yet."""
+    made = {(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *event.objects)}
+    attempt = edit(attempt, objects=tuple(made.values()), replacing=(), launch_failure=event.failure)
+    return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
+
+
+def _told(state: State, event: Event, operation: Operation) -> State:
+    """Remember which status has reached the cluster. An operation broken off may have brought it or not."""
+    match event:
+        case OperationInterrupted() | OperationRefused():
+            return state
+        case CreateDone(_, failure, interrupted, _) if failure is not None or interrupted:
+            ended = False
+        case ReplaceDone(_, failure) if failure is not None:
+            ended = False
+        case RemoveDone(gone):
+            ended = gone
+        case _:
+            ended = True
+    told = (operation.report_done if ended else None) or operation.report
+    # Its last report told what it caused itself; what else has happened meanwhile is still to be told.
+    undisturbed = ended and state.causes_total == operation.causes
+    causes = max(operation.causes, operation.causes_done) if undisturbed else operation.causes
+    return edit(state, told=told, told_causes=max(state.told_causes, causes))
+
+
+def _removed(state: State, event: RemoveDone, operation: Operation, now: datetime) -> State:
+    kind = operation.kind
+    attempt = state.attempt
+    state = edit(state, blind=union((*state.blind, *event.blind), INTERVALS_KEPT))
+    if event.gone:
+        if operation.releases:
+            state = edit(state, anchored=False)
+        if attempt is None or attempt.stage is Stage.GONE:
+            return state
+        pause = timings(state).retry_pause_period
+        gone = edit(attempt, stage=Stage.GONE, gone_at=now, remnants=(), remnants_total=0)
+        state = edit(
+            state,
+            attempt=gone,
+            observation=None,
+            looked_at=None,
+            in_doubt=False,
+            unhealthy=None,
+            pause_until=now + pause if attempt.pause_after else None,
+        )
+        return cause(state, Reason.DELETION_COMPLETE, f"attempt {attempt.number} is proven gone", now)
+    if attempt is None:
+        return state
+    if kind is OperationKind.REMOVE and now < removal_due(state, attempt, now):
+        # Some of its time passed unseen, perhaps before the deletion could even be sent: that is given back.
+        return edit(state, attempt=edit(attempt, remnants=event.remnants, remnants_total=event.remnants_total))
+    left = "; ".join(each.sentence() for each in event.remnants[:3])
+    more = f" and {event.remnants_total - 3} more" if event.remnants_total > 3 else ""
+    changed = event.remnants != attempt.remnants
+    state = edit(
+        state,
+        attempt=edit(
+            attempt,
+            stage=Stage.FORCING,
+            remnants=event.remnants,
+            remnants_total=event.remnants_total,
+            forced_rounds=attempt.forced_rounds + (1 if kind is OperationKind.FORCE_REMOVE else 0),
+        ),
+    )
+    if kind is OperationKind.REMOVE:
+        return cause(state, Reason.DELETION_FORCED, f"forcing the deletion of what is left: {left}{more}", now)
+    return cause(state, Reason.DELETION_BLOCKED, f"still there: {left}{more}", now) if changed else state
+
+
+def _refused(state: State, type_: str, message: str, now: datetime) -> State:
+    """Remember a refusal as a failure to launch. What refuses the first attempt has let nothing be created."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage not in LIVE:
+        return state
+    failure = Failure(
+        cls=FailureClass.LAUNCH,
+        scope=Scope.WORKLOAD,
+        reason=_REFUSALS.get(type_, Reason.CREATE_FAILED),
+        time=now,
+        message=shortened(message),
+        attempt=attempt.number,
+    )
+    state = edit(state, attempt=edit(attempt, launch_failure=failure))
+    return cause(state, Reason.SUBMISSION_FAILED, failure.sentence(), now)

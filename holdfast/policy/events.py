@@ -1,0 +1,138 @@
+"""What happens to a workload, as values: what its people wish, what was seen, how its operations ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.model import Failure, Interval, Limits, ObjectRef, Observation, Policy, Reason, Remnant
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A person or a queue wants the workload suspended; `preempted` says that it lost its place to another."""
+
+    note: str = ""
+    preempted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A suspension is taken back."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The workload is to be deleted."""
+
+    note: str = ""
+    reason: Reason = Reason.CANCEL_REQUESTED
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A person wants another try now."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A snapshot came, from the watch or from a live look."""
+
+    observation: Observation
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """A person changed the policy of a workload that is under way."""
+
+    policy: Policy
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """A person changed what some components are made of."""
+
+    components: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareDone:
+    """Anchor and owner exist."""
+
+    cluster_uid: str
+    owner_uid: str
+    limits: Limits
+    sequence: int = 0
+    """The highest sequence of a report that the anchor bears."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDone:
+    """All components exist, or one of them cannot, or an earlier try left them half-made."""
+
+    objects: tuple[ObjectRef, ...]
+    failure: Failure | None
+    interrupted: str = ""
+    exhausted: bool = False
+    """Whether the refusal was one that may pass, and was borne for as long as was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceDone:
+    """Some components have been made again, or one of them cannot."""
+
+    objects: tuple[ObjectRef, ...]
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDone:
+    """The removal came back: proven gone, or with what is left."""
+
+    gone: bool
+    remnants: tuple[Remnant, ...]
+    remnants_total: int
+    blind: tuple[Interval, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDone:
+    """The status reached the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRefused:
+    """The cluster's worker refused an operation for good; `type` is one of the `ERROR_*` names."""
+
+    type: str
+    message: str
+    newest: int = 0
+    """The highest attempt of this workload in the cluster, where that is why."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationInterrupted:
+    """The operation under way was broken off, at our wish."""
+
+
+Event = (
+    Suspended
+    | Resumed
+    | Cancelled
+    | Retried
+    | Observed
+    | PolicyChanged
+    | Reconfigured
+    | PrepareDone
+    | CreateDone
+    | ReplaceDone
+    | RemoveDone
+    | ReportDone
+    | OperationRefused
+    | OperationInterrupted
+)

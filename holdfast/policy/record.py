@@ -1,0 +1,22 @@
+"""The record of causes: what decided something, kept for whoever asks why."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import Cause, Reason, State
+from holdfast.model.state import CAUSES_KEPT, TEXT_KEPT
+from holdfast.policy.edit import edit
+
+
+def shortened(text: str) -> str:
+    """Return what is kept of a text from outside, so that the memory stays small whatever it is told."""
+    return text if len(text) <= TEXT_KEPT else text[: TEXT_KEPT - 1] + "…"
+
+
+def cause(state: State, reason: Reason, message: str, now: datetime) -> State:
+    """Return the state with one more cause, the oldest dropped above fifty."""
+    number = state.attempt.number if state.attempt is not None else 0
+    message = shortened(message)
+    entry = Cause(time=now, attempt=number, phase=state.phase, reason=reason, message=message)
+    return edit(state, causes=(*state.causes, entry)[-CAUSES_KEPT:], causes_total=state.causes_total + 1)

@@ -1,0 +1,69 @@
+"""Which components are to be made again, alone, while their attempt lives on (rows S7 to S9)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from holdfast.model import Attempt, Component, ComponentView, Observation, Replacement, Stage, State, Workload
+
+BACKOFF_MAXIMUM = timedelta(minutes=5)
+
+
+class Due(NamedTuple):
+    """A component that is to be made again, why, and from when on."""
+
+    component: str
+    why: str
+    at: datetime | None
+    """None: at once."""
+    charge: str | None
+    """The member budget it is charged to."""
+    reconfigured: bool = False
+    """Whether a changed configuration is why, and not what was seen of it."""
+
+
+def due_replacements(spec: Workload, state: State, seen: Observation | None) -> tuple[Due, ...]:
+    """Return the components that are to be made again, in the order in which they were submitted.
+
+    What is being made again already is left out: it is judged anew by what is seen afterwards.
+    """
+    attempt = state.attempt
+    if attempt is None or attempt.stage is not Stage.SUBMITTED or attempt.launch_failure is not None:
+        return ()
+    found: list[Due] = []
+    for component in spec.components:
+        if component.name in attempt.replacing:
+            continue
+        # What an earlier release made has left no digest: nothing is known to have changed.
+        current = spec.config_hashes[component.name]
+        if attempt.config.get(component.name, current) != current:
+            found.append(Due(component.name, f"the configuration of {component.name} has changed", None, None, True))
+            continue
+        view = seen.components.get(component.name) if seen is not None else None
+        if view is not None:
+            due = _by_rule(component, component.replacement or state.policy.replacement, view, attempt)
+            if due is not None:
+                found.append(due)
+    return tuple(found)
+
+
+def _by_rule(component: Component, rule: Replacement, view: ComponentView, attempt: Attempt) -> Due | None:
+    kind = component.template["kind"]
+    if not view.found:
+        return Due(component.name, f"{kind} {component.name} was deleted", None, rule.charge) if rule.deleted else None
+    at = _backed_off(component.name, rule, attempt)
+    if view.failed or (component.bare and view.pods.failed):
+        return Due(component.name, f"{kind} {component.name} failed", at, rule.charge) if rule.failed else None
+    if view.complete and component.expected_pods and rule.completed:
+        return Due(component.name, f"{kind} {component.name} has completed", at, rule.charge)
+    return None
+
+
+def _backed_off(name: str, rule: Replacement, attempt: Attempt) -> datetime | None:
+    """Return when a component may be made again that ends again and again; None where it has not been made again."""
+    launches = attempt.launches.get(name, 0)
+    if not launches or attempt.replaced_at is None:
+        return None
+    # Doubled no further than the maximum needs, so that no number of launches grows into an overflow.
+    return attempt.replaced_at + min(rule.backoff * 2 ** min(launches - 1, 10), BACKOFF_MAXIMUM)
