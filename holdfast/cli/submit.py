@@ -75,6 +75,42 @@ def submit(
         raise typer.Exit(1)
 
 
+def configure(
+    file: Annotated[str, typer.Argument(help="The workload's file as it is to be from now on; - is standard input.")],
+    settings: Set = None,
+    name: Annotated[str | None, typer.Option("--name", help="The workload's name.", show_default=False)] = None,
+    namespace: Namespace = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Change what a running workload's components are made of: those that differ are made again, alone.
+
+    Its pods, names and settings stay as they are; with it, what reads a changed ConfigMap is made again too.
+    """
+    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
+    if not place:
+        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+    workloads = read_file(file, place, namespace, name, overrides(settings))
+    if len(workloads) != 1:
+        raise typer.BadParameter(f"one workload is expected, and {len(workloads)} are given", param_hint="FILE")
+    wanted = workloads[0]
+
+    async def go() -> tuple[str, ...]:
+        from holdfast.policy.change import ComponentsChange
+
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            run = await holdfast.get(wanted.name, wanted.namespace)
+            return await run.update_components(ComponentsChange(components=wanted.components, note=reason))
+
+    changed = asyncio.run(go())
+    where = f"{wanted.namespace}/{wanted.name}"
+    text = f"{where}: made again: {', '.join(changed)}" if changed else f"{where}: nothing differs"
+    emit({"name": wanted.name, "namespace": wanted.namespace, "changed": list(changed)}, output, lambda: text)
+
+
 def validate(
     files: Files,
     settings: Set = None,
@@ -113,7 +149,7 @@ def schema(
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
-    commands: tuple[Callable[..., None], ...] = (submit, validate, schema)
+    commands: tuple[Callable[..., None], ...] = (submit, configure, validate, schema)
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 

@@ -26,8 +26,8 @@ from holdfast.client.pending import activities_of
 from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
-from holdfast.model import Cause, Explanation, Phase, Policy, Status, Workload
-from holdfast.policy.change import PolicyChange
+from holdfast.model import Cause, Explanation, Model, Phase, Policy, Status, Workload
+from holdfast.policy.change import ComponentsChange, PolicyChange
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
 _POLL_FIRST: Final = 0.2
@@ -159,14 +159,25 @@ class Run:
         Raises:
             HoldfastError: if the workflow refuses it; the message names the field and what is allowed.
         """
+        return Policy.model_validate(await self._update(names.UPDATE_POLICY, change, dict[str, Any], "the policy"))
+
+    async def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
+        """Change what components are made of; return those that differ, which are made again alone (row S8).
+
+        It is in force once this returns; that they have been made again is to be waited for by watching.
+
+        Raises:
+            HoldfastError: if the workflow refuses it; the message names the field and what is allowed.
+        """
+        return tuple(await self._update(names.UPDATE_COMPONENTS, change, list[str], "the components"))
+
+    async def _update(self, name: str, change: Model, result_type: Any, what: str) -> Any:
         try:
             handle: Any = self.handle  # Its overloads for updates are only partly typed.
-            policy = await handle.execute_update(
-                names.UPDATE_POLICY, change.model_dump(mode="json"), result_type=dict[str, Any]
-            )
-            return Policy.model_validate(policy)
+            document = change.model_dump(mode="json", by_alias=True)
+            return await handle.execute_update(name, document, result_type=result_type)
         except WorkflowUpdateFailedError as error:
-            raise HoldfastError(f"{self._where} refuses the policy: {_innermost(error)}") from error
+            raise HoldfastError(f"{self._where} refuses {what}: {_innermost(error)}") from error
         except RPCError as error:
             raise self._explained(error) from error
 

@@ -49,14 +49,15 @@ def due_replacements(spec: Workload, state: State, seen: Observation | None) -> 
 
 
 def _by_rule(component: Component, rule: Replacement, view: ComponentView, attempt: Attempt) -> Due | None:
-    kind = component.template["kind"]
+    metadata = component.template["metadata"]
+    what = f"{component.template['kind']} {metadata.get('name') or component.name}"
     if not view.found:
-        return Due(component.name, f"{kind} {component.name} was deleted", None, rule.charge) if rule.deleted else None
+        return Due(component.name, f"{what} was deleted", None, rule.charge) if rule.deleted else None
     at = _backed_off(component.name, rule, attempt)
     if view.failed or (component.bare and view.pods.failed):
-        return Due(component.name, f"{kind} {component.name} failed", at, rule.charge) if rule.failed else None
+        return Due(component.name, f"{what} failed", at, rule.charge) if rule.failed else None
     if view.complete and component.expected_pods and rule.completed:
-        return Due(component.name, f"{kind} {component.name} has completed", at, rule.charge)
+        return Due(component.name, f"{what} has completed", at, rule.charge)
     return None
 
 

@@ -1,0 +1,128 @@
+"""Who may refuse a workload before anything of it is made: its namespace, its account, the kinds it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio.exceptions import ApplicationError
+
+from holdfast import names
+from holdfast.activities.contract import PrepareInput, Target
+from holdfast.activities.kube import Forbidden, NotFound, UnknownKind
+from holdfast.activities.raw import mapping
+from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, refused, user_of
+
+_VERBS = ("create", "get", "delete")
+_LABEL_AGGREGATE = f"{names.GROUP}/aggregate-to-worker"
+"""On a ClusterRole: its rules are the worker's too (`deploy/rbac.yaml`)."""
+_VERBS_OF_SIGHT = ("get", "list", "watch")
+
+
+class _NotYet(ApplicationError):
+    """A refusal that ends when somebody grants what is missing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, type=names.ERROR_REFUSED, non_retryable=True)
+
+
+async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None:
+    """Have everything that can refuse have its say; where that is asked for, wait until what is missing is granted.
+
+    Raises:
+        ApplicationError: of type `Refused`, or `SubmissionTimeout` where waiting took too long; neither is retried.
+    """
+    delay = RETRY_FIRST
+    while True:
+        try:
+            return await _check_permitted(site, given)
+        except _NotYet as refusal:
+            if not given.waits:
+                raise
+            if given.patience is not None and pulse.borne >= given.patience:
+                raise ApplicationError(
+                    f"not submitted in time: {refusal.message}",
+                    type=names.ERROR_SUBMISSION_TIMEOUT,
+                    non_retryable=True,
+                ) from None
+            pulse.say(f"waiting for {len(given.plan)} components to be permitted: {refusal.message}")
+        await asyncio.sleep(delay)
+        pulse.borne += delay
+        delay = min(delay * 2, RETRY_LAST)
+
+
+async def _check_permitted(site: Site, given: PrepareInput) -> None:
+    await _check_namespace(site, given.target)
+    kinds = {(component.api_version, component.kind) for component in given.plan}
+    await asyncio.gather(*(_check_kind(site, given.target, *kind) for kind in sorted(kinds)))
+    ruled = {(one.api_version, one.kind) for one in given.plan if one.status.complete or one.status.failed}
+    await asyncio.gather(*(_check_sight(site, given.target, *kind) for kind in sorted(ruled)))
+
+
+async def _check_namespace(site: Site, target: Target) -> None:
+    enable = f"run `holdfast namespace enable {target.namespace}`"
+    try:
+        namespace = await site.kube.get("v1", "Namespace", target.namespace)
+    except NotFound:
+        raise refused(f"namespace {target.namespace} does not exist") from None
+    metadata = mapping(namespace["metadata"])
+    if mapping(metadata.get("labels")).get(names.LABEL_NAMESPACE_ENABLED) != "true":
+        raise _NotYet(f"namespace {target.namespace} is not enabled for Holdfast: {enable}")
+    if "deletionTimestamp" in metadata:
+        raise refused(f"namespace {target.namespace} is being deleted")
+    try:
+        account = await site.kube.get("v1", "ServiceAccount", target.run_as, target.namespace)
+    except NotFound:
+        raise _NotYet(f"service account {target.namespace}/{target.run_as} does not exist: {enable}") from None
+    annotations = mapping(mapping(account["metadata"]).get("annotations"))
+    if annotations.get(names.ANNOTATION_RUN_AS) != names.RUN_AS_ALLOWED:
+        raise _NotYet(
+            f"service account {target.namespace}/{target.run_as} does not let workloads run as it: {enable}, "
+            f"or annotate it with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
+        )
+
+
+async def _check_kind(site: Site, target: Target, api_version: str, kind: str) -> None:
+    if (api_version, kind) == ("v1", "Secret"):
+        raise refused(
+            "a Secret is among the components, and its contents would stand readable in the workflow's history: "
+            "create it beforehand and refer to it by name (components of kind Secret need payload encryption)"
+        )
+    try:
+        resource = await site.kube.resource(api_version, kind)
+    except UnknownKind:
+        raise _NotYet(
+            f"cluster {site.cluster} does not serve {kind} of {api_version}: install what defines it"
+        ) from None
+    if not resource.namespaced:
+        raise refused(
+            f"{kind} of {api_version} belongs to no namespace: only namespaced components can be removed again"
+        )
+    user = user_of(target)
+    for verb in _VERBS:
+        try:
+            allowed, why = await site.kube.allowed(verb, resource, target.namespace, impersonate=user)
+        except Forbidden as error:
+            raise _NotYet(
+                f"the worker may not act as service account {target.namespace}/{target.run_as} ({error.message}): "
+                f"run `holdfast namespace enable {target.namespace}`"
+            ) from None
+        if not allowed:
+            raise _NotYet(
+                f"service account {target.namespace}/{target.run_as} may not {verb} {resource.plural}"
+                f"{f' of {resource.group}' if resource.group else ''} in namespace {target.namespace}"
+                f"{f': {why}' if why else ''}"
+            )
+
+
+async def _check_sight(site: Site, target: Target, api_version: str, kind: str) -> None:
+    """Refuse what would never be seen to end: a kind whose own status rules, and which the worker may not read."""
+    resource = await site.kube.resource(api_version, kind)
+    for verb in _VERBS_OF_SIGHT:
+        allowed, _ = await site.kube.allowed(verb, resource, target.namespace)
+        if not allowed:
+            what = f"{resource.plural}{f'.{resource.group}' if resource.group else ''}"
+            raise _NotYet(
+                f"the worker may not {verb} {what}, and would never learn that one has ended: have an administrator "
+                f"make a ClusterRole that lets {what} be read (get, list, watch) and label it "
+                f"{_LABEL_AGGREGATE}=true"
+            )
