@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -157,10 +158,9 @@ def _ask(ground: Ground, seen: Told, *, unknown: bool, yes: bool) -> None:
     if yes:
         return
     typer.echo(question(seen.scene, seen.survey), err=True)
-    try:
-        agreed = typer.confirm("Delete them?", err=True)
-    except typer.Abort:
-        agreed = False
+    # Not `typer.confirm`: even there a blank would reach standard output, which may be a JSON document.
+    typer.echo("Delete them? [y/N] ", nl=False, err=True)
+    agreed = sys.stdin.readline().strip().lower() in {"y", "yes"}
     if not agreed:
         typer.echo("nothing is touched (to delete them without being asked: --unknown --yes)", err=True)
         raise typer.Exit(EXIT_REFUSED)

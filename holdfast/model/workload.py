@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -218,6 +219,23 @@ class Workload(Model):
                     self.policy.check_replacement(component.replacement)
                 except ValueError as error:
                     raise ValueError(f"components[{index}].{error}") from None
+
+    def with_components(self, components: Iterable[Component]) -> Self:
+        """Return the workload with other components, checked anew.
+
+        Raises:
+            ValidationError: if the whole is no workload any more.
+        """
+        values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        values["components"] = tuple(components)
+        return type(self)(**values)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, as pydantic does; the digests of the components are worked out anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        kept: dict[str, Any] = vars(copied)
+        kept.pop("config_hashes", None)
+        return copied
 
     @property
     def workflow_id(self) -> str:

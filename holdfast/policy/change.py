@@ -68,6 +68,6 @@ def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:
             raise ValueError(f"components.{one.name}.podSets: expected the same pods as before: submit it anew instead")
         known[one.name] = one
     try:
-        return Workload.model_validate({**dict(spec), "components": tuple(known.values())})
+        return spec.with_components(known.values())
     except ValidationError as error:
         raise ValueError("; ".join(each["msg"] for each in error.errors())) from None

@@ -1,0 +1,159 @@
+"""The life of a workload of the submission profile on virtual time: bare pods, and the ConfigMap they read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.model import (
+    Component,
+    ComponentView,
+    Failure,
+    FailureClass,
+    Interval,
+    Observation,
+    OperationKind,
+    PodCounts,
+    Policy,
+    Reason,
+    Replacement,
+    Scope,
+    Workload,
+)
+from holdfast.policy.edit import edit
+from holdfast.policy.events import CreateDone, Event, Observed, OperationRefused, Reconfigured, ReplaceDone
+from holdfast.profiles.streams import POLICY
+from tests.policy.life import Life
+
+
+def config(text: str = "v1") -> Component:
+    template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "adl"}, "data": {"adl": text}}
+    return Component(name="adl", template=template)
+
+
+def element(index: int, image: str = "pe:1", **fields: Any) -> Component:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": image}]}
+    template = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pe-{index}"}, "spec": spec}
+    return Component(
+        name=f"pe-{index}",
+        template=template,
+        pod_sets=({"path": "template", "replicas": 1},),  # type: ignore[arg-type]
+        **fields,
+    )
+
+
+def streams(elements: int = 3, policy: Policy = POLICY, **changes: Any) -> Workload:
+    """Return a ConfigMap and so many elements, of which only the first reads it."""
+    pods = tuple(element(index, config=("adl",) if index == 0 else ()) for index in range(elements))
+    return Workload(
+        name="stream", cluster="dev", components=(config(), *pods), policy=policy.model_copy(update=changes)
+    )
+
+
+def replacing(**rule: Any) -> Replacement:
+    return POLICY.replacement.model_copy(update=rule)
+
+
+@dataclass
+class Elements(Life):
+    """A life whose cluster has one view for each component."""
+
+    spec: Workload = field(default_factory=streams)
+    views: dict[str, ComponentView] = field(default_factory=dict)
+
+    def look(self, *, live: bool = False, blind: tuple[Interval, ...] = (), **fields: Any) -> Observation:
+        attempt = self.state.attempt
+        assert attempt is not None
+        self.revision += 1
+        common: dict[str, Any] = {"time": self.now, "attempt": attempt.number}
+        failures: list[Failure] = []
+        for name, view in self.views.items():
+            if not view.found:
+                missing = {"cls": FailureClass.MISSING, "scope": Scope.COMPONENT, "reason": Reason.MISSING_COMPONENT}
+                failures.append(Failure(component=name, subject=name, **missing, **common))
+            elif view.pods.failed:
+                failed = {"cls": FailureClass.APP, "scope": Scope.MEMBER, "reason": "Error", "exit_code": 1}
+                failures.append(Failure(component=name, subject=name, **failed, **common))
+        values: dict[str, Any] = {
+            "workload_uid": "uid",
+            "attempt": attempt.number,
+            "owner_uid": attempt.owner_uid,
+            "at": self.now,
+            "live": live,
+            "revision": self.revision,
+            "components": self.views,
+            "failures": tuple(failures),
+            "failures_total": len(failures),
+            "blind": blind,
+        }
+        return Observation(**{**values, **fields})
+
+    def finish(self) -> Life:
+        operation, attempt = self.state.operation, self.state.attempt
+        assert operation is not None
+        assert attempt is not None
+        if operation.kind is OperationKind.CREATE:
+            self.views = {component.name: fresh(component) for component in self.spec.components}
+            self.tell_result(CreateDone((), None))
+        elif operation.kind is OperationKind.REPLACE:
+            again = {one.name: fresh(one) for one in self.spec.components if one.name in attempt.replacing}
+            self.views = {**self.views, **again}
+            self.tell_result(ReplaceDone((), None))
+        else:
+            return super().finish()
+        self._note()
+        return self
+
+    # --- what happens to it
+
+    def pods(self, *names: str, **counts: int) -> Elements:
+        """Give some pods (all, if none is named) these counts, and let the watch say so."""
+        chosen = names or tuple(component.name for component in self.spec.components if component.expected_pods)
+        counted = PodCounts(expected=1, **counts)
+        done = bool(counts.get("succeeded"))
+        self.views = {**self.views, **dict.fromkeys(chosen, ComponentView(pods=counted, complete=done))}
+        self.tell(Observed(self.look()))
+        return self
+
+    def deleted(self, *names: str) -> Elements:
+        gone = {name: edit(self.views[name], found=False, pods=PodCounts(expected=1)) for name in names}
+        self.views = {**self.views, **gone}
+        self.tell(Observed(self.look()))
+        return self
+
+    def up(self) -> Elements:
+        self.settle()
+        return self.pods(running=1)
+
+    def configured(self, *components: Component) -> Elements:
+        """Change what components are made of, as the workflow's update does."""
+        before = self.spec
+        known = {one.name: one for one in components}
+        together = tuple(known.get(one.name, one) for one in before.components)
+        self.spec = before.with_components(together)
+        changed = tuple(name for name, hash_ in self.spec.config_hashes.items() if before.config_hashes[name] != hash_)
+        self.tell(Reconfigured(changed))
+        return self
+
+    def ends(self, event: Event) -> Elements:
+        """Let the operation under way, which is held, end in another way than well."""
+        self.hold.clear()
+        self.tell_result(event)
+        self.settle()
+        return self
+
+    def refused(self, type_: str, message: str, newest: int = 0) -> Elements:
+        return self.ends(OperationRefused(type_, message, newest))
+
+    # --- what is told of it
+
+    def launches(self) -> dict[str, int]:
+        return dict(self.state.attempt.launches) if self.state.attempt is not None else {}
+
+    def reasons(self) -> list[str]:
+        return [one.reason.value for one in self.state.causes]
+
+
+def fresh(component: Component) -> ComponentView:
+    pods = PodCounts(expected=component.expected_pods, pending=component.expected_pods)
+    return ComponentView(pods=pods, complete=not component.expected_pods)
