@@ -1,176 +1,200 @@
-"""The invariants of DESIGN.md, held by random lives: events, late results, interruptions and time in any order."""
+"""The invariants of the design, held by random lives: a cluster, people, workers and a clock that do what they like.
+
+`HYPOTHESIS_PROFILE=long` takes many more and longer lives; `HYPOTHESIS_PROFILE=quick` a handful.
+"""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+import os
+from random import Random
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from holdfast.model import ConditionType, Interval, Observation, OperationKind, Phase, Reason, Stage, State
+from holdfast.model import State
 from holdfast.policy.advance import advance
-from holdfast.policy.fold import Cancelled, Observed, Resumed, Retried, Suspended, fold
-from holdfast.policy.report import conditions
-from tests.policy.life import Life, workload
+from holdfast.policy.events import Cancelled, Resumed, Suspended
+from holdfast.policy.fold import fold
+from tests.policy.cluster import Kind
+from tests.policy.life import Life
+from tests.policy.play import Play
+from tests.policy.script import step
+from tests.policy.weather import NODES
 
-VIEWS: list[dict[str, Any]] = [
-    {"pending": 2},
-    {"running": 1, "pending": 1},
-    {"running": 2},
-    {"running": 1},
-    {"running": 1, "failed": 1},
-    {"failed": 2},
-    {"failed": 1, "job_failed": True},
-    {"running": 2, "found": False},
-    {"succeeded": 2},
-    {"succeeded": 2, "complete": True},
-]
-REMOVALS = {OperationKind.REMOVE, OperationKind.FORCE_REMOVE}
+LIVES, STEPS = {"quick": (20, 20), "long": (20_000, 60)}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), (180, 25))
+INDEX = st.integers(0, 5)
+SECONDS = st.sampled_from((1, 10, 31, 61, 95, 200))
+KINDS = st.sampled_from((Kind.POD, Kind.COMPONENT, Kind.OWNER, Kind.ANCHOR))
 
 
 class Lives(RuleBasedStateMachine):
-    """A workload whose cluster, people and clock do what they like."""
-
-    snapshots: Bundle[Observation] = Bundle("snapshots")
+    """One workload's life; the oracle judges each of its steps, and its end."""
 
     def __init__(self) -> None:
         super().__init__()
-        hold = timedelta(minutes=3)
-        self.life = Life(spec=workload(timings={"deletion_on_failure_grace_period": hold})).settle()
-        self.checked = 0
-        self.retries = 0
+        self.play = Play()
 
-    @rule(view=st.sampled_from(VIEWS))
-    def cluster_changes(self, view: dict[str, Any]) -> None:
-        if self.alive():
-            self.life.sees(**view)
+    # --- every day
 
-    @rule(target=snapshots, view=st.sampled_from(VIEWS))
-    def watch_falls_behind(self, view: dict[str, Any]) -> Observation:
-        if self.life.state.attempt is None:
-            return Observation(workload_uid="uid", attempt=0, owner_uid="", at=self.life.now)
-        kept, self.life.view = self.life.view, view
-        seen = self.life.look()
-        self.life.view = kept
-        return seen
+    @rule(requests=st.integers(1, 10))
+    def a_worker_goes_on(self, requests: int) -> None:
+        self.play.acts(requests)
 
-    @rule(seen=consumes(snapshots))
-    def late_snapshot_comes(self, seen: Observation) -> None:
-        if self.life.ended is None:
-            self.life.tell(Observed(seen))
+    @rule()
+    def the_cluster_goes_on(self) -> None:
+        self.play.cluster_goes_on()
 
-    @rule(seconds=st.integers(0, 400))
-    def time_passes(self, seconds: int) -> None:
-        if self.life.ended is None:
-            self.life.after(seconds=seconds)
+    @rule(seconds=SECONDS, watched=st.booleans())
+    def time_goes_on(self, seconds: int, watched: bool) -> None:
+        self.play.goes_on(seconds, watched=watched)
 
-    @rule(seconds=st.integers(1, 120))
-    def blind(self, seconds: int) -> None:
-        if self.alive() and self.life.view:
-            begin = self.life.now
-            self.life.now += timedelta(seconds=seconds)
-            span = Interval(begin=begin, end=self.life.now)
-            self.life.tell(Observed(self.life.look(blind=(span,))))
+    @rule(seconds=SECONDS)
+    def time_jumps(self, seconds: int) -> None:
+        self.play.jumps(seconds)
 
-    @rule(event=st.sampled_from([Suspended(), Suspended(preempted=True), Resumed(), Retried()]))
-    def people(self, event: Suspended | Resumed | Retried) -> None:
-        if self.life.ended is None:
-            if isinstance(event, Retried) and self.life.state.outcome is Phase.FAILED:
-                self.retries += 1
-            self.life.tell(event)
+    @rule(seed=st.integers(0, 2**32), moves=st.integers(5, 40))
+    def anything_happens(self, seed: int, moves: int) -> None:
+        random = Random(seed)
+        for _ in range(moves):
+            if self.play.flow.ended is None:
+                step(self.play, random)
 
+    # --- what is seen
+
+    @rule()
+    def the_watch_tells(self) -> None:
+        self.play.watch_tells()
+
+    @precondition(lambda self: self.play.weather.mail)
+    @rule(index=INDEX, twice=st.booleans())
+    def a_snapshot_arrives(self, index: int, twice: bool) -> None:
+        self.play.mail_arrives(index, twice=twice)
+
+    @precondition(lambda self: self.play.weather.mail)
+    @rule(index=INDEX)
+    def a_snapshot_is_lost(self, index: int) -> None:
+        self.play.mail_is_lost(index)
+
+    @rule(down=st.booleans())
+    def it_grows_dark(self, down: bool) -> None:
+        self.play.cluster.go_dark(down=down)
+
+    @precondition(lambda self: self.play.cluster.dark_since is not None)
+    @rule()
+    def it_grows_light(self) -> None:
+        self.play.cluster.get_light()
+
+    # --- what goes wrong in the cluster
+
+    @rule(index=INDEX, code=st.sampled_from((0, 1, 137)))
+    def a_pod_ends(self, index: int, code: int) -> None:
+        self.play.pod_ends(index, code)
+
+    @rule()
+    def all_pods_succeed(self) -> None:
+        self.play.all_pods_succeed()
+
+    @rule(replaces=st.booleans(), lagging=st.booleans())
+    def controllers_act(self, replaces: bool, lagging: bool) -> None:
+        self.play.weather.replaces = replaces
+        self.play.weather.controllers_act(lagging=lagging)
+
+    @rule()
+    def the_collector_acts_by_what_it_knows(self) -> None:
+        self.play.weather.collector_acts()
+
+    @rule(node=st.integers(0, NODES - 1), evicted=st.booleans())
+    def a_node_dies(self, node: int, evicted: bool) -> None:
+        self.play.weather.node_dies(node)
+        if evicted:
+            self.play.weather.node_controller_acts()
+
+    @rule()
+    def nodes_come_back(self) -> None:
+        self.play.weather.dead_nodes.clear()
+
+    @rule(refusing=st.booleans())
+    def a_quota_refuses(self, refusing: bool) -> None:
+        self.play.cluster.refusing = refusing
+
+    @rule(kind=KINDS, index=INDEX)
+    def somebody_deletes(self, kind: Kind, index: int) -> None:
+        self.play.person_deletes(kind, index)
+
+    @rule(index=INDEX, stubborn=st.booleans())
+    def something_will_not_go(self, index: int, stubborn: bool) -> None:
+        if stubborn:
+            self.play.pod_becomes_stubborn(index)
+        else:
+            self.play.person_holds(index)
+
+    @rule()
+    def everything_lets_go(self) -> None:
+        self.play.weather.lift()
+
+    # --- what goes wrong with workers
+
+    @precondition(lambda self: self.play.worker_up)
+    @rule(last_request=st.booleans(), stays=st.booleans())
+    def the_worker_dies(self, last_request: bool, stays: bool) -> None:
+        self.play.worker_dies(last_request=last_request, stays=stays)
+
+    @precondition(lambda self: not self.play.worker_up)
+    @rule()
+    def another_worker_comes(self) -> None:
+        self.play.worker_comes()
+
+    @precondition(lambda self: self.play.zombies)
+    @rule(index=INDEX)
+    def a_late_request_lands(self, index: int) -> None:
+        self.play.late_request_lands(index)
+
+    @precondition(lambda self: self.play.flow.interrupted)
+    @rule()
+    def an_operation_is_broken_off(self) -> None:
+        self.play.told_to_break_off()
+
+    @rule(full=st.booleans())
+    def the_memory_is_made_again(self, full: bool) -> None:
+        if full:
+            self.play.history_is_full()
+        self.play.replay()
+
+    # --- people
+
+    @rule(preempted=st.booleans())
+    def suspended(self, preempted: bool) -> None:
+        self.play.suspend(preempted=preempted)
+
+    @rule()
+    def resumed(self) -> None:
+        self.play.resume()
+
+    @rule()
+    def retried(self) -> None:
+        self.play.retry()
+
+    @precondition(lambda self: self.play.flow.advances > 40)
     @rule()
     def cancelled(self) -> None:
-        if self.life.ended is None and len(self.life.ran) > 12:
-            self.life.tell(Cancelled())
+        self.play.cancel()
 
-    @rule(kind=st.sampled_from(list(OperationKind)))
-    def operation_becomes_slow(self, kind: OperationKind) -> None:
-        self.life.hold.add(kind)
-
-    @precondition(lambda self: self.life.hold)
-    @rule()
-    def operations_end(self) -> None:
-        self.life.hold.clear()
-        if self.life.state.operation is not None:
-            self.life.finish()
-        if self.life.ended is None:
-            self.life.settle()
-
-    @rule(stubborn=st.booleans())
-    def deletion_is_ignored(self, stubborn: bool) -> None:
-        self.life.stubborn = stubborn
-
-    def alive(self) -> bool:
-        attempt = self.life.state.attempt
-        return self.life.ended is None and attempt is not None
-
-    @invariant()
-    def all_hold(self) -> None:
-        states = self.life.states
-        for before, after in zip(states[max(0, self.checked - 1) :], states[self.checked :], strict=False):
-            self.check_step(before, after)
-        for state in states[self.checked :]:
-            self.check_state(state)
-        self.checked = len(states)
-
-    def check_state(self, state: State) -> None:
-        spec = self.life.spec
-        for budget in state.policy.budgets:
-            assert state.used.get(budget.name, 0) <= budget.limit, "1: a budget is exceeded"
-        held = {each.type: each.status for each in conditions(spec, state)}
-        attempt = state.attempt
-        gone = attempt is None or attempt.stage is Stage.GONE
-        if not held[ConditionType.QUOTA_RESERVED]:
-            assert gone or state.outcome is Phase.SUCCEEDED, "3: quota released while pods may live"
-        if not held[ConditionType.RESOURCES_DEPLOYED]:
-            assert gone or (attempt is not None and attempt.stage is Stage.PLANNED)
-        if state.phase in {Phase.SUSPENDED, Phase.CANCELLED}:
-            assert gone
-        assert len(state.causes) <= 50
-        assert len(state.model_dump_json()) < 256 * 1024
-
-    def check_step(self, before: State, after: State) -> None:
-        old, new = before.attempt, after.attempt
-        if new is not None and (old is None or new.number != old.number):
-            assert old is None or old.stage is Stage.GONE, "2: an attempt begins before the last is proven gone"
-            assert new.number == (old.number if old else 0) + 1
-            assert not after.intent.suspend
-            assert not after.intent.cancel
-        if old is not None and new is not None and old.number == new.number:
-            order = list(Stage)
-            # The last proof, which lets go of the anchor, may find what came too late to be found by the first.
-            late = old.stage is Stage.GONE and before.operation is not None and before.operation.releases
-            assert order.index(new.stage) >= order.index(old.stage) or late, "a stage went back"
-        charged = sum(after.used.values()) - sum(before.used.values())
-        if charged > 0:
-            assert charged == 1, "1: charged twice at once"
-            assert old is not None
-            assert old.stage in {Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED}, "5: charged for our own deletion"
-            assert new is not None
-            assert new.stage is Stage.REMOVING
-            if old.stage is Stage.SUBMITTED:
-                assert before.looked_at is not None or before.unhealthy is not None, "4: charged without a look"
-        if before.outcome is not None and after.outcome is None:
-            assert after.reason is Reason.RETRY_REQUESTED or after.phase is Phase.RESUMING
+    @rule(limit=st.integers(0, 4), grace=st.sampled_from((0, 5, 30, 60)))
+    def the_policy_changes(self, limit: int, grace: int) -> None:
+        if self.play.flow.ended is None:
+            self.play.policy_changes(limit, grace)
 
     def teardown(self) -> None:
-        # 7: from wherever it is, a cancelled workload comes to its end once things can be deleted.
-        life = self.life
-        life.hold.clear()
-        life.stubborn = life.undying = False
-        if life.state.operation is not None:
-            life.finish()
-        if life.ended is None:
-            life.tell(Cancelled())
-        assert life.ended is not None
-        assert not life.state.anchored
-        self.all_hold()
+        self.play.ends_well()
 
 
-Lives.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Lives.TestCase.settings = settings(
+    max_examples=LIVES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 TestLives = Lives.TestCase
 
 

@@ -1,0 +1,296 @@
+"""A small cluster in memory: objects with uids and owners, deletion as the API server does it, and a ledger of it all.
+
+It carries out requests and keeps the ledger; what becomes of objects by themselves (collector, controllers, nodes) is
+in `weather.py`. It never looks at the engine: the oracle judges the engine by this ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from holdfast.activities.pod_facts import PodState
+from holdfast.model import Interval, Report
+from tests.policy.life import START
+
+HOLD = "example.com/hold"
+OURS = "holdfast.dev/anchor"
+FOREGROUND = "foregroundDeletion"
+TICK = timedelta(milliseconds=1)
+
+
+class Unreachable(Exception):
+    """The API server does not answer."""
+
+
+class NotFoundError(Exception):
+    """404."""
+
+
+class ConflictError(Exception):
+    """409: the object is another than was meant, or is there already."""
+
+
+class RefusedError(Exception):
+    """403: a quota is used up, for now."""
+
+
+class Kind(StrEnum):
+    """What there is in the cluster."""
+
+    ANCHOR = "Anchor"
+    OWNER = "Attempt"
+    COMPONENT = "Job"
+    POD = "Pod"
+
+
+class Hand(StrEnum):
+    """Who sent a request."""
+
+    HOLDFAST = "holdfast"
+    LATE = "a worker whose place another has taken"
+    COLLECTOR = "collector"
+    CONTROLLER = "controller"
+    NODE = "node"
+    PERSON = "person"
+
+    @property
+    def ours(self) -> bool:
+        """Whether Holdfast sent it."""
+        return self in {Hand.HOLDFAST, Hand.LATE}
+
+
+@dataclass(slots=True, eq=False)
+class Thing:
+    """One object."""
+
+    kind: Kind
+    name: str
+    uid: str
+    owner: str
+    """uid of what owns it; empty for none."""
+    attempt: int
+    component: str
+    born: int
+    version: int
+    created: datetime
+    late: bool
+    """Whether a worker made it whose place another had taken, or what came of such an object."""
+    finalizers: set[str] = field(default_factory=set)
+    deleting: datetime | None = None
+    deleted_by: Hand | None = None
+    died: int | None = None
+    # Of pods.
+    state: PodState = PodState.PENDING
+    forced: bool = False
+    stubborn: bool = False
+    node: int = 0
+    failed_at: datetime | None = None
+    exit_code: int = 0
+    # Of attempts' owners.
+    submitted: bool = False
+    # Of components.
+    verdict: str = ""
+    noticed: bool = False
+    """Whether its controller has seen that it is being deleted."""
+    # Of anchors.
+    report: Report | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether a pod's processes have ended: it holds nothing any more."""
+        return self.state in {PodState.SUCCEEDED, PodState.FAILED}
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} ({self.uid}, attempt {self.attempt}{', late' if self.late else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """One deletion that was asked for."""
+
+    at: datetime
+    hand: Hand
+    thing: Thing
+    uid: str
+    """The precondition it carried; empty for none."""
+    foreground: bool
+    forced: bool
+
+
+class Cluster:
+    """The API server and what it stores."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.version = 1
+        self.hand = Hand.HOLDFAST
+        self.alive: dict[str, Thing] = {}
+        self.named: dict[tuple[Kind, str], Thing] = {}
+        self.all: list[Thing] = []
+        self.deletions: list[Deletion] = []
+        self.down = False
+        self.refusing = False
+        """Whether a quota refuses new components."""
+        self.dark_since: datetime | None = None
+        self.dark: list[Interval] = []
+        self.on_create: list[Callable[[Thing], None]] = []
+        self.on_change: list[Callable[[Thing], None]] = []
+        self.on_delete: list[Callable[[Deletion], None]] = []
+        self.on_refuse: list[Callable[[int], None]] = []
+        self.on_report: list[Callable[[Thing, Report], None]] = []
+
+    # --- the clock and the dark
+
+    def pass_time(self, span: timedelta = TICK) -> None:
+        self.now += span
+
+    def go_dark(self, *, down: bool) -> None:
+        """From now on nothing can be seen, and if it is down, nothing be done either."""
+        self.down = self.down or down
+        self.dark_since = self.dark_since or self.now
+
+    def get_light(self) -> None:
+        if self.dark_since is not None and self.now > self.dark_since:
+            self.dark.append(Interval(begin=self.dark_since, end=self.now))
+        self.dark_since, self.down = None, False
+
+    def blind(self) -> tuple[Interval, ...]:
+        """Return what an observer of this cluster knows of the dark."""
+        spans = self.dark[-32:]
+        if self.dark_since is not None and self.now > self.dark_since:
+            spans = [*spans, Interval(begin=self.dark_since, end=self.now)]
+        return tuple(spans)
+
+    # --- requests
+
+    def ask(self) -> None:
+        """Begin a request.
+
+        Raises:
+            Unreachable: if nobody answers.
+        """
+        if self.down and self.hand.ours:
+            raise Unreachable
+        self.pass_time()
+
+    def find(self, kind: Kind, name: str) -> Thing | None:
+        self.ask()
+        return self.named.get((kind, name))
+
+    def of(self, kind: Kind, attempt: int | None = None) -> list[Thing]:
+        """Return what there is of a kind; reading the ledger, not asking the server."""
+        return [one for one in self.alive.values() if one.kind is kind and attempt in {None, one.attempt}]
+
+    def create(self, kind: Kind, name: str, owner: str, attempt: int, component: str = "") -> Thing:
+        """Make an object.
+
+        Raises:
+            ConflictError: if the name is taken.
+            RefusedError: if a quota refuses it.
+        """
+        self.ask()
+        taken = self.named.get((kind, name))
+        foreign = taken is not None and (taken.owner != owner or taken.deleting is not None)
+        if kind is Kind.COMPONENT and (foreign or (taken is None and self.refusing)):
+            for refused in self.on_refuse:
+                refused(attempt)
+        if taken is not None:
+            raise ConflictError(name)
+        if kind is Kind.COMPONENT and self.refusing:
+            raise RefusedError(name)
+        self.version += 1
+        parent = self.alive.get(owner)
+        thing = Thing(
+            kind=kind,
+            name=name,
+            uid=f"{kind}-{self.version}",
+            owner=owner,
+            attempt=attempt,
+            component=component,
+            born=self.version,
+            version=self.version,
+            created=self.now,
+            late=self._is_late(kind, parent),
+        )
+        if kind is Kind.ANCHOR:
+            thing.finalizers.add(OURS)
+        self.alive[thing.uid] = self.named[kind, name] = thing
+        self.all.append(thing)
+        for hook in self.on_create:
+            hook(thing)
+        return thing
+
+    def _is_late(self, kind: Kind, parent: Thing | None) -> bool:
+        """Whether an object comes of a request that was under way when its worker's place was taken.
+
+        Under a living owner it is what the next try would have made; an owner is, once that finds it.
+        """
+        if self.hand is not Hand.LATE:
+            return parent is not None and parent.late
+        return kind is Kind.OWNER or parent is None or parent.late or parent.deleting is not None
+
+    def delete(self, kind: Kind, name: str, uid: str = "", *, foreground: bool = False, forced: bool = False) -> None:
+        """Delete an object, if it is the one that is meant.
+
+        Raises:
+            NotFoundError: if there is none.
+            ConflictError: if it has another uid than the precondition says.
+        """
+        self.ask()
+        thing = self.named.get((kind, name))
+        if thing is None:
+            raise NotFoundError(name)
+        if uid and thing.uid != uid:
+            raise ConflictError(name)
+        entry = Deletion(self.now, self.hand, thing, uid, foreground, forced)
+        self.deletions.append(entry)
+        for hook in self.on_delete:
+            hook(entry)
+        if thing.deleting is None:
+            thing.deleting, thing.deleted_by = self.now, self.hand
+            if foreground:
+                thing.finalizers.add(FOREGROUND)
+        thing.forced = thing.forced or forced
+        if kind is not Kind.POD or thing.forced:
+            self.let_go(thing)
+        self.change(thing)
+
+    def let_go(self, thing: Thing) -> None:
+        """Remove an object that is being deleted once nothing holds it."""
+        if thing.deleting is None or thing.finalizers or thing.died is not None:
+            return
+        self.version += 1
+        thing.died = thing.version = self.version
+        del self.alive[thing.uid]
+        del self.named[thing.kind, thing.name]
+        for hook in self.on_change:
+            hook(thing)
+
+    def change(self, thing: Thing) -> None:
+        """Give a changed object its new version."""
+        if thing.died is None:
+            self.version += 1
+            thing.version = self.version
+            for hook in self.on_change:
+                hook(thing)
+
+    def unhold(self, thing: Thing, finalizer: str) -> None:
+        """Take a finalizer off."""
+        thing.finalizers.discard(finalizer)
+        self.change(thing)
+        if thing.kind is not Kind.POD or thing.forced:
+            self.let_go(thing)
+
+    def apply(self, name: str, report: Report) -> None:
+        """Apply a status to an anchor unless a later one is there."""
+        anchor = self.find(Kind.ANCHOR, name)
+        if anchor is None or (anchor.report is not None and anchor.report.sequence >= report.sequence):
+            return
+        self.ask()
+        anchor.report = report
+        self.change(anchor)
+        for hook in self.on_report:
+            hook(anchor, report)

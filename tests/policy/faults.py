@@ -1,0 +1,176 @@
+"""Faults planted in the engine and in what carries it out: each is one wrong thing, and names the law it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.model import Observation, OperationKind, Phase, Remnant, Stage, State
+from holdfast.policy import advance, decide, fold, health, report
+from holdfast.policy.edit import edit
+from holdfast.policy.steps import Sleep, Step
+from tests.policy.carried import Activities, Given, Steps
+from tests.policy.cluster import Kind, Thing
+from tests.policy.oracle import Law
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong."""
+
+    name: str
+    law: Law
+    patch: Patch = lambda _: None
+    activities: type[Activities] = Activities
+
+
+class InTheBackground(Activities):
+    propagation_foreground = False
+
+
+class ByName(Activities):
+    uid_preconditions = False
+
+
+class ByTheWordOfTheCollector(Activities):
+    """Takes an owner that is gone for a proof that all it owned is."""
+
+    def _remains(self, given: Given) -> Steps[list[Thing]]:
+        left = yield from super()._remains(given)
+        return left if any(one.kind is Kind.OWNER for one in left) else []
+
+
+def charging(times: int) -> Patch:
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        restart = advance._restart  # pyright: ignore[reportPrivateUsage]
+
+        def wrong(state: State, why: str, charge: str | None, now: datetime) -> State:
+            used = dict(state.used)
+            state = restart(state, why, charge, now)
+            assert charge is not None
+            return edit(state, used={**used, charge: used.get(charge, 0) + times})
+
+        monkeypatch.setattr(advance, "_restart", wrong)
+
+    return patch
+
+
+def charging_a_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
+    create = advance._create  # pyright: ignore[reportPrivateUsage]
+
+    def wrong(state: State, now: datetime) -> State:
+        suspended = state.attempt is not None and not state.attempt.pause_after
+        state = create(state, now)
+        return edit(state, used={"restart": state.used.get("restart", 0) + 1}) if suspended else state
+
+    monkeypatch.setattr(advance, "_create", wrong)
+
+
+def charging_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ruled = decide._ruled  # pyright: ignore[reportPrivateUsage]
+
+    def wrong(state: State, *rest: Any) -> Any:
+        budgets = tuple(edit(one, limit=1_000) for one in state.policy.budgets)
+        return ruled(edit(state, policy=edit(state.policy, budgets=budgets)), *rest)
+
+    monkeypatch.setattr(decide, "_ruled", wrong)
+
+
+def releasing_quota_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = report._HOLDS_QUOTA - {Phase.SUSPENDING}  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(report, "_HOLDS_QUOTA", held)
+
+
+def counting_the_dark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(start: datetime, grace: timedelta, blind: object) -> datetime:
+        return start + grace
+
+    for module in (health, decide):
+        monkeypatch.setattr(module, "due", wrong)
+
+
+def going_by_an_older_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    observed = fold.observed
+
+    def wrong(state: State, seen: Observation, looked_at: datetime | None, now: datetime) -> State:
+        attempt = state.attempt
+        if attempt is not None and attempt.stage is Stage.SUBMITTED and seen.attempt < attempt.number:
+            seen = edit(seen, attempt=attempt.number, owner_uid=attempt.owner_uid, revision=2**31)
+        return observed(state, seen, looked_at, now)
+
+    monkeypatch.setattr(fold, "observed", wrong)
+
+
+def dropping_what_comes_before_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot can come before the end of the creation that it speaks of."""
+    observed = fold.observed
+
+    def wrong(state: State, seen: Observation, looked_at: datetime | None, now: datetime) -> State:
+        attempt = state.attempt
+        if attempt is not None and attempt.stage is Stage.PREPARED:
+            return edit(state, dropped=state.dropped + 1)
+        return observed(state, seen, looked_at, now)
+
+    monkeypatch.setattr(fold, "observed", wrong)
+
+
+def dropping_a_newer_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memory that was restored to an older time is told of attempts that it does not know."""
+    observed = fold.observed
+
+    def wrong(state: State, seen: Observation, looked_at: datetime | None, now: datetime) -> State:
+        if seen.attempt > (state.attempt.number if state.attempt is not None else 0):
+            return edit(state, dropped=state.dropped + 1)
+        return observed(state, seen, looked_at, now)
+
+    monkeypatch.setattr(fold, "observed", wrong)
+
+
+def deciding_by_more_than_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    enter = advance.enter
+    entered = iter(range(1_000_000))
+
+    def wrong(state: State, phase: Phase, reason: Any, message: str, now: datetime) -> State:
+        return enter(state, phase, reason, f"{message} ({next(entered)})", now)
+
+    monkeypatch.setattr(advance, "enter", wrong)
+
+
+def giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    removal = advance._removal  # pyright: ignore[reportPrivateUsage]
+
+    def wrong(state: State, attempt: Any, now: datetime) -> Step:
+        step = removal(state, attempt, now)
+        forced = getattr(step, "kind", None) is OperationKind.FORCE_REMOVE and attempt.forced_rounds
+        return Sleep(None, "it will not go") if forced else step
+
+    monkeypatch.setattr(advance, "_removal", wrong)
+
+
+def keeping_quiet_about_finalizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Remnant, "sentence", lambda self: f"{self.kind} {self.name}")
+
+
+FAULTS = (
+    Fault("charging twice", Law.BUDGET, charging(2)),
+    Fault("charging nobody", Law.BUDGET, charging(0)),
+    Fault("charging beyond the limit", Law.BUDGET, charging_beyond_the_limit),
+    Fault("deleting in the background", Law.EXCLUSIVE, activities=InTheBackground),
+    Fault("releasing quota early", Law.RELEASE, releasing_quota_early),
+    Fault("trusting the collector's word", Law.RELEASE, activities=ByTheWordOfTheCollector),
+    Fault("letting clocks run in the dark", Law.BLIND, counting_the_dark),
+    Fault("charging a suspension", Law.OWN_DELETION, charging_a_suspension),
+    Fault("deciding by more than the history", Law.REPLAY, deciding_by_more_than_the_history),
+    Fault("giving up on what will not go", Law.PROGRESS, giving_up),
+    Fault("keeping quiet about finalizers", Law.PROGRESS, keeping_quiet_about_finalizers),
+    Fault("deleting by name", Law.IDENTITY, activities=ByName),
+    Fault("going by an older attempt's snapshot", Law.SIGHT, going_by_an_older_attempt),
+    Fault("dropping what comes before the result", Law.SIGHT, dropping_what_comes_before_the_result),
+)
+"""Each is found by random scripts alone."""

@@ -1,0 +1,203 @@
+"""The workflow's loop, as in `workflows/workload.py`, over the pure engine: inbox, one operation, one timer, replay.
+
+It logs whatever it took in, so that its memory can be thrown away and made again from the log, as a replay does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.model import Observation, OperationKind, Phase, State, Workload
+from holdfast.policy import advance as engine
+from holdfast.policy import fold as folding
+from holdfast.policy.edit import edit
+from holdfast.policy.events import Event, Observed, OperationInterrupted, ReportDone
+from holdfast.policy.fold import fold as folded
+from holdfast.policy.operations import begin
+from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
+from tests.policy.carried import Activities, Ended, Given, Request
+from tests.policy.cluster import TICK, Cluster
+from tests.policy.life import START
+
+BREAKABLE = {OperationKind.OBSERVE, OperationKind.REMOVE, OperationKind.FORCE_REMOVE, OperationKind.REPORT}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One workflow task: what it took in, and when."""
+
+    now: datetime
+    inbox: tuple[Event, ...]
+    ended: Event | Observation | None
+    full: bool
+
+
+@dataclass(slots=True)
+class Work:
+    """An activity under way on some worker."""
+
+    given: Given
+    steps: Generator[Request, None, Ended]
+    request: Request | None = None
+    """What it is about to send."""
+    tries: int = 1
+
+
+@dataclass
+class Flow:
+    """One workload's workflow."""
+
+    spec: Workload
+    cluster: Cluster
+    activities: Activities
+    state: State
+    inbox: list[Event] = field(default_factory=list[Event])
+    work: Work | None = None
+    result: Event | Observation | None = None
+    timer: datetime | None = None
+    step: Step | None = None
+    full: bool = False
+    ended: Phase | None = None
+    task: Task | None = None
+    """The last one."""
+    began: State | None = None
+    """What the log begins with."""
+    log: list[Task] = field(default_factory=list[Task])
+    result_at: datetime = START
+    """When the activity that ended last had ended."""
+    advances: int = 0
+
+    def __post_init__(self) -> None:
+        self.began = self.state
+
+    # --- tasks
+
+    @property
+    def due(self) -> bool:
+        """Whether a workflow task is to be done."""
+        if self.ended is not None:
+            return False
+        woken = self.timer is not None and self.cluster.now >= self.timer
+        return self.step is None or bool(self.inbox) or self.result is not None or woken
+
+    def wake(self) -> State:
+        """Do a workflow task; return the state before it. Time moves between any two."""
+        self.cluster.pass_time(TICK)
+        before = self.state
+        task = Task(self.cluster.now, tuple(self.inbox), self.result, self.full)
+        self.inbox, self.result, self.timer = [], None, None
+        if task.ended is not None:
+            self.work = None
+        self.log.append(task)
+        self.task = task
+        self.state, self.step = self._decided(before, task)
+        self._carry_out(task)
+        return before
+
+    def _decided(self, state: State, task: Task) -> tuple[State, Step]:
+        """Return what a task comes to: nothing else goes into it, so a replay comes to the same."""
+        self.advances += 1
+        for event in task.inbox:
+            state = folded(state, event, task.now)
+        operation = state.operation
+        if isinstance(task.ended, Observation) and operation is not None:
+            state = folded(state, ReportDone(), task.now)
+            state = folding.observed(state, task.ended, operation.since, task.now)
+        elif task.ended is not None and operation is not None and not isinstance(task.ended, Observation):
+            state = folded(state, task.ended, task.now)
+        state, step = engine.advance(self.spec, state, task.now)
+        if isinstance(step, Run) and not (step.kind in BREAKABLE and task.full):
+            state = begin(self.spec, state, step, task.now)
+        operation = state.operation
+        breaks = isinstance(step, Interrupt) or (
+            isinstance(step, Sleep) and task.full and operation is not None and operation.kind in BREAKABLE
+        )
+        if breaks and operation is not None:
+            state = edit(state, operation=edit(operation, interrupted=True))
+        return state, step
+
+    def _carry_out(self, task: Task) -> None:
+        operation = self.state.operation
+        match self.step:
+            case Run():
+                if operation is None:
+                    self._continue()
+                else:
+                    given = Given.of(self.state, operation, task.now)
+                    self.work = Work(given, self.activities.start(given))
+            case Sleep(until):
+                if task.full and operation is None:
+                    self._continue()
+                else:
+                    self.timer = until
+            case End(outcome):
+                self.ended = outcome
+            case _:
+                pass
+
+    def _continue(self) -> None:
+        """Continue as new: all that is carried over is the state, as JSON has it."""
+        state = edit(self.state, runs=self.state.runs + 1)
+        self.state = State.model_validate_json(state.model_dump_json(by_alias=True))
+        if self.state != state:
+            raise AssertionError("the state is not what it was once it was written and read back")
+        self.began, self.log, self.full, self.step = self.state, [], False, None
+
+    def replayed(self) -> State:
+        """Return the memory made again from the log, with everything it took in as JSON has it."""
+        assert self.began is not None
+        state = self.began
+        for task in self.log:
+            inbox = tuple(Observed(_wire(one.observation)) if isinstance(one, Observed) else one for one in task.inbox)
+            ended = _wire(task.ended) if isinstance(task.ended, Observation) else task.ended
+            state, _ = self._decided(state, Task(task.now, inbox, ended, task.full))
+        return state
+
+    # --- the activity under way
+
+    @property
+    def interrupted(self) -> bool:
+        operation = self.state.operation
+        return operation is not None and operation.interrupted and self.work is not None
+
+    def cancel_lands(self) -> None:
+        """The activity learns that it is to break off, before its end."""
+        if self.interrupted and self.result is None and self.work is not None:
+            self.work.steps.close()
+            self.result = OperationInterrupted()
+
+    def request(self) -> Request | None:
+        """Return what the activity is about to send, if it is under way."""
+        if self.work is None or self.result is not None:
+            return None
+        if self.work.request is None:
+            self._go_on()
+        return self.work.request if self.work is not None and self.result is None else None
+
+    def act(self) -> bool:
+        """Let the activity send its next request and learn its answer; return whether it could."""
+        if self.request() is None:
+            return False
+        self._go_on()
+        return True
+
+    def _go_on(self) -> None:
+        assert self.work is not None
+        try:
+            self.work.request = next(self.work.steps)
+        except StopIteration as end:
+            self.result, self.result_at = end.value, self.cluster.now
+
+    def worker_dies(self) -> Work | None:
+        """The worker is gone: its activity is tried again from the beginning; return what it leaves under way."""
+        work = self.work
+        if work is None or self.result is not None:
+            return None
+        self.work = Work(work.given, self.activities.start(work.given), tries=work.tries + 1)
+        return work
+
+
+def _wire(observation: Observation) -> Observation:
+    return Observation.model_validate_json(observation.model_dump_json(by_alias=True))

@@ -1,0 +1,323 @@
+"""The seven invariants of the design, judged by the cluster's own ledger and never by what the engine says of itself.
+
+What the engine says is what is judged: the charges it made, the statuses it told, the objects it had made and deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from holdfast.activities.pod_facts import PodState
+from holdfast.model import ConditionType, Observation, Phase, Policy, Report, State, Workload
+from holdfast.policy.events import Observed, PolicyChanged, PrepareDone, RemoveDone, Retried, Suspended
+from holdfast.policy.explain import status_of
+from holdfast.policy.steps import End, Sleep
+from tests.policy.cluster import HOLD, Cluster, Deletion, Hand, Kind, Thing
+from tests.policy.flow import Flow
+
+AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
+"""What no controller would heal: no grace is waited out."""
+
+
+class Law(StrEnum):
+    """What must hold whatever happens; the numbers are the design's."""
+
+    BUDGET = "1: no budget is exceeded, and each failure is charged once"
+    EXCLUSIVE = "2: pods of two attempts of one restart unit are never alive together"
+    RELEASE = "3: quota is released only when no pod exists and none can come"
+    BLIND = "4: while the cluster cannot be seen no failure clock runs"
+    OWN_DELETION = "5: our own deletions are never read as failures"
+    REPLAY = "6: the same history gives the same decisions"
+    PROGRESS = "7: every deletion makes progress or names the finalizer that blocks it"
+    IDENTITY = "every deletion names the uid of what it means"
+    SIGHT = "what was last seen of the living attempt is what is gone by"
+    REST = "once all is well, a workload comes to rest where it belongs"
+
+
+class Violation(AssertionError):
+    """A law was broken."""
+
+    def __init__(self, law: Law, message: str) -> None:
+        super().__init__(f"{law.value}: {message}")
+        self.law = law
+
+
+def require(holds: object, law: Law, message: str) -> None:
+    if not holds:
+        raise Violation(law, message)
+
+
+@dataclass
+class Record:
+    """What the ledger has of one attempt."""
+
+    harm: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """What befell it by other hands than ours, and when first."""
+    ready: bool = False
+    """Whether all its pods have run at one time."""
+    complete: bool = False
+    created: datetime | None = None
+    """When the last of its components was made."""
+    deleted: datetime | None = None
+    """When its owner was first deleted."""
+    removing: bool = False
+    """Whether we have begun to delete it."""
+    forced: bool = False
+    charges: int = 0
+    excused: bool = False
+    """Whether its end was somebody's wish."""
+    prepared: bool = False
+    told: Observation | None = None
+    """The newest snapshot that the workflow was given."""
+    short: bool = False
+    """Whether the last live look found pods lacking."""
+    unwell: datetime | None = None
+    """When the workflow was first told of a failure that it has not been told the end of."""
+
+
+class Oracle:
+    """Sees everything that happens to one workload."""
+
+    def __init__(self, spec: Workload, cluster: Cluster) -> None:
+        self.spec = spec
+        self.cluster = cluster
+        self.records: dict[int, Record] = {}
+        self.policies: list[Policy] = [spec.policy]
+        self.told_at = cluster.now
+        """Until when the workflow knows what was dark."""
+        self.retried = False
+        cluster.on_create.append(self.created)
+        cluster.on_change.append(self.changed)
+        cluster.on_delete.append(self.deleted)
+        cluster.on_report.append(self.reported)
+        cluster.on_refuse.append(lambda attempt: self._harmed(attempt, "not created"))
+
+    def of(self, attempt: int) -> Record:
+        return self.records.setdefault(attempt, Record())
+
+    def _harmed(self, attempt: int, how: str) -> None:
+        self.of(attempt).harm.setdefault(how, self.cluster.now)
+
+    def there(self, attempt: int | None = None) -> list[Thing]:
+        """Return what is there of attempts, but for what came of a request that was under way when its worker died."""
+        return [
+            one
+            for one in self.cluster.alive.values()
+            if one.kind is not Kind.ANCHOR and not one.late and attempt in {None, one.attempt}
+        ]
+
+    # --- what happens in the cluster
+
+    def created(self, thing: Thing) -> None:
+        if thing.late or thing.kind is Kind.ANCHOR:
+            return
+        record = self.of(thing.attempt)
+        for other in self.there():
+            both = f"{other} is there when {thing} comes"
+            require(other.attempt == thing.attempt, Law.EXCLUSIVE, both)
+        if thing.kind is Kind.OWNER:
+            last = self.of(thing.attempt - 1)
+            explained = thing.attempt == 1 or last.charges or last.excused
+            require(explained, Law.BUDGET, f"attempt {thing.attempt} begins, and nothing says why {last} ended")
+            return
+        if thing.kind is Kind.COMPONENT:
+            record.created = thing.created
+        told = self._told()
+        for condition in (ConditionType.RESOURCES_DEPLOYED, ConditionType.QUOTA_RESERVED):
+            require(told.get(condition, False), Law.RELEASE, f"{thing} comes while {condition} is told false: {told}")
+
+    def changed(self, thing: Thing) -> None:
+        if thing.kind not in {Kind.COMPONENT, Kind.POD}:
+            return
+        record = self.of(thing.attempt)
+        if thing.deleting is None:
+            if thing.state is PodState.FAILED:
+                self._harmed(thing.attempt, "pod failed")
+            if thing.verdict == "Failed":
+                self._harmed(thing.attempt, "component failed")
+        if not (record.ready and record.complete):
+            self._count(thing.attempt, record)
+
+    def _count(self, attempt: int, record: Record) -> None:
+        jobs = [one for one in self.cluster.of(Kind.COMPONENT, attempt) if not one.late]
+        done = [one for one in jobs if one.verdict == "Complete"]
+        record.complete = record.complete or len(done) == len(self.spec.components)
+        well = {PodState.RUNNING, PodState.SUCCEEDED}
+        pods = [one for one in self.cluster.of(Kind.POD, attempt) if one.state in well and one.deleting is None]
+        for component in self.spec.components:
+            ready = sum(1 for one in pods if one.component == component.name) >= component.expected_pods
+            if not ready and component.name not in {one.component for one in done}:
+                return
+        record.ready = True
+
+    def deleted(self, deletion: Deletion) -> None:
+        thing = deletion.thing
+        record = self.of(thing.attempt)
+        if thing.kind is Kind.OWNER and record.deleted is None:
+            record.deleted = deletion.at
+        if not deletion.hand.ours:
+            if deletion.hand in {Hand.PERSON, Hand.NODE} and thing.deleting is None:
+                self._harmed(thing.attempt, f"{_WORDS[thing.kind]} gone")
+            return
+        record.removing = record.removing or thing.kind is Kind.OWNER
+        require(deletion.uid, Law.IDENTITY, f"{thing} is deleted by its name alone")
+        if thing.kind is Kind.OWNER and not deletion.forced:
+            require(
+                deletion.foreground, Law.EXCLUSIVE, f"{thing} is deleted in the background: what it owns outlives it"
+            )
+        if deletion.forced and not record.forced and deletion.hand is Hand.HOLDFAST and record.deleted is not None:
+            record.forced = True
+            grace = min(one.timings.forceful_deletion_grace_period for one in self.policies)
+            seen = self.visible(record.deleted)
+            require(seen >= grace, Law.BLIND, f"{thing} is forced after {seen} of sight, and has {grace} to go")
+
+    def reported(self, anchor: Thing, report: Report) -> None:
+        told = {one.type: one.status for one in report.conditions}
+        there = [one for one in self.there() if one.kind in {Kind.COMPONENT, Kind.POD}]
+        if not told[ConditionType.RESOURCES_DEPLOYED]:
+            require(not there, Law.RELEASE, f"{report.phase}: told gone, but {[str(one) for one in there]}")
+        if not told[ConditionType.QUOTA_RESERVED]:
+            holding = [one for one in there if not one.finished and not one.verdict]
+            require(not holding, Law.RELEASE, f"{report.phase}: quota released, but {[str(one) for one in holding]}")
+
+    def _told(self) -> dict[ConditionType, bool]:
+        anchors = self.cluster.of(Kind.ANCHOR)
+        report = anchors[0].report if anchors else None
+        return {one.type: one.status for one in report.conditions} if report is not None else {}
+
+    def visible(self, since: datetime) -> timedelta:
+        """Return how long the cluster could be seen since then, as far as the workflow can know."""
+        dark = timedelta(0)
+        for span in self.cluster.blind():
+            begin, end = max(span.begin, since), min(span.end, self.told_at)
+            dark += max(end - begin, timedelta(0))
+        return self.cluster.now - since - dark
+
+    # --- what the engine makes of it
+
+    def task_done(self, before: State, flow: Flow) -> None:
+        """Judge a workflow task."""
+        task, after = flow.task, flow.state
+        if task is not None:
+            for event in task.inbox:
+                match event:
+                    case Observed(observation):
+                        self._given(observation, task.now)
+                    case Suspended():
+                        self.of(_number(before)).excused = True
+                    case Retried():
+                        self.retried = True
+                    case PolicyChanged(policy):
+                        self.policies.append(policy)
+                    case _:
+                        pass
+            match task.ended:
+                case Observation():
+                    self._given(task.ended, task.now)
+                case PrepareDone():
+                    self.of(_number(before)).prepared = True
+                case RemoveDone(gone, remnants):
+                    self.told_at = flow.result_at
+                    if not gone and any(HOLD in one.finalizers for one in remnants):
+                        self._names_what_holds(after)
+                case _:
+                    pass
+        self._judge_charges(before, after)
+        self._judge_phase(before, after, flow)
+        if task is not None and any(isinstance(one, Observed) for one in task.inbox):
+            self._judge_sight(after, task.now)
+
+    def _given(self, seen: Observation, now: datetime) -> None:
+        """Note what the workflow has been told of an attempt."""
+        record = self.of(seen.attempt)
+        self.told_at = max(self.told_at, seen.at)
+        newest = record.told is None or seen.revision >= record.told.revision
+        short = seen.pods.ready < self.spec.expected_pods and not seen.complete
+        well = not seen.failures and not short
+        if seen.live:
+            record.short = short
+        if record.unwell is None and (seen.failures or (short and record.ready)):
+            record.unwell = now
+        elif well and newest:
+            record.unwell = None
+        if newest and record.prepared:
+            record.told = seen
+
+    def _judge_charges(self, before: State, after: State) -> None:
+        charged = sum(after.used.values()) - sum(before.used.values())
+        number = _number(before)
+        record = self.of(number)
+        if charged < 0:
+            require(self.retried, Law.BUDGET, "a budget is given back, and nobody asked for it")
+            record.excused = True
+        if charged > 0:
+            ours = f"attempt {number} is charged once its deletion is under way"
+            require(not record.removing, Law.OWN_DELETION, ours)
+            record.charges += charged
+            require(record.charges == 1, Law.BUDGET, f"attempt {number} is charged {record.charges} times")
+            for budget in after.policy.budgets:
+                used = after.used.get(budget.name, 0)
+                more = used > before.used.get(budget.name, 0)
+                within = not more or budget.limit is None or used <= budget.limit
+                require(within, Law.BUDGET, f"{budget.name}: {used} of {budget.limit}")
+        failed = after.outcome is Phase.FAILED and before.outcome is not Phase.FAILED
+        if charged > 0 or failed:
+            self._judge_reason(number, record)
+
+    def _judge_reason(self, number: int, record: Record) -> None:
+        """Check that something befell the attempt, by no hand of ours, and that its grace was waited out in sight."""
+        require(record.harm or record.short, Law.OWN_DELETION, f"attempt {number} is failed, and nothing befell it")
+        if record.harm.keys() & AT_ONCE:
+            return
+        grace = min(one.timings.failure_grace_period for one in self.policies)
+        admission = min(one.timings.admission_grace_period for one in self.policies)
+        unwell = any(self.visible(since) >= grace for since in (record.unwell, *record.harm.values()) if since)
+        waited = record.created is not None and self.visible(record.created) >= admission + grace
+        require(
+            unwell or waited,
+            Law.BLIND,
+            f"attempt {number} is failed for {sorted(record.harm) or 'lateness'}, told at "
+            f"{record.unwell}, now {self.cluster.now}, dark {self.cluster.blind()}: its grace has not passed in sight",
+        )
+
+    def _judge_phase(self, before: State, after: State, flow: Flow) -> None:
+        number = _number(after)
+        record = self.of(number)
+        if after.phase is Phase.RUNNING and before.phase is not Phase.RUNNING:
+            require(record.ready, Law.SIGHT, f"attempt {number} is told to run, and its pods never did")
+        if after.outcome is Phase.SUCCEEDED and before.outcome is None:
+            require(record.complete, Law.SIGHT, f"attempt {number} is told complete, and it never was")
+        match flow.step:
+            case End():
+                left = [str(one) for one in self.there()]
+                require(not left, Law.RELEASE, f"it ends, and leaves {left}")
+            case Sleep() if flow.work is None and after.operation is None:
+                removing = after.phase in {Phase.RESETTING, Phase.SUSPENDING, Phase.TERMINATING}
+                left = [str(one) for one in self.there()]
+                require(not (removing and left), Law.PROGRESS, f"{after.phase}: nobody removes {left}")
+            case _:
+                pass
+
+    def _names_what_holds(self, after: State) -> None:
+        report = after.operation.report if after.operation is not None else None
+        told = [one.message for one in report.conditions] if report is not None else []
+        holds = report is None or any(HOLD in one for one in told)
+        require(holds, Law.PROGRESS, f"{HOLD} holds what is to go, and is not told: {told}")
+
+    def _judge_sight(self, after: State, now: datetime) -> None:
+        told = self.of(_number(after)).told
+        if told is None or after.outcome is not None or after.phase not in {Phase.RESUMING, Phase.RUNNING}:
+            return
+        shown = status_of(self.spec, after, now, "uid").pods
+        require(
+            shown == told.pods, Law.SIGHT, f"attempt {told.attempt} was seen as {told.pods}, and is shown as {shown}"
+        )
+
+
+_WORDS = {Kind.ANCHOR: "anchor", Kind.OWNER: "owner", Kind.COMPONENT: "component", Kind.POD: "pod"}
+
+
+def _number(state: State) -> int:
+    return state.attempt.number if state.attempt is not None else 0

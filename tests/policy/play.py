@@ -1,0 +1,286 @@
+"""A script's stage: one workload, its workflow, its cluster, the people about it, and the oracle that watches them all.
+
+Each public method is one thing that may happen at any time; a random script is a sequence of them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast.model import Action, Budget, Component, Phase, PodSet, Policy, State, StatusRule, Timings, Workload
+from holdfast.policy.change import PolicyChange, changed
+from holdfast.policy.events import Cancelled, Event, Observed, PolicyChanged, Resumed, Retried, Suspended
+from holdfast.profiles.rules import COMMON, RESTART
+from tests.policy.carried import ANCHOR, Activities
+from tests.policy.cluster import Cluster, Hand, Kind, Thing, Unreachable
+from tests.policy.flow import Flow, Work
+from tests.policy.life import START
+from tests.policy.oracle import Law, Oracle, Violation, require
+from tests.policy.weather import Weather
+
+TIMINGS = Timings(
+    admission_grace_period=timedelta(seconds=60),
+    warmup_grace_period=timedelta(seconds=120),
+    failure_grace_period=timedelta(seconds=30),
+    retry_pause_period=timedelta(seconds=15),
+    deletion_on_failure_grace_period=timedelta(seconds=40),
+    forceful_deletion_grace_period=timedelta(seconds=90),
+    success_ttl=timedelta(seconds=50),
+)
+POLICY = Policy(
+    rules=COMMON,
+    default=Action(charge=RESTART),
+    budgets=(Budget(name=RESTART, limit=2),),
+    timings=TIMINGS,
+)
+MAIL = 8
+"""Snapshots that may lie about until they arrive late."""
+TASKS = 200
+"""More workflow tasks at one moment mean that the engine runs in a circle."""
+
+
+def workload() -> Workload:
+    """Return the workload of every script: two Jobs, three pods."""
+    components = tuple(
+        Component(
+            name=name,
+            template={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}},
+            pod_sets=(PodSet(path="template.spec.template", replicas=pods),),
+            status=StatusRule(complete=("Complete",), failed=("Failed",)),
+        )
+        for name, pods in (("train", 2), ("serve", 1))
+    )
+    return Workload(name=ANCHOR, cluster="dev", components=components, policy=POLICY)
+
+
+SPEC = workload()
+
+
+class Play:
+    """One script's stage."""
+
+    def __init__(self, spec: Workload = SPEC, activities: type[Activities] = Activities) -> None:
+        self.cluster = Cluster()
+        self.weather = Weather(self.cluster, spec)
+        self.oracle = Oracle(spec, self.cluster)
+        self.flow = Flow(
+            spec, self.cluster, activities(self.cluster, self.weather), State(since=START, policy=spec.policy)
+        )
+        self.worker_up = True
+        self.zombies: list[Work] = []
+        """What workers whose place another has taken have still under way."""
+        self.tasks()
+
+    # --- the workflow
+
+    def tasks(self) -> None:
+        """Do all workflow tasks that are due."""
+        for _ in range(TASKS):
+            if not (self.worker_up and self.flow.due):
+                return
+            before = self.flow.wake()
+            self.oracle.task_done(before, self.flow)
+        raise Violation(Law.REST, f"{TASKS} workflow tasks, and no end: {self.flow.state.phase}, {self.flow.step}")
+
+    def acts(self, requests: int) -> None:
+        """A worker carries the operation under way on, by some requests."""
+        for _ in range(requests):
+            self.tasks()
+            if not (self.worker_up and self.flow.act()):
+                break
+        self.tasks()
+
+    def told_to_break_off(self) -> None:
+        self.flow.cancel_lands()
+        self.tasks()
+
+    def history_is_full(self) -> None:
+        self.flow.full = self.flow.ended is None
+        self.flow.step = None
+        self.tasks()
+
+    def replay(self) -> None:
+        """Throw the workflow's memory away and make it again."""
+        again = self.flow.replayed()
+        require(again == self.flow.state, Law.REPLAY, f"{again} is not {self.flow.state}")
+        self.flow.state = again
+
+    # --- workers
+
+    def worker_dies(self, *, last_request: bool, stays: bool) -> None:
+        """The worker is killed; what it was about to send may still arrive, or it lives on where nobody hears it."""
+        request = self.flow.request()
+        left = self.flow.worker_dies()
+        if left is not None and request is not None and last_request:
+            if not stays:
+                left.steps.close()
+            self.zombies.append(left)
+        self.worker_up = False
+
+    def worker_comes(self) -> None:
+        self.worker_up = True
+        self.tasks()
+
+    def late_request_lands(self, index: int = 0) -> None:
+        """A request of a worker whose place another has taken arrives."""
+        if not self.zombies:
+            return
+        left = self.zombies.pop(index % len(self.zombies))
+        kept, self.cluster.hand = self.cluster.hand, Hand.LATE
+        try:
+            if left.steps.gi_frame is None:  # type: ignore[attr-defined]
+                if left.request is not None:
+                    left.request()
+                return
+            left.request = next(left.steps)
+            self.zombies.append(left)
+        except (StopIteration, Unreachable, LookupError, RuntimeError):
+            return
+        except Exception as refusal:
+            if type(refusal).__module__ != Cluster.__module__:
+                raise
+        finally:
+            self.cluster.hand = kept
+
+    # --- the cluster
+
+    def cluster_goes_on(self) -> None:
+        """Collector, controllers and nodes do what there is to do, once."""
+        self.weather.collector_learns()
+        self.weather.collector_acts()
+        self.weather.controllers_act()
+        self.weather.nodes_act()
+
+    def pod(self, index: int) -> Thing | None:
+        running = self.weather.running()
+        return running[index % len(running)] if running else None
+
+    def pod_ends(self, index: int, exit_code: int) -> None:
+        pod = self.pod(index)
+        if pod is not None:
+            self.weather.ends(pod, exit_code)
+
+    def all_pods_succeed(self) -> None:
+        for pod in self.weather.running():
+            self.weather.ends(pod, 0)
+
+    def anything(self, index: int, *kinds: Kind) -> Thing | None:
+        there = [one for one in self.cluster.alive.values() if one.kind in kinds]
+        return there[index % len(there)] if there else None
+
+    def person_deletes(self, kind: Kind, index: int) -> None:
+        thing = self.anything(index, kind)
+        if thing is not None and thing.deleting is None:
+            self.weather.person_deletes(thing)
+
+    def person_holds(self, index: int) -> None:
+        thing = self.anything(index, Kind.POD, Kind.COMPONENT, Kind.OWNER)
+        if thing is not None:
+            self.weather.person_holds(thing)
+
+    def pod_becomes_stubborn(self, index: int) -> None:
+        pod = self.pod(index)
+        if pod is not None:
+            pod.stubborn = True
+
+    # --- what is seen
+
+    def watch_tells(self) -> None:
+        self.weather.watch_tells()
+
+    def mail_arrives(self, index: int, *, twice: bool = False) -> None:
+        """A snapshot arrives, not always the first; perhaps it will once more."""
+        if not self.weather.mail or self.flow.ended is not None:
+            return
+        at = index % len(self.weather.mail)
+        seen = self.weather.mail[at] if twice else self.weather.mail.pop(at)
+        self.flow.inbox.append(Observed(seen))
+        self.tasks()
+
+    def mail_is_lost(self, index: int) -> None:
+        if self.weather.mail:
+            self.weather.mail.pop(index % len(self.weather.mail))
+
+    # --- people
+
+    def signal(self, event: Event) -> None:
+        if self.flow.ended is None:
+            self.flow.inbox.append(event)
+            self.tasks()
+
+    def suspend(self, *, preempted: bool = False) -> None:
+        self.signal(Suspended(preempted=preempted))
+
+    def resume(self) -> None:
+        self.signal(Resumed())
+
+    def retry(self) -> None:
+        self.signal(Retried())
+
+    def cancel(self) -> None:
+        self.signal(Cancelled())
+
+    def policy_changes(self, limit: int, grace: int) -> None:
+        change = PolicyChange(timings={"failureGracePeriod": f"{grace}s"}, budgets={RESTART: limit})
+        self.signal(PolicyChanged(changed(self.flow.state.policy, change)))
+
+    # --- time
+
+    def jumps(self, seconds: float) -> None:
+        """Time passes in which nothing is done."""
+        self.cluster.pass_time(timedelta(seconds=seconds))
+        self.tasks()
+
+    def goes_on(self, seconds: float, *, watched: bool = True) -> None:
+        """Time passes as on an ordinary day: everybody does what is to be done, deadline by deadline."""
+        end = self.cluster.now + timedelta(seconds=seconds)
+        while self.cluster.now < end and self.flow.ended is None:
+            self.cluster_goes_on()
+            self.acts(12)
+            if watched:
+                self.watch_tells()
+                self.mail_arrives(-1)
+                del self.weather.mail[:-MAIL]
+            timer = self.flow.timer
+            step = timedelta(seconds=5 if self.flow.work is not None else 20)
+            if timer is not None and self.cluster.now < timer:
+                step = min(step, timer - self.cluster.now)
+            self.cluster.pass_time(min(step, max(end - self.cluster.now, timedelta(milliseconds=1))))
+            self.tasks()
+
+    # --- the end
+
+    def ends_well(self) -> None:
+        """All that was wrong is put right; the workload must come to rest where it belongs, and then be removed."""
+        self.weather.heals()
+        for _ in range(10 * len(self.zombies)):
+            self.late_request_lands()
+        self.zombies.clear()
+        self.worker_comes()
+        self.weather.replaces = True
+        self.goes_on(400)
+        self.replay()
+        self._at_rest()
+        self.cancel()
+        self.goes_on(400)
+        require(self.flow.ended is not None, Law.REST, f"it was cancelled, and is {self.flow.state.phase}")
+        self.weather.settles()
+        left = [str(one) for one in self.cluster.alive.values() if one.kind in {Kind.POD, Kind.COMPONENT}]
+        require(not left, Law.PROGRESS, f"it has ended as {self.flow.ended}, and {left} is left")
+        require(not self.oracle.there(), Law.PROGRESS, f"{self.oracle.there()} is left")
+        if self.flow.ended is Phase.CANCELLED:
+            require(not self.cluster.of(Kind.ANCHOR), Law.PROGRESS, "its anchor is left")
+
+    def _at_rest(self) -> None:
+        state = self.flow.state
+        if self.flow.ended is not None:
+            require(state.phase.ended, Law.REST, f"it has ended as {state.phase}")
+            return
+        require(not state.intent.cancel, Law.REST, f"it was cancelled, and is {state.phase}: {self.flow.step}")
+        require(state.phase in {Phase.RUNNING, Phase.SUSPENDED}, Law.REST, f"it stays {state.phase}: {self.flow.step}")
+        require((state.phase is Phase.SUSPENDED) == state.intent.suspend, Law.REST, f"{state.phase}: {state.intent}")
+        if state.phase is Phase.RUNNING:
+            lacking = self.weather.lacking(self.flow.state.attempt.number if self.flow.state.attempt else 0)
+            require(not lacking, Law.REST, f"Running, and lacks pods of {lacking}")
+        else:
+            require(not self.oracle.there(), Law.REST, f"Suspended, with {[str(one) for one in self.oracle.there()]}")
