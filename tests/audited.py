@@ -9,7 +9,6 @@ from typing import Any
 
 from holdfast import names
 from tests.e2e.law import WORKER
-from tests.e2e.ledger import LABEL_LAUNCH
 
 CONTROLLER = "system:kube-controller-manager"
 BEGUN = datetime(2030, 1, 1, tzinfo=UTC)
@@ -62,7 +61,7 @@ class Log:
         self, resource: str, name: str, attempt: int, at: float, *, uid: str = "", launch: int = 0, **more: Any
     ) -> None:
         metadata = self._metadata(name, attempt, uid)
-        metadata["labels"][LABEL_LAUNCH] = str(launch)
+        metadata["labels"][names.LABEL_LAUNCH] = str(launch)
         self.entry("create", resource, name, at, **{"code": 201, "answer": {"metadata": metadata}, **more})
 
     def delete(self, resource: str, name: str, at: float, *, uid: str = "", **more: Any) -> None:
@@ -83,6 +82,9 @@ class Log:
         """The change that takes the last finalizer off a dying object."""
         metadata = {**self._metadata(name, attempt), "deletionTimestamp": BEGUN.isoformat()}
         self.entry("patch", resource, name, at, **{"answer": {"metadata": metadata}, "user": CONTROLLER, **more})
+
+    def submit(self, owner: str, at: float) -> None:
+        self.entry("patch", "attempts", owner, at, subresource="status", sent={"status": {"submitted": True}})
 
     def missed(self, resource: str, name: str, at: float, **more: Any) -> None:
         """A read that found nothing."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from holdfast.model import Status
 from holdfast.worker.failpoints import Passing
-from tests.audited import Log, reset
+from tests.audited import BEGUN, Log, reset
 from tests.e2e import failpoints, invariants
 from tests.e2e.failpoints import Outcome, pairs_of, share, summary
 from tests.e2e.ledger import read
@@ -119,6 +122,75 @@ def test_each_invariant_holds_and_can_break(check: Callable[[object], None], wro
     wrong(log)
     with pytest.raises(AssertionError, match=told):
         check(read(log.lines))
+
+
+RESTART = {"name": "restart", "limit": 3, "used": 1}
+
+
+def _submission(crash: float) -> tuple[Log, list[datetime]]:
+    """Return the log of a submission of two pods, and a crash in it."""
+    log = Log()
+    log.create("attempts", "owner-1", 1, 0)
+    log.create("pods", "first-1", 1, 1)
+    return log, [BEGUN + timedelta(seconds=crash)]
+
+
+def test_a_submission_that_is_interrupted_is_neither_gone_on_with_nor_taken_for_whole():
+    log, crash = _submission(2)
+    log.delete("attempts", "owner-1", 4)
+    with pytest.raises(AssertionError, match="not made anew"):
+        invariants.check_nothing_filled_up(read(log.lines), crash)
+    log.create("attempts", "owner-2", 2, 5)
+    invariants.check_nothing_filled_up(read(log.lines), crash)
+    log.submit("owner-1", 6)
+    with pytest.raises(AssertionError, match="marked submitted"):
+        invariants.check_nothing_filled_up(read(log.lines), crash)
+    log.create("pods", "second-1", 1, 3)
+    with pytest.raises(AssertionError, match="filled up"):
+        invariants.check_nothing_filled_up(read(log.lines), crash)
+
+
+def test_a_submission_that_had_begun_nothing_or_was_whole_goes_on():
+    log, crash = _submission(0.5)
+    log.create("pods", "second-1", 1, 3)
+    log.submit("owner-1", 4)
+    invariants.check_nothing_filled_up(read(log.lines), crash)
+    log, crash = _submission(5)
+    log.create("pods", "second-1", 1, 2)
+    log.submit("owner-1", 3)
+    invariants.check_nothing_filled_up(read(log.lines), crash)
+
+
+@pytest.mark.parametrize(
+    ("change", "attempts", "held"),
+    [
+        ({}, 2, True),
+        ({}, 3, False),
+        ({"phase": "Failed"}, 2, False),
+        ({"restarts": 2}, 2, False),
+        ({"budgets": [{"name": "restart", "limit": 3, "used": 2}]}, 2, False),
+        (
+            {"budgets": [{"name": "restart", "limit": 3, "used": 1}, {"name": "launch", "limit": 3, "used": 1}]},
+            2,
+            False,
+        ),
+    ],
+)
+def test_a_charge_for_a_crash_is_seen(change: dict[str, object], attempts: int, held: bool):
+    told = {
+        "name": "train",
+        "namespace": "ns",
+        "cluster": "c",
+        "uid": "u",
+        "phase": "Succeeded",
+        "reason": "Completed",
+        "since": BEGUN.isoformat(),
+        "restarts": 1,
+        "budgets": [RESTART],
+    }
+    status = Status.model_validate(told | change)
+    with contextlib.nullcontext() if held else pytest.raises(AssertionError):
+        invariants.check_charges(BY_NAME["appwrapper-reset"], status, attempts)
 
 
 def test_a_forced_removal_may_delete_an_owner_at_once_if_it_began_in_the_foreground():

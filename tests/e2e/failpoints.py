@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from tests.e2e.site import Site, Worker
 from tests.e2e.space import open_space
 
 REPORTS = Path("reports/crash")
-PAIRS = 24
+PAIRS = 16
 """How many runs with two crashes are sampled of each scenario."""
 RUN_SECONDS = 180.0
 
@@ -59,7 +60,7 @@ class Mortal:
         self._site = site
         self._rest = list(crashes)
         self._trace = trace
-        self.crashed = 0
+        self.crashes: list[datetime] = []
         self.worker = self._launch()
 
     def _launch(self) -> Worker:
@@ -79,7 +80,7 @@ class Mortal:
             if code is None:
                 continue
             assert code == EXIT_CRASHED, f"the worker ended with {code}: {self.worker.log.read_text()[-4000:]}"
-            self.crashed += 1
+            self.crashes.append(datetime.now(UTC))
             self.worker = self._launch()
 
     async def during(self, life: Coroutine[Any, Any, None]) -> None:
@@ -117,10 +118,10 @@ async def live(site: Site, scenario: Scenario, crashes: Crashes = (), trace: Pat
             status = await space.ended(handle)
             if trace is not None:
                 _keep(trace)
-            await invariants.check(space, scenario, handle, status)
+            await invariants.check(space, scenario, handle, status, mortal.crashes)
 
     await mortal.during(life())
-    return mortal.crashed
+    return len(mortal.crashes)
 
 
 def _keep(trace: Path) -> None:

@@ -6,6 +6,8 @@ Nothing here believes what Holdfast says of itself, but for the budgets it says 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
@@ -27,12 +29,24 @@ def ledger_of(space: Space) -> Ledger:
     return ledger.read(line for log in space.truth._logs() for line in log if needle in line)
 
 
-async def check(space: Space, scenario: Scenario, handle: WorkflowHandle[Any, Any], status: Status) -> None:
-    """Check everything; the first thing that does not hold is raised as an AssertionError."""
+async def check(
+    space: Space, scenario: Scenario, handle: WorkflowHandle[Any, Any], status: Status, crashes: Sequence[datetime]
+) -> None:
+    """Check everything; the first thing that does not hold is raised as an AssertionError.
+
+    Args:
+        space: where the workload lived.
+        scenario: what it lived.
+        handle: its workflow.
+        status: what the workflow ended with.
+        crashes: when the worker died.
+    """
     known = ledger_of(space)
     check_nothing_twice(known)
     check_the_law(known)
     check_deletions(known)
+    if scenario.replaces:
+        check_nothing_filled_up(known, crashes)
     attempts = len({life.attempt for life in known.lives.values()})
     check_charges(scenario, status, attempts)
     await check_nothing_left(space, known)
@@ -68,6 +82,21 @@ def check_deletions(known: Ledger) -> None:
     for one in first.values():
         # Once all else is gone, a forced removal deletes an owner at once.
         assert one.options.get("propagationPolicy") == "Foreground", f"deleted in the background: {one}"
+
+
+def check_nothing_filled_up(known: Ledger, crashes: Sequence[datetime]) -> None:
+    """What a crash left half-made was neither gone on with nor taken for whole (row S4)."""
+    owners = {one.attempt: one.place for one in known.lives.values() if one.place[1] == names.ATTEMPT_PLURAL}
+    for crash in crashes:
+        for attempt, owner in owners.items():
+            made = [one for one in known.lives.values() if one.attempt == attempt and one.component and not one.launch]
+            submitted = known.submitted.get(owner)
+            if not any(one.received < crash for one in made) or (submitted is not None and submitted < crash):
+                continue
+            added = [str(one) for one in made if one.received > crash and one.user == WORKER]
+            assert not added, f"half-made when the worker died at {crash:%H:%M:%S.%f}, and filled up: {added}"
+            assert submitted is None, f"attempt {attempt} was half-made at {crash:%H:%M:%S.%f}, and marked submitted"
+            assert max(owners) > attempt, f"attempt {attempt} was half-made, and not made anew"
 
 
 def check_charges(scenario: Scenario, status: Status, attempts: int) -> None:

@@ -17,7 +17,6 @@ from holdfast import names
 
 Place = tuple[str, str, str, str]
 """API group, resource, namespace and name."""
-LABEL_LAUNCH = f"{names.GROUP}/launch"
 _CHANGES = frozenset({"create", "delete", "patch", "update"})
 
 
@@ -72,6 +71,8 @@ class Ledger:
 
     lives: dict[str, Life] = field(default_factory=dict[str, Life])
     deletions: list[Deletion] = field(default_factory=list[Deletion])
+    submitted: dict[Place, datetime] = field(default_factory=dict[Place, datetime])
+    """When each attempt's owner was marked submitted, by the place of the owner."""
     _removed: dict[str, tuple[datetime, datetime, int]] = field(default_factory=dict)
     _free: dict[Place, list[datetime]] = field(default_factory=dict)
 
@@ -86,9 +87,13 @@ class Ledger:
         """Take in one entry of the log."""
         thing = entry.get("objectRef") or {}
         code = (entry.get("responseStatus") or {}).get("code", 0)
-        if thing.get("subresource") or "dryRun=All" in entry.get("requestURI", ""):
+        if "dryRun=All" in entry.get("requestURI", ""):
             return
         verb = entry["verb"]
+        if thing.get("subresource"):
+            if thing["resource"] == names.ATTEMPT_PLURAL and _marks_submitted(entry) and code == 200:
+                self.submitted.setdefault(_place(thing), _answered(entry))
+            return
         if verb == "delete":
             self.deletions.append(_deletion(entry, thing, code))
         if code == 404 and verb in {"get", "delete"} and "resourceVersion=" not in entry.get("requestURI", ""):
@@ -120,7 +125,7 @@ class Ledger:
             workload=labels[names.LABEL_WORKLOAD_UID],
             attempt=int(labels[names.LABEL_ATTEMPT]),
             component=labels.get(names.LABEL_COMPONENT, ""),
-            launch=int(labels.get(LABEL_LAUNCH) or 0),
+            launch=int(labels.get(names.LABEL_LAUNCH) or 0),
             user=entry["user"].get("username", ""),
             received=_received(entry),
             born=_answered(entry),
@@ -160,6 +165,10 @@ def lines_of(log: Path) -> Iterator[bytes]:
     for path in [*sorted(log.parent.glob(f"{log.stem}-*{log.suffix}")), log]:
         with path.open("rb") as file:
             yield from file
+
+
+def _marks_submitted(entry: Mapping[str, Any]) -> bool:
+    return ((entry.get("requestObject") or {}).get("status") or {}).get("submitted") is True
 
 
 def _deletion(entry: Mapping[str, Any], thing: Mapping[str, Any], code: int) -> Deletion:

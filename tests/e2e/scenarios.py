@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
+
 from holdfast import names
 from tests.e2e.crash import pod
-from tests.e2e.site import appwrapper
+from tests.e2e.site import appwrapper, until
 from tests.e2e.space import STUBBORN, Handle, Space
 
 NAME = "train"
@@ -24,7 +26,7 @@ class Scenario:
     """One life, and what it comes to if nothing crashes."""
 
     name: str
-    document: Callable[[], dict[str, Any]]
+    document: Callable[[], dict[str, Any] | str]
     script: Callable[[Space, Handle], Awaitable[None]]
     phase: str
     """The phase it ends in."""
@@ -67,6 +69,53 @@ async def _makes_room_and_is_cancelled(space: Space, handle: Handle) -> None:
     await handle.signal(names.SIGNAL_CANCEL, "no longer wanted")
 
 
+# --- plain manifests with the submission profile: an interrupted submission is made anew, as a later attempt
+
+STREAMS = {"profile": "streams", "successTTL": "0s"}
+STREAMS_PODS = 5
+
+
+def _streams() -> str:
+    """Return five pods and what they read, as manifests."""
+    settings = config()["template"]
+    settings["metadata"]["annotations"] = {f"{names.GROUP}/{key}": value for key, value in STREAMS.items()}
+    pods = [pod(NAME)["template"] for _ in range(STREAMS_PODS)]
+    return yaml.safe_dump_all([settings, *pods])
+
+
+async def _all_run(space: Space, but: str = "") -> None:
+    """Wait until all pods run, and that of this uid is none of them."""
+
+    async def check() -> bool:
+        found = [one for one in await space.pods(NAME) if one["status"].get("phase") == "Running"]
+        return len(found) == STREAMS_PODS and but not in {one["metadata"]["uid"] for one in found}
+
+    await until(check, 120, f"{STREAMS_PODS} pods run")
+
+
+async def _is_submitted_twice(space: Space, handle: Handle) -> None:
+    first = await space.reach(handle, "Running")
+    await handle.signal(names.SIGNAL_SUSPEND, "making room")
+    await space.reach(handle, "Suspended")
+    await handle.signal(names.SIGNAL_RESUME, "room again")
+
+    async def again() -> bool:
+        status = await space.reach(handle, "Running")
+        return status.attempt > first.attempt
+
+    await until(again, 120, "it runs again")
+    await space.complete(NAME)
+
+
+async def _loses_a_pod(space: Space, handle: Handle) -> None:
+    await space.reach(handle, "Running")
+    lost = (await space.pods(NAME))[0]["metadata"]
+    await space.delete("v1", "Pod", lost["name"])
+    await _all_run(space, but=lost["uid"])
+    await space.reach(handle, "Running")
+    await space.complete(NAME)
+
+
 SCENARIOS = (
     Scenario(
         name="appwrapper-reset",
@@ -82,6 +131,23 @@ SCENARIOS = (
         script=_makes_room_and_is_cancelled,
         phase="Cancelled",
         attempts=2,
+    ),
+    Scenario(
+        name="streams-submission",
+        document=_streams,
+        script=_is_submitted_twice,
+        phase="Succeeded",
+        attempts=2,
+        replaces=True,
+    ),
+    Scenario(
+        name="streams-pod-deleted",
+        document=_streams,
+        script=_loses_a_pod,
+        phase="Succeeded",
+        attempts=1,
+        charged={"launch": 1},
+        replaces=True,
     ),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

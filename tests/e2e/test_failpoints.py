@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from holdfast.local import Stack
 from holdfast.worker.failpoints import Passing
@@ -21,17 +22,24 @@ from tests.e2e.site import Site, open_site
 EVERY = os.environ.get("TEST_CRASH") == "every"
 SLICES = 8
 """Into how many tests a scenario's runs are divided, so that several processes share them."""
+STREAMS_ROWS = [pytest.mark.row(row, level="e2e") for row in ("S1", "S4", "S5", "S6")]
+"""Rows that are shown by submissions that were interrupted anywhere."""
 SAMPLE = (
     ("appwrapper-reset", "http.create.pods.after:1"),
-    ("appwrapper-reset", "http.create.pods.after:2"),
-    ("appwrapper-reset", "http.delete.attempts.after:1"),
-    ("appwrapper-reset", "activity.remove.after:1"),
     ("appwrapper-reset", "http.create.attempts.after:2"),
-    ("appwrapper-suspend-and-force", "activity.remove.before:1"),
-    ("appwrapper-suspend-and-force", "http.delete.pods.before:1"),
+    ("appwrapper-suspend-and-force", "http.delete.attempts.after:1"),
     ("appwrapper-suspend-and-force", "activity.force_remove.after:1"),
+    ("streams-submission", "http.create.pods.after:3"),
+    ("streams-submission", "http.create.pods.after:5"),
+    ("streams-submission", "activity.remove.after:1"),
+    ("streams-pod-deleted", "http.create.pods.after:6"),
 )
 """In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation."""
+
+
+def _marked(scenario: str, *values: object) -> ParameterSet:
+    """Return parameters with the rows that they show."""
+    return pytest.param(*values, marks=STREAMS_ROWS if BY_NAME[scenario].replaces else ())
 
 
 @pytest.fixture
@@ -52,7 +60,7 @@ if EVERY:
 
     @pytest.mark.timeout(3600)
     @pytest.mark.parametrize("index", range(SLICES))
-    @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+    @pytest.mark.parametrize("scenario", [_marked(each.name, each) for each in SCENARIOS], ids=str)
     async def test_every_failpoint(workerless: Site, shared: Path, scenario: failpoints.Scenario, index: int):
         points = await failpoints.points_of(workerless, scenario, shared)
         outcomes: list[failpoints.Outcome] = []
@@ -67,7 +75,7 @@ if EVERY:
 else:
 
     @pytest.mark.timeout(300)
-    @pytest.mark.parametrize(("name", "point"), SAMPLE)
+    @pytest.mark.parametrize(("name", "point"), [_marked(name, name, point) for name, point in SAMPLE])
     async def test_a_sampled_failpoint(workerless: Site, name: str, point: str):
         outcome = await failpoints.run(workerless, BY_NAME[name], (Passing.parse(point),))
         print(f"MEASURED {outcome.seconds:.1f} s with {outcome.crashes}")
