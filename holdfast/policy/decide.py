@@ -79,6 +79,8 @@ def _settled(state: State, now: datetime) -> Decision:
 def _absent(state: State, now: datetime) -> Decision:
     """Decide for a workload of which nothing is in the cluster."""
     if state.intent.suspend:
+        if state.in_doubt and state.phase is Phase.SUSPENDED:
+            return Look("news came of an attempt that was proven gone: looking for itself")
         return Ignore("it is suspended")
     if state.pause_until is not None and now < state.pause_until:
         if state.intent.retry:
