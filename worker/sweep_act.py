@@ -235,8 +235,9 @@ class _Removal:
 def together(found: Sequence[Remains]) -> Remains:
     """Return what was found left of several attempts, each object once; their owners are counted apart."""
     components = {_key(thing): (component, thing) for one in found for component, thing in one.components}
-    between = {_key(thing): thing for one in found for thing in one.between}
-    pods = {_key(thing): thing for one in found for thing in one.pods}
+    between = {_key(thing): thing for one in found for thing in one.between if _key(thing) not in components}
+    # A component that is a pod was found as both.
+    pods = {_key(thing): thing for one in found for thing in one.pods if _key(thing) not in components}
     return Remains(None, tuple(components.values()), tuple(between.values()), tuple(pods.values()))
 
 
@@ -249,9 +250,9 @@ def of_attempt(remains: Remains, number: int) -> Remains:
     )
 
 
-def _key(thing: Object) -> tuple[str, str, str]:
+def _key(thing: Object) -> tuple[str, str]:
     metadata = mapping(thing.get("metadata"))
-    return str(thing.get("kind")), str(metadata.get("name")), str(metadata.get("uid"))
+    return str(metadata.get("name")), str(metadata.get("uid"))
 
 
 def _attempt(thing: Object) -> str | None:

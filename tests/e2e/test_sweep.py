@@ -233,6 +233,8 @@ class TestEnded:
         assert f"NOT removed, still there when time was up: Pod held (finalizer {FOREIGN_FINALIZER})" in left
         anchor = await space.anchor("train")
         assert names.FINALIZER in anchor["metadata"]["finalizers"], "it stays until all is proven gone"
+        owner = await space.site.kube.get(names.API_VERSION, names.ATTEMPT_KIND, "train-a1", space.namespace)
+        assert "foregroundDeletion" in owner["metadata"]["finalizers"], "it goes after all that it owns"
         told = await document(space, "--timeout", "0s", expect=1)
         assert told["workload"]["result"] == "left"
         assert told["workload"]["leftTotal"] >= 1

@@ -205,3 +205,8 @@ class TestRemains:
         one, two = Remains(None, (), (), (pod("a", 1), pod("b", 2))), Remains(None, (), (), (pod("b", 2),))
         assert together([one, two]).total == 2
         assert together([]).gone
+
+    def test_a_component_that_is_a_pod_is_counted_once(self) -> None:
+        planned = PlannedComponent(name="a", api_version="v1", kind="Pod", object_name="a")
+        one = together([Remains(None, ((planned, pod("a", 1)),), (pod("b", 1),), (pod("a", 1), pod("b", 1)))])
+        assert (len(one.components), len(one.between), len(one.pods)) == (1, 1, 1)
