@@ -138,16 +138,13 @@ class Restored:
     async def go_back(self, part: Part, copy: Path) -> None:
         """Put an earlier Kubernetes or Temporal in the place of the present one.
 
-        The worker lives through the first. After the second it is started anew: it has workflows in its cache whose
-        latest events Temporal no longer knows.
+        The worker is started anew, as everything must be that remembers a cluster which is no more: its watch would go
+        on from versions that are still to come, and its workflow cache knows events of which Temporal knows nothing.
         """
-        if part == "temporal":
-            self.worker.kill()
+        self.worker.kill()
         self.since = datetime.now(UTC)
         await asyncio.to_thread(self.site.stack.restore_data, part, copy)
-        if part == "temporal":
-            self.worker = await self.site.start_worker()
-        await self.site.ready(self.worker)
+        self.worker = await self.site.start_worker()
 
 
 CHARGED = frozenset({"reset"})

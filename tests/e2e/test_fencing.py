@@ -14,6 +14,7 @@ import pytest
 
 from holdfast import names
 from holdfast.local import Stack
+from tests.e2e.audit import Request
 from tests.e2e.crash import pod
 from tests.e2e.fencing import (
     FINALIZER,
@@ -23,6 +24,7 @@ from tests.e2e.fencing import (
     deletes_owner,
     deletes_pod,
     open_fence,
+    streams,
     train,
 )
 
@@ -80,9 +82,7 @@ async def test_fenced_in_a_create_whose_attempt_is_dying_when_it_lands(fence: Fe
     quota = await fence.quota(0)
     await fence.handle.signal(names.SIGNAL_SUSPEND, "making room")
     await fence.take_over()
-    await fence.audit.until(
-        lambda each: each.worker and each.verb == "delete" and each.resource == "attempts", 60, "its owner is deleted"
-    )
+    await fence.audit.until(_owner_deleted, 60, "its owner is deleted")
     await fence.lift(quota)
     assert [life.name for life in fence.pods_made(1)] == ["first"]
 
@@ -133,6 +133,63 @@ async def test_what_lands_late_has_the_name_that_the_next_attempt_needs(fence: F
     assert stray.ended < made.began
     assert (status.restarts, status.executions) == (0, 2)
     await fence.finish(stray)
+
+
+# --- in the middle of a submission that is replaced whole
+
+
+@pytest.mark.row("S4", level="e2e")
+async def test_S4_fenced_in_a_submission_that_is_made_anew_and_never_mixed(fence: Fence):
+    cut = fence.api.cut_before(creates_pod, 3, beside=(fence.temporal,))
+    await fence.submit(streams(*(pod(name) for name in ("first", "second", "third", "fourth", "fifth"))))
+    await _cut(cut)
+    await fence.take_over()
+    # More than one if Temporal hands the second submission to the worker that it believes to be there still.
+    status = await fence.reach("Running")
+    number = status.attempt
+    assert number >= 2
+    assert (status.restarts, status.executions) == (0, number), "our own crash is charged to nothing"
+    assert len(fence.pods_made(1)) == 2, "nothing was added to what had been interrupted"
+    assert all(life.ended is not None for life in fence.pods_made(1))
+    kept = {life.uid for life in fence.pods_made(number)}
+    assert len(kept) == 5
+
+    mended = await fence.mend()
+    landed = await fence.late(mended, "pods", "create")
+    assert landed.code == 201, landed
+    (stray,) = [life for life in fence.pods_made(1) if life.name == landed.name]
+    await fence.collected(stray)
+    await fence.quiet()
+    assert {life.uid for life in fence.pods_made(number) if life.ended is None} == kept
+    status = await fence.reach("Running", number)
+    assert (status.restarts, status.executions) == (0, number)
+    await fence.finish(stray)
+
+
+@pytest.mark.row("S5", level="e2e")
+async def test_S5_no_submission_begins_while_the_interrupted_one_dies_with_what_came_late(fence: Fence):
+    cut = fence.api.cut_before(creates_pod, 2, beside=(fence.temporal,))
+    await fence.submit(streams(bare("first", finalizers=[FINALIZER]), pod("second"), pod("third")))
+    await _cut(cut)
+    await fence.take_over()
+    await fence.audit.until(_owner_deleted, 60, "its owner is deleted")
+    mended = await fence.mend()
+    landed = await fence.late(mended, "pods", "create")
+    assert landed.code == 201, landed
+    (stray,) = [life for life in fence.pods_made(1) if life.name == landed.name]
+    await fence.quiet()
+    assert [life.name for life in fence.witness.of(names.ATTEMPT_KIND)] == [names.attempt_name("first", 1)]
+    await fence.steer_pods(finalizers=None)
+    await fence.collected(stray)
+    status = await fence.reach("Running")
+    assert status.attempt >= 2
+    assert (status.restarts, status.executions) == (0, status.attempt)
+    # Nothing is left out of this check: attempt 2 came after the last of attempt 1 was gone, what came late too.
+    await fence.finish()
+
+
+def _owner_deleted(each: Request) -> bool:
+    return each.worker and each.verb == "delete" and each.resource == "attempts"
 
 
 # --- in the middle of a delete

@@ -49,13 +49,21 @@ def _refused(each: Any) -> bool:
     return each.worker and each.resource == "pods" and each.code == 403
 
 
-async def test_cut_off_from_temporal_only_it_stops_when_its_attempt_is_gone(fence: Fence):
-    """What tells it is the owner, looked at before each request: dying or gone, nothing more is created under it."""
+@pytest.mark.parametrize("silence", ["black hole", "refusal"])
+async def test_cut_off_from_temporal_only_it_stops_when_its_attempt_is_gone(fence: Fence, silence: str):
+    """What tells it is the owner, looked at before each request: dying or gone, nothing more is created under it.
+
+    A heartbeat that hangs has the SDK cancel the creation after a while; one that is refused at once does not.
+    """
     quota = await fence.quota(1)
     await fence.submit(train(pod("first"), pod("second"), pod("third")))
     await fence.audit.until(_refused, 60, "the second pod is refused")
-    fence.temporal.black_hole()
+    if silence == "refusal":
+        await fence.temporal.refuse()
+    else:
+        fence.temporal.black_hole()
     await fence.take_over()
+    await fence.on_another(names.ACTIVITY_CREATE)
     await fence.handle.signal(names.SIGNAL_SUSPEND, "making room")
     deleted = await fence.audit.until(
         lambda each: each.worker and each.verb == "delete" and each.resource == "attempts", 60, "its owner is deleted"
