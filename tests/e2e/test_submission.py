@@ -1,0 +1,333 @@
+"""The submission profile on a real cluster: a submission is whole or made anew (Streams, S1 to S5, S10 to S12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from holdfast import names
+from holdfast.local import Stack
+from tests.e2e.site import open_site, until
+from tests.e2e.space import FOREIGN_FINALIZER, PENDING, Handle, Space, open_space
+from tests.e2e.streams import (
+    NAME,
+    cancelled,
+    conditions,
+    config_map,
+    creations,
+    everything,
+    half_made,
+    let_config_maps,
+    let_pods,
+    listed,
+    pes,
+    says,
+    streams,
+    told,
+    uids,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
+ROW = pytest.mark.row
+ATTEMPT = (names.API_VERSION, names.ATTEMPT_KIND)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def alone(stack: Stack, tmp_path: Path) -> AsyncIterator[Space]:
+    """A namespace on a site whose worker may be killed."""
+    async with open_site(stack, tmp_path, prefix="p") as site:
+        await site.start_worker()
+        async with open_space(site) as opened:
+            yield opened
+
+
+async def crash(space: Space) -> None:
+    """Kill the worker with -9, and start another."""
+    space.site.workers[-1].kill()
+    await space.site.start_worker()
+
+
+# --- S1, S4, S12: interrupted
+
+
+@ROW("S1", level="e2e")
+@pytest.mark.parametrize("made", [0, 1, 4])
+async def test_S1_a_submission_whose_worker_dies_is_finished_by_the_next(alone: Space, made: int):
+    handle = await half_made(alone, 5, made)
+    await crash(alone)
+    await let_pods(alone, 10)
+    status = await alone.reach(handle, "Running")
+    assert conditions(status)["Submitted"]
+    assert sorted(await uids(alone)) == [f"pe-{index}" for index in range(5)]
+    await alone.site.kube.get("v1", "ConfigMap", "adl", alone.namespace)
+
+
+@ROW("S1", level="e2e")
+async def test_S1_a_worker_that_dies_before_anything_is_made_has_interrupted_nothing(alone: Space):
+    await let_config_maps(alone, False)
+    handle = await alone.submit(streams(config_map(), *pes(2)))
+    await says(handle, "may not create configmaps")
+    await crash(alone)
+    await let_config_maps(alone, True)
+    status = await alone.reach(handle, "Running")
+    assert (status.attempt, status.executions) == (1, 1)
+    assert sorted(await uids(alone)) == ["pe-0", "pe-1"]
+
+
+@ROW("S4", level="e2e")
+async def test_S4_an_interrupted_submission_is_replaced_whole_as_often_as_it_takes(alone: Space):
+    handle = await half_made(alone, 5, 3)
+    old = set((await uids(alone)).values())
+
+    await crash(alone)
+    assert (await alone.reach(handle, "Resuming", 2)).restarts == 0
+    await until(lambda: _made(alone, old, 3), 60, "attempt 2 is half-made too")
+    second = set((await uids(alone)).values())
+    assert not old & second
+
+    await crash(alone)
+    await let_pods(alone, 10)
+    status = await alone.reach(handle, "Running", 3)
+    assert (status.attempt, status.executions, status.restarts) == (3, 3, 0)
+    assert [(one.name, one.used, one.limit) for one in status.budgets] == [("launch", 0, None)]
+    pods = await alone.pods()
+    new = {pod["metadata"]["uid"] for pod in pods}
+    assert len(new) == 5
+    assert not new & (old | second)
+    assert {pod["metadata"]["labels"][names.LABEL_LAUNCH] for pod in pods} == {"0"}
+    assert {pod["metadata"]["labels"][names.LABEL_ATTEMPT] for pod in pods} == {"3"}
+    await alone.truth.settle()
+    alone.truth.assert_one_attempt_at_a_time(NAME)
+    alone.truth.assert_told_truly(NAME)
+    assert (await cancelled(handle)).phase == "Cancelled"
+
+
+@ROW("S12", level="e2e")
+async def test_S12_each_submission_is_told_by_an_id_of_its_own(alone: Space):
+    handle = await half_made(alone, 3, 1)
+    first = await _submission(alone, 1)
+    await crash(alone)
+    await let_pods(alone, 10)
+    await alone.reach(handle, "Running", 2)
+    second = await _submission(alone, 2)
+    assert first != second
+    events = await told(alone, "SubmissionFailed", "SubmissionSucceeded")
+    assert [reason for reason, _ in events] == ["SubmissionFailed", "SubmissionSucceeded"]
+    assert f"submission {first}" in events[0][1]
+    assert f"submission {second}" in events[1][1]
+    assert (await cancelled(handle)).phase == "Cancelled"
+
+
+async def _submission(space: Space, attempt: int) -> str:
+    """Return a submission's id: the uid of its attempt's owner."""
+    owner = await space.site.kube.get(*ATTEMPT, names.attempt_name(NAME, attempt), space.namespace)
+    return owner["metadata"]["uid"]
+
+
+async def _made(space: Space, before: set[str], count: int) -> bool:
+    """Whether so many pods have been made beside those that were there before."""
+    return len(set((await uids(space)).values()) - before) == count
+
+
+# --- S2: what Submitted means
+
+
+@ROW("S2", level="e2e")
+async def test_S2_submitted_is_that_all_exists_and_not_that_it_runs(space: Space):
+    handle = await space.submit(streams(config_map(), *pes(3, labels=PENDING)))
+
+    async def submitted() -> bool:
+        return conditions(await space.site.status(handle))["Submitted"]
+
+    await until(submitted, 60, "it is submitted")
+    await listed(space, handle, submitted=True)
+    status = await space.site.status(handle)
+    assert (status.phase, status.reason) == ("Resuming", "Submitted")
+    assert not conditions(status)["PodsReady"]
+    explanation = await space.explain(handle)
+    assert (explanation.phase, explanation.now) == ("Resuming", "waiting for 3 of 3 Pod")
+
+    await space.truth.settle()
+    shown = space.truth.shown(NAME)[-1]
+    assert (shown.phase, shown.conditions["Submitted"][0], shown.conditions["PodsReady"][0]) == (
+        "Resuming",
+        True,
+        False,
+    )
+    ((_, message),) = await told(space, "SubmissionSucceeded", "SubmissionFailed")
+    assert f"submission {await _submission(space, 1)}" in message
+    assert {one.phase for one in space.truth.shown(NAME)} == {"Resuming"}, "it never was Running"
+
+    for name in await uids(space):
+        await space.patch("v1", "Pod", name, {"metadata": {"labels": dict.fromkeys(PENDING)}})
+    assert conditions(await space.reach(handle, "Running", 1))["PodsReady"]
+    await cancelled(handle)
+
+
+@ROW("S2", level="e2e")
+async def test_S2_without_the_right_to_one_object_it_stays_in_submission_until_it_has_it(space: Space):
+    await let_config_maps(space, False)
+    handle = await space.submit(streams(config_map(), *pes(2)))
+    text = await says(handle, "waiting for 3 components to be permitted")
+    assert f"service account {space.namespace}/{names.RUN_AS_DEFAULT} may not create configmaps" in text
+    await listed(space, handle, submitted=False)
+    status = await space.site.status(handle)
+    assert (status.phase, conditions(status)["Submitted"]) == ("Resuming", False)
+    await space.truth.settle()
+    assert not creations(space), "not even the pods, which it has the right to"
+
+    await let_config_maps(space, True)
+    status = await space.reach(handle, "Running")
+    assert (status.attempt, conditions(status)["Submitted"]) == (1, True)
+    await listed(space, handle, submitted=True)
+    await cancelled(handle)
+
+
+# --- S3: whole
+
+
+@ROW("S3", level="e2e")
+async def test_S3_the_next_worker_changes_nothing_of_a_submitted_workload(alone: Space):
+    handle = await alone.submit(streams(config_map(), *pes(3)))
+    await alone.reach(handle, "Running")
+    await until(lambda: _shows(alone, "Running"), 30, "the anchor says so")
+    before = await everything(alone)
+    assert {("Pod", "pe-2"), ("ConfigMap", "adl"), (names.ATTEMPT_KIND, "pe-0-a1")} <= before.keys()
+    await crash(alone)
+    # A second workload that comes to run shows that the next worker's eyes and hands are there.
+    other = await alone.submit(streams(*({**one, "metadata": {"name": "other"}} for one in pes(1, reads="")[:1])))
+    await alone.reach(other, "Running")
+    assert (await alone.site.status(handle)).phase == "Running"
+    after = await everything(alone)
+    assert {key: after.get(key) for key in before} == before
+
+
+async def _shows(space: Space, phase: str) -> bool:
+    return (await space.anchor(NAME)).get("status", {}).get("phase") == phase
+
+
+# --- S5, S11: between the two attempts
+
+
+async def _held_between(space: Space) -> tuple[Handle, set[str]]:
+    """Return a workload whose interrupted attempt is being removed, and cannot be: one of its pods is held."""
+    handle = await half_made(space, 5, 3)
+    old = set((await uids(space)).values())
+    space.site.workers[-1].kill()
+    await space.finalize("v1", "Pod", "pe-1", FOREIGN_FINALIZER)
+    await let_pods(space, 10)
+    await space.site.start_worker()
+
+    async def removing() -> bool:
+        found = await space.site.kube.get("v1", "Pod", "pe-1", space.namespace)
+        return "deletionTimestamp" in found["metadata"] and list(await uids(space)) == ["pe-1"]
+
+    await until(removing, 60, "the interrupted attempt is being removed")
+    return handle, old
+
+
+@ROW("S5", level="e2e")
+async def test_S5_nothing_is_made_before_the_last_of_the_interrupted_attempt_is_gone(alone: Space):
+    handle, old = await _held_between(alone)
+    begun = datetime.now(UTC)
+    await says(handle, "pe-1", FOREIGN_FINALIZER)
+    await asyncio.sleep(20)
+    assert (await alone.site.status(handle)).phase == "Resetting"
+    freed = datetime.now(UTC)
+    await alone.finalize("v1", "Pod", "pe-1")
+    status = await alone.reach(handle, "Running", 2)
+    assert status.restarts == 0
+    assert not old & set((await uids(alone)).values())
+    await alone.truth.settle()
+    alone.truth.assert_one_attempt_at_a_time(NAME)
+    within = [one for one in creations(alone, begun) if one[0] <= freed]
+    assert not within, "nothing is made while one pod of the attempt before is there"
+    deletions = [one for one in alone.truth.requests() if (one.verb, one.resource) == ("delete", names.ATTEMPT_PLURAL)]
+    assert [(one.name, one.body["propagationPolicy"]) for one in deletions] == [("pe-0-a1", "Foreground")]
+    for life in [*alone.truth.of(1), *alone.truth.of(2)]:
+        references = life.object["metadata"]["ownerReferences"]
+        assert [one["blockOwnerDeletion"] for one in references] == [True], f"{life.kind} {life.name}"
+    _assert_in_order(alone)
+    assert (await cancelled(handle)).phase == "Cancelled"
+
+
+def _assert_in_order(space: Space) -> None:
+    """By the audit log: an attempt's owner and pods are made after the deletion of the one before was asked for."""
+    marks = [
+        (one.verb, one.resource, one.name)
+        for one in space.truth.requests()
+        if one.resource == names.ATTEMPT_PLURAL and one.verb in {"create", "delete"}
+    ]
+    for (_, _, name), (verb, _, following) in pairwise(marks):
+        assert (verb == "delete") is (name == following), marks
+
+
+@ROW("S11", level="e2e")
+async def test_S11_what_is_cancelled_between_two_attempts_is_not_made_again(alone: Space):
+    handle, _ = await _held_between(alone)
+    asked = datetime.now(UTC)
+    await handle.signal(names.SIGNAL_CANCEL, "no longer wanted")
+    await alone.reach(handle, "Terminating")
+    await alone.finalize("v1", "Pod", "pe-1")
+    status = await alone.ended(handle)
+    assert (status.phase, status.executions) == ("Cancelled", 1)
+    await _assert_nothing_more(alone, asked)
+
+
+@ROW("S11", level="e2e")
+async def test_S11_what_is_cancelled_during_its_submission_is_not_submitted(space: Space):
+    handle = await half_made(space, 4, 2)
+    asked = datetime.now(UTC)
+    await handle.signal(names.SIGNAL_CANCEL, "no longer wanted")
+    status = await space.ended(handle)
+    assert (status.phase, status.executions) == ("Cancelled", 1)
+    await _assert_nothing_more(space, asked)
+    assert not await told(space, "SubmissionSucceeded")
+
+
+async def _assert_nothing_more(space: Space, since: datetime) -> None:
+    await space.truth.settle()
+    assert not creations(space, since)
+    left: list[Any] = [(life.kind, life.name) for life in space.truth.lives.values() if life.attempt and not life.died]
+    assert not left
+
+
+# --- S10: how long
+
+
+@ROW("S10", level="e2e")
+async def test_S10_a_submission_that_takes_too_long_fails(space: Space):
+    await let_pods(space, 0)
+    handle = await space.submit(streams(config_map(), *pes(2), submissionTimeout="6s"))
+    status = await space.ended(handle)
+    assert (status.phase, status.reason, status.executions) == ("Failed", "SubmissionTimeout", 1)
+    assert status.failure is not None
+    assert "exceeded quota" in status.failure.message
+    failed = await told(space, "SubmissionFailed")
+    assert len(failed) == 1
+    assert "exceeded quota" in failed[0][1]
+    (create,) = await space.acts(handle, names.ACTIVITY_CREATE)
+    assert create.ended is not None
+    assert (create.ended - create.scheduled).total_seconds() >= 6
+    await space.truth.settle()
+    assert not [life for life in space.truth.lives.values() if life.attempt and not life.died]
+
+
+@ROW("S10", level="e2e")
+async def test_S10_without_a_timeout_it_stays_in_submission(space: Space):
+    handle = await half_made(space, 2, 0)
+    await asyncio.sleep(10)
+    text = await says(handle, "pe-0", "exceeded quota")
+    assert "waiting for 2 of 2 Pod" in text
+    status = await space.site.status(handle)
+    assert (status.phase, status.attempt, conditions(status)["Submitted"]) == ("Resuming", 1, False)
+    await let_pods(space, 2)
+    assert (await space.reach(handle, "Running")).attempt == 1
+    await cancelled(handle)
