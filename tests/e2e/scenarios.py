@@ -41,6 +41,11 @@ class Scenario:
         return self.name
 
 
+def slow(name: str) -> dict[str, Any]:
+    """Return a component that is a pod which takes its time to end, so that whoever does not wait for that is seen."""
+    return pod(name, kwok_delete_delay="1s")
+
+
 def config(name: str = "settings") -> dict[str, Any]:
     """Return an AppWrapper component that wraps a ConfigMap."""
     template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": "value"}}
@@ -48,7 +53,7 @@ def config(name: str = "settings") -> dict[str, Any]:
 
 
 def _two_pods(**annotations: str) -> dict[str, Any]:
-    return appwrapper(NAME, pod("first"), config(), pod("second"), **{**QUICK, **annotations})
+    return appwrapper(NAME, slow("first"), config(), slow("second"), **{**QUICK, **annotations})
 
 
 async def _fails_and_is_reset(space: Space, handle: Handle) -> None:
@@ -79,7 +84,7 @@ def _streams() -> str:
     """Return five pods and what they read, as manifests."""
     settings = config()["template"]
     settings["metadata"]["annotations"] = {f"{names.GROUP}/{key}": value for key, value in STREAMS.items()}
-    pods = [pod(NAME)["template"] for _ in range(STREAMS_PODS)]
+    pods = [slow(NAME)["template"] for _ in range(STREAMS_PODS)]
     return yaml.safe_dump_all([settings, *pods])
 
 
