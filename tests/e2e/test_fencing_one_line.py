@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +50,11 @@ def _refused(each: Any) -> bool:
     return each.worker and each.resource == "pods" and each.code == 403
 
 
-@pytest.mark.parametrize("silence", ["black hole", "refusal"])
-async def test_cut_off_from_temporal_only_it_stops_when_its_attempt_is_gone(fence: Fence, silence: str):
-    """What tells it is the owner, looked at before each request: dying or gone, nothing more is created under it.
-
-    A heartbeat that hangs has the SDK cancel the creation after a while; one that is refused at once does not.
-    """
+async def test_cut_off_from_temporal_only_it_is_not_mixed_into_the_next_attempt(fence: Fence):
     quota = await fence.quota(1)
     await fence.submit(train(pod("first"), pod("second"), pod("third")))
     await fence.audit.until(_refused, 60, "the second pod is refused")
-    if silence == "refusal":
-        await fence.temporal.refuse()
-    else:
-        fence.temporal.black_hole()
+    fence.temporal.black_hole()
     await fence.take_over()
     await fence.on_another(names.ACTIVITY_CREATE)
     await fence.handle.signal(names.SIGNAL_SUSPEND, "making room")
@@ -78,6 +71,36 @@ async def test_cut_off_from_temporal_only_it_stops_when_its_attempt_is_gone(fenc
     assert (status.restarts, status.executions) == (0, 2)
     await fence.mend()
     await fence.finish()
+
+
+async def test_cut_off_from_temporal_only_it_stops_at_the_next_request_once_its_attempt_is_deleted(fence: Fence):
+    """What tells it is the owner, looked at before each request: dying or gone, nothing more is created under it.
+
+    Its SDK gives the creation up by itself some seconds after its heartbeats have gone unanswered. So that it surely is
+    still at it here, the attempt is deleted at once, as the next worker would a little later.
+    """
+    quota = await fence.quota(1)
+    await fence.submit(train(*(pod(f"p{index:02}") for index in range(8))))
+    await fence.audit.until(_refused, 60, "the second pod is refused")
+    fence.temporal.black_hole()
+    owner = await fence.site.kube.get(names.API_VERSION, names.ATTEMPT_KIND, "train-a1", fence.namespace)
+    key = (names.API_VERSION, names.ATTEMPT_KIND, "train-a1", fence.namespace)
+    await fence.site.kube.delete(*key, uid=owner["metadata"]["uid"], propagation="Foreground")
+    deleted = datetime.now(UTC)
+    await fence.lift(quota)
+
+    async def looked() -> bool:
+        return any(one.method == "GET" and "/attempts/" in one.path for one in fence.api.sent if one.at > deleted)
+
+    await until(looked, 20, "it has looked at its attempt's owner")
+    await asyncio.sleep(HEARTBEAT_SECONDS)
+    after = [one for one in fence.api.writes(deleted) if creates_pod(one.method, one.path)]
+    assert len(after) <= 1, after
+    await fence.mend()
+    await fence.reach("Running", 2)
+    await fence.handle.signal(names.SIGNAL_CANCEL, "the test is over")
+    await asyncio.wait_for(fence.handle.result(), 60)
+    fence.witness.check()
 
 
 async def test_cut_off_from_the_api_server_only_it_keeps_its_lease_and_goes_on_when_mended(fence: Fence):
