@@ -21,6 +21,8 @@ from holdfast.activities.contract import (
     PrepareInput,
     Removed,
     RemoveInput,
+    Replaced,
+    ReplaceInput,
     ReportInput,
     Target,
     planned,
@@ -73,10 +75,16 @@ class Bench:
     def plan(self) -> tuple[Any, ...]:
         return tuple(planned(one, self.target.workload_uid, self.attempt) for one in self.components)
 
-    async def run(self, function: Callable[..., Awaitable[T]], given: Any, earlier: Sequence[dict[str, Any]] = ()) -> T:
+    async def run(
+        self,
+        function: Callable[..., Awaitable[T]],
+        given: Any,
+        earlier: Sequence[dict[str, Any]] = (),
+        tries: int = 1,
+    ) -> T:
         environment = ActivityEnvironment()
         environment.info = dataclasses.replace(
-            environment.info, heartbeat_details=list(earlier), started_time=datetime.now(UTC)
+            environment.info, heartbeat_details=list(earlier), started_time=datetime.now(UTC), attempt=tries
         )
         environment.on_heartbeat = lambda *details: self.heartbeats.append(details[0])
         self.environment = environment
@@ -94,7 +102,7 @@ class Bench:
         self.owner_uid = prepared.owner_uid
         return prepared
 
-    async def create(self, earlier: Sequence[dict[str, Any]] = (), **changes: Any) -> Created:
+    async def create(self, earlier: Sequence[dict[str, Any]] = (), tries: int = 1, **changes: Any) -> Created:
         given: dict[str, Any] = {
             "target": self.target,
             "attempt": self.attempt,
@@ -105,9 +113,26 @@ class Bench:
             "report": self.report(),
             "report_submitted": self.report(),
         }
-        created = await self.run(self.activities.create, CreateInput(**(given | changes)), earlier)
+        created = await self.run(self.activities.create, CreateInput(**(given | changes)), earlier, tries)
         self.objects = created.objects
         return created
+
+    async def replace(self, tries: int = 1, **changes: Any) -> Replaced:
+        """Make the components again that `launches` names; without it all of them, for the first time."""
+        launches: dict[str, int] = changes.pop("launches", {one.name: 1 for one in self.components})
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "owner_uid": self.owner_uid,
+            "components": tuple(one for one in self.components if one.name in launches),
+            "launches": launches,
+            "labels": {"team": "blue"},
+            "patience": 2.0,
+            "grace": 20.0,
+            "report": self.report(),
+            "report_done": self.report(),
+        }
+        return await self.run(self.activities.replace, ReplaceInput(**(given | changes)), tries=tries)
 
     async def observe(self, **changes: Any) -> Observation:
         given: dict[str, Any] = {
