@@ -12,8 +12,8 @@ import time
 from random import Random
 
 from tests.policy.flow import Flow
+from tests.policy.laws import Violation
 from tests.policy.life import Life
-from tests.policy.oracle import Violation
 from tests.policy.play import Play
 from tests.policy.script import walk
 

@@ -1,6 +1,6 @@
 """The invariants, judged from what really happened in the cluster: every law of the design that a life there can break.
 
-The laws are those of `tests/policy/oracle.py`; what is judged is the audit log, every object's life, every status told.
+The laws are those of `tests/policy/laws.py`; what is judged is the audit log, every object's life, every status told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.e2e.invariants import ledger_of
 from tests.e2e.law import WORKER
 from tests.e2e.ledger import Ledger
 from tests.e2e.space import Space
-from tests.policy.oracle import Law
+from tests.policy.laws import Law
 
 Broken = dict[Law, list[str]]
 
@@ -23,7 +23,7 @@ async def broken_by(space: Space, workload: str) -> Broken:
     known = ledger_of(space)
     found = {
         Law.IDENTITY: _unnamed(known),
-        Law.EXCLUSIVE: [*_beside(space, workload), *_outlived(space, workload)],
+        Law.EXCLUSIVE: [*_beside(space, workload), *_outlived(space, workload, known)],
         Law.RELEASE: _told_wrongly(space, workload),
     }
     return {each: told for each, told in found.items() if told}
@@ -46,16 +46,20 @@ def _beside(space: Space, workload: str) -> list[str]:
     return told
 
 
-def _outlived(space: Space, workload: str) -> list[str]:
-    """Return what was still there when its attempt's owner had gone: nothing vouched for it any more."""
+def _outlived(space: Space, workload: str, known: Ledger) -> list[str]:
+    """Return what was still there when its attempt's owner had gone: nothing vouched for it any more.
+
+    Where force was used on any of an attempt, the collector no longer keeps that order.
+    """
     truth = space.truth
+    forced = {one.place[3] for one in known.deletions if one.options.get("gracePeriodSeconds") == 0}
     told: list[str] = []
     for attempt in truth.attempts(workload):
         lives = truth.of(attempt, workload=workload)
         ends = [one.died for one in lives if one.kind == names.ATTEMPT_KIND and one.died is not None]
-        end = max(ends, default=None)
-        owned = [one for one in lives if one.kind != names.ATTEMPT_KIND]
-        late = [one for one in owned if end is not None and (one.died is None or one.died > end)]
+        if not ends or forced & {one.name for one in lives}:
+            continue
+        late = [one for one in lives if one.died is None or one.died > max(ends)]
         told += [f"{one.kind} {one.name} outlived the owner of attempt {attempt}" for one in late]
     return told
 

@@ -19,7 +19,7 @@ from tests.e2e.invariants import ledger_of
 from tests.e2e.oracle import Broken, broken_by
 from tests.e2e.site import appwrapper, open_site, until
 from tests.e2e.space import Handle, Space, open_space
-from tests.policy.oracle import Law
+from tests.policy.laws import Law
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -78,6 +78,8 @@ class Thing:
     created: datetime
     late: bool
     """Whether a worker made it whose place another had taken, or what came of such an object."""
+    launch: int = 0
+    """How often its component had been made again within the attempt."""
     finalizers: set[str] = field(default_factory=set)
     deleting: datetime | None = None
     deleted_by: Hand | None = None
@@ -184,7 +186,7 @@ class Cluster:
         """Return what there is of a kind; reading the ledger, not asking the server."""
         return [one for one in self.alive.values() if one.kind is kind and attempt in {None, one.attempt}]
 
-    def create(self, kind: Kind, name: str, owner: str, attempt: int, component: str = "") -> Thing:
+    def create(self, kind: Kind, name: str, owner: str, attempt: int, component: str = "", launch: int = 0) -> Thing:
         """Make an object.
 
         Raises:
@@ -214,6 +216,7 @@ class Cluster:
             version=self.version,
             created=self.now,
             late=self._is_late(kind, parent),
+            launch=parent.launch if kind is Kind.POD and parent is not None else launch,
         )
         if kind is Kind.ANCHOR:
             thing.finalizers.add(OURS)

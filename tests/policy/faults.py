@@ -13,9 +13,10 @@ from holdfast.model import Observation, OperationKind, Phase, Remnant, Stage, St
 from holdfast.policy import advance, decide, fold, health, report
 from holdfast.policy.edit import edit
 from holdfast.policy.steps import Sleep, Step
-from tests.policy.carried import Activities, Given, Steps
+from tests.policy.carried import Activities
 from tests.policy.cluster import Kind, Thing
-from tests.policy.oracle import Law
+from tests.policy.hands import Given, Steps
+from tests.policy.laws import Law
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -156,6 +157,9 @@ def giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def keeping_quiet_about_finalizers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Remnant, "sentence", lambda self: f"{self.kind} {self.name}")
 
+
+RESTORED = Fault("dropping a newer attempt's snapshot", Law.SIGHT, dropping_a_newer_attempt)
+"""Noticed only where a memory was restored to an older time."""
 
 FAULTS = (
     Fault("charging twice", Law.BUDGET, charging(2)),

@@ -17,8 +17,9 @@ from holdfast.policy.events import Event, Observed, OperationInterrupted, Report
 from holdfast.policy.fold import fold as folded
 from holdfast.policy.operations import begin
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
-from tests.policy.carried import Activities, Ended, Given, Request
+from tests.policy.carried import Activities, Ended
 from tests.policy.cluster import TICK, Cluster
+from tests.policy.hands import Given, Request
 from tests.policy.life import START
 
 BREAKABLE = {OperationKind.OBSERVE, OperationKind.REMOVE, OperationKind.FORCE_REMOVE, OperationKind.REPORT}
@@ -67,6 +68,8 @@ class Flow:
     log: list[Task] = field(default_factory=list[Task])
     result_at: datetime = START
     """When the activity that ended last had ended."""
+    tries: int = 0
+    """How often the activity that ended last had been tried."""
     advances: int = 0
 
     def __post_init__(self) -> None:
@@ -88,8 +91,8 @@ class Flow:
         before = self.state
         task = Task(self.cluster.now, tuple(self.inbox), self.result, self.full)
         self.inbox, self.result, self.timer = [], None, None
-        if task.ended is not None:
-            self.work = None
+        if task.ended is not None and self.work is not None:
+            self.tries, self.work = self.work.tries, None
         self.log.append(task)
         self.task = task
         self.state, self.step = self._decided(before, task)
@@ -155,6 +158,11 @@ class Flow:
             state, _ = self._decided(state, Task(task.now, inbox, ended, task.full))
         return state
 
+    def restored(self, memory: State) -> None:
+        """Temporal is a copy from before: what has happened since is not remembered, though it was done."""
+        self.state, self.began, self.log = memory, memory, []
+        self.work = self.result = self.timer = self.step = None
+
     # --- the activity under way
 
     @property
@@ -195,7 +203,8 @@ class Flow:
         work = self.work
         if work is None or self.result is not None:
             return None
-        self.work = Work(work.given, self.activities.start(work.given), tries=work.tries + 1)
+        tries = work.tries + 1
+        self.work = Work(work.given, self.activities.start(work.given, tries), tries=tries)
         return work
 
 

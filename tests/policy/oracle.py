@@ -5,76 +5,29 @@ What the engine says is what is judged: the charges it made, the statuses it tol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from holdfast.activities.pod_facts import PodState
 from holdfast.model import ConditionType, Observation, Phase, Policy, Report, State, Workload
-from holdfast.policy.events import Observed, PolicyChanged, PrepareDone, RemoveDone, Retried, Suspended
+from holdfast.policy.events import (
+    CreateDone,
+    Observed,
+    PolicyChanged,
+    PrepareDone,
+    RemoveDone,
+    ReplaceDone,
+    Retried,
+    Suspended,
+)
 from holdfast.policy.explain import status_of
 from holdfast.policy.steps import End, Sleep
+from holdfast.profiles.rules import RESTART
 from tests.policy.cluster import HOLD, Cluster, Deletion, Hand, Kind, Thing
 from tests.policy.flow import Flow
+from tests.policy.laws import Law, Record, require
 
 AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
 """What no controller would heal: no grace is waited out."""
-
-
-class Law(StrEnum):
-    """What must hold whatever happens; the numbers are the design's."""
-
-    BUDGET = "1: no budget is exceeded, and each failure is charged once"
-    EXCLUSIVE = "2: pods of two attempts of one restart unit are never alive together"
-    RELEASE = "3: quota is released only when no pod exists and none can come"
-    BLIND = "4: while the cluster cannot be seen no failure clock runs"
-    OWN_DELETION = "5: our own deletions are never read as failures"
-    REPLAY = "6: the same history gives the same decisions"
-    PROGRESS = "7: every deletion makes progress or names the finalizer that blocks it"
-    IDENTITY = "every deletion names the uid of what it means"
-    SIGHT = "what was last seen of the living attempt is what is gone by"
-    REST = "once all is well, a workload comes to rest where it belongs"
-
-
-class Violation(AssertionError):
-    """A law was broken."""
-
-    def __init__(self, law: Law, message: str) -> None:
-        super().__init__(f"{law.value}: {message}")
-        self.law = law
-
-
-def require(holds: object, law: Law, message: str) -> None:
-    if not holds:
-        raise Violation(law, message)
-
-
-@dataclass
-class Record:
-    """What the ledger has of one attempt."""
-
-    harm: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    """What befell it by other hands than ours, and when first."""
-    ready: bool = False
-    """Whether all its pods have run at one time."""
-    complete: bool = False
-    created: datetime | None = None
-    """When the last of its components was made."""
-    deleted: datetime | None = None
-    """When its owner was first deleted."""
-    removing: bool = False
-    """Whether we have begun to delete it."""
-    forced: bool = False
-    charges: int = 0
-    excused: bool = False
-    """Whether its end was somebody's wish."""
-    prepared: bool = False
-    told: Observation | None = None
-    """The newest snapshot that the workflow was given."""
-    short: bool = False
-    """Whether the last live look found pods lacking."""
-    unwell: datetime | None = None
-    """When the workflow was first told of a failure that it has not been told the end of."""
 
 
 class Oracle:
@@ -88,6 +41,8 @@ class Oracle:
         self.told_at = cluster.now
         """Until when the workflow knows what was dark."""
         self.retried = False
+        self.free = {"owner gone"} if RESTART not in {one.name for one in spec.policy.budgets} else set[str]()
+        """What is made good without a charge."""
         cluster.on_create.append(self.created)
         cluster.on_change.append(self.changed)
         cluster.on_delete.append(self.deleted)
@@ -117,9 +72,12 @@ class Oracle:
         for other in self.there():
             both = f"{other} is there when {thing} comes"
             require(other.attempt == thing.attempt, Law.EXCLUSIVE, both)
+        if thing.kind is Kind.COMPONENT:
+            self._launched(thing, record)
         if thing.kind is Kind.OWNER:
             last = self.of(thing.attempt - 1)
-            explained = thing.attempt == 1 or last.charges or last.excused
+            free = last.harm.keys() & self.free
+            explained = thing.attempt == 1 or last.charges or last.excused or free
             require(explained, Law.BUDGET, f"attempt {thing.attempt} begins, and nothing says why {last} ended")
             return
         if thing.kind is Kind.COMPONENT:
@@ -127,6 +85,15 @@ class Oracle:
         told = self._told()
         for condition in (ConditionType.RESOURCES_DEPLOYED, ConditionType.QUOTA_RESERVED):
             require(told.get(condition, False), Law.RELEASE, f"{thing} comes while {condition} is told false: {told}")
+
+    def _launched(self, thing: Thing, record: Record) -> None:
+        """A component comes: alone of its kind, and if it had been there before, only because something befell it."""
+        for other in self.there(thing.attempt):
+            both = f"{other} is there when {thing} comes"
+            require(other.component != thing.component or other is thing, Law.EXCLUSIVE, both)
+        befell = thing.component in record.ill or not thing.launch
+        require(befell, Law.OWN_DELETION, f"{thing} is made again, and nothing befell it")
+        record.ill.discard(thing.component)
 
     def changed(self, thing: Thing) -> None:
         if thing.kind not in {Kind.COMPONENT, Kind.POD}:
@@ -137,6 +104,7 @@ class Oracle:
                 self._harmed(thing.attempt, "pod failed")
             if thing.verdict == "Failed":
                 self._harmed(thing.attempt, "component failed")
+                record.ill.add(thing.component)
         if not (record.ready and record.complete):
             self._count(thing.attempt, record)
 
@@ -160,6 +128,8 @@ class Oracle:
         if not deletion.hand.ours:
             if deletion.hand in {Hand.PERSON, Hand.NODE} and thing.deleting is None:
                 self._harmed(thing.attempt, f"{_WORDS[thing.kind]} gone")
+                if thing.kind is Kind.COMPONENT:
+                    record.ill.add(thing.component)
             return
         record.removing = record.removing or thing.kind is Kind.OWNER
         require(deletion.uid, Law.IDENTITY, f"{thing} is deleted by its name alone")
@@ -205,6 +175,8 @@ class Oracle:
                 match event:
                     case Observed(observation):
                         self._given(observation, task.now)
+                        known = observation.attempt <= _number(before) or after.held or after.intent.cancel
+                        require(known, Law.SIGHT, f"attempt {observation.attempt} was seen, and is not known of")
                     case Suspended():
                         self.of(_number(before)).excused = True
                     case Retried():
@@ -216,6 +188,12 @@ class Oracle:
             match task.ended:
                 case Observation():
                     self._given(task.ended, task.now)
+                case CreateDone(_, _, interrupted) if interrupted:
+                    why = f"attempt {_number(before)} is made anew, and nobody interrupted it"
+                    require(flow.tries > 1, Law.BUDGET, why)
+                    self.of(_number(before)).excused = True
+                case ReplaceDone():
+                    self.of(_number(before)).told = None
                 case PrepareDone():
                     self.of(_number(before)).prepared = True
                 case RemoveDone(gone, remnants):

@@ -9,13 +9,17 @@ from datetime import timedelta
 
 from holdfast.model import Action, Budget, Component, Phase, PodSet, Policy, State, StatusRule, Timings, Workload
 from holdfast.policy.change import PolicyChange, changed
+from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, Event, Observed, PolicyChanged, Resumed, Retried, Suspended
+from holdfast.profiles import streams
 from holdfast.profiles.rules import COMMON, RESTART
-from tests.policy.carried import ANCHOR, Activities
+from tests.policy.carried import Activities
 from tests.policy.cluster import Cluster, Hand, Kind, Thing, Unreachable
 from tests.policy.flow import Flow, Work
+from tests.policy.hands import ANCHOR
+from tests.policy.laws import Law, Violation, require
 from tests.policy.life import START
-from tests.policy.oracle import Law, Oracle, Violation, require
+from tests.policy.oracle import Oracle
 from tests.policy.weather import Weather
 
 TIMINGS = Timings(
@@ -39,7 +43,7 @@ TASKS = 200
 """More workflow tasks at one moment mean that the engine runs in a circle."""
 
 
-def workload() -> Workload:
+def workload(policy: Policy) -> Workload:
     """Return the workload of every script: two Jobs, three pods."""
     components = tuple(
         Component(
@@ -50,10 +54,17 @@ def workload() -> Workload:
         )
         for name, pods in (("train", 2), ("serve", 1))
     )
-    return Workload(name=ANCHOR, cluster="dev", components=components, policy=POLICY)
+    return Workload(name=ANCHOR, cluster="dev", components=components, policy=policy)
 
 
-SPEC = workload()
+SPEC = workload(POLICY)
+STREAMS = workload(
+    edit(
+        streams.POLICY,
+        timings=edit(TIMINGS, failure_grace_period=timedelta(0), retry_pause_period=timedelta(0)),
+    )
+)
+"""Its interrupted creation is replaced whole, its components are made again alone."""
 
 
 class Play:
@@ -221,7 +232,8 @@ class Play:
         self.signal(Cancelled())
 
     def policy_changes(self, limit: int, grace: int) -> None:
-        change = PolicyChange(timings={"failureGracePeriod": f"{grace}s"}, budgets={RESTART: limit})
+        name = self.flow.state.policy.budgets[0].name
+        change = PolicyChange(timings={"failureGracePeriod": f"{grace}s"}, budgets={name: limit})
         self.signal(PolicyChanged(changed(self.flow.state.policy, change)))
 
     # --- time
@@ -258,7 +270,7 @@ class Play:
         self.zombies.clear()
         self.worker_comes()
         self.weather.replaces = True
-        self.goes_on(400)
+        self.goes_on(700)
         self.replay()
         self._at_rest()
         self.cancel()

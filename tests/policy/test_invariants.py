@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from random import Random
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from holdfast.model import State
 from holdfast.policy.advance import advance
@@ -18,7 +19,7 @@ from holdfast.policy.events import Cancelled, Resumed, Suspended
 from holdfast.policy.fold import fold
 from tests.policy.cluster import Kind
 from tests.policy.life import Life
-from tests.policy.play import Play
+from tests.policy.play import STREAMS, Play
 from tests.policy.script import step
 from tests.policy.weather import NODES
 
@@ -34,6 +35,11 @@ class Lives(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.play = Play()
+
+    @initialize(streams=st.booleans())
+    def submitted(self, streams: bool) -> None:
+        if streams:
+            self.play = Play(STREAMS)
 
     # --- every day
 
@@ -186,7 +192,9 @@ class Lives(RuleBasedStateMachine):
             self.play.policy_changes(limit, grace)
 
     def teardown(self) -> None:
-        self.play.ends_well()
+        # What has gone wrong already is what is to be told.
+        if sys.exc_info()[0] is None:
+            self.play.ends_well()
 
 
 Lives.TestCase.settings = settings(

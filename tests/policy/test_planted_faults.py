@@ -6,8 +6,10 @@ from random import Random
 
 import pytest
 
-from tests.policy.faults import FAULTS, Fault
-from tests.policy.oracle import Violation
+from holdfast.model import Phase
+from tests.policy.cluster import Kind
+from tests.policy.faults import FAULTS, RESTORED, Fault
+from tests.policy.laws import Violation
 from tests.policy.play import Play
 from tests.policy.script import walk
 
@@ -37,3 +39,31 @@ def test_a_planted_fault_is_noticed_as_what_it_is(fault: Fault, monkeypatch: pyt
     assert violation.law is fault.law, f"script {seed}: {violation}"
     # Without the fault the same script breaks nothing: it is the fault that was noticed.
     assert script(seed) is None
+
+
+def with_a_restored_memory() -> Play:
+    """Play a life whose memory is put back to its first attempt while the second one runs, and go on."""
+    play = Play()
+    play.goes_on(60)
+    memory = play.flow.state
+    assert (memory.phase, memory.restarts) == (Phase.RUNNING, 0)
+    play.weather.replaces = False
+    play.pod_ends(0, 1)
+    play.goes_on(200)
+    assert (play.flow.state.phase, play.flow.state.restarts) == (Phase.RUNNING, 1)
+    play.flow.restored(memory)
+    play.goes_on(400)
+    return play
+
+
+def test_what_lives_is_left_alone_by_a_memory_that_does_not_know_it():
+    play = with_a_restored_memory()
+    assert play.flow.state.held is not None
+    assert [one.deleting for one in play.cluster.of(Kind.POD, 2)] == [None] * 3
+
+
+def test_a_newer_attempts_snapshot_that_is_dropped_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    RESTORED.patch(monkeypatch)
+    with pytest.raises(Violation) as found:
+        with_a_restored_memory()
+    assert found.value.law is RESTORED.law
