@@ -65,8 +65,12 @@ class Command:
 
     async def end(self, expect: int, answer: str = "") -> str:
         """Answer it, wait for its end, and return what it printed."""
-        async with asyncio.timeout(150):
-            out, err = await self._process.communicate(answer.encode())
+        try:
+            async with asyncio.timeout(150):
+                out, err = await self._process.communicate(answer.encode())
+        finally:
+            if self._process.returncode is None:
+                self._process.kill()
         self.said += err.decode()
         assert self._process.returncode == expect, f"{self._process.returncode}\n{out.decode()}\n{self.said}"
         return out.decode()
@@ -364,10 +368,35 @@ class TestUnknown:
 
 class TestOthers:
     async def test_another_installation_is_not_touched_whatever_is_said(self, space: Space):
+        await forget(await running(space), space.site)
+        mine = await space.anchor("train")
+        labels = mine["metadata"]["labels"] | {names.LABEL_INSTALLATION: "theirs"}
+        workflow_id = names.workflow_id(space.site.cluster, space.namespace, "theirs")
+        theirs = await space.make(
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.ANCHOR_KIND,
+                "metadata": {"name": "theirs", "labels": labels, "finalizers": [names.FINALIZER]},
+                "spec": mine["spec"] | {"workflowId": workflow_id},
+            }
+        )
+        told = await document(space, "--unknown", "--yes")
+        assert [(one["name"], one["result"]) for one in told["workloads"]] == [("train", "removed")]
+        assert told["foreign"] >= 1
+        uid, version = theirs["metadata"]["uid"], theirs["metadata"]["resourceVersion"]
+        assert await state(space) == {(names.ANCHOR_KIND, "theirs"): (uid, version)}
+
+    async def test_another_name_of_the_cluster_is_not_touched_whatever_is_said(self, space: Space):
         await (await running(space)).terminate("by somebody")
         before = await settled(space)
         elsewhere = await Command.begin(
-            space.site, "--unknown", "--yes", "-o", "json", HOLDFAST_CLUSTER="other", HOLDFAST_INSTALLATION="other"
+            space.site,
+            "--unknown",
+            "--yes",
+            "-o",
+            "json",
+            HOLDFAST_CLUSTER="other",
+            HOLDFAST_INSTALLATION=space.site.cluster,
         )
         told = json.loads(await elsewhere.end(0))
         assert (told["workloads"], told["foreign"] >= 2) == ([], True)
