@@ -30,7 +30,7 @@ class NotFoundError(Exception):
 
 
 class ConflictError(Exception):
-    """409: the object is another than was meant, or is there already."""
+    """409: the object is another than is meant, or is there."""
 
 
 class RefusedError(Exception):
@@ -84,20 +84,16 @@ class Thing:
     deleting: datetime | None = None
     deleted_by: Hand | None = None
     died: int | None = None
-    # Of pods.
     state: PodState = PodState.PENDING
     forced: bool = False
     stubborn: bool = False
     node: int = 0
     failed_at: datetime | None = None
     exit_code: int = 0
-    # Of attempts' owners.
     submitted: bool = False
-    # Of components.
     verdict: str = ""
     noticed: bool = False
     """Whether its controller has seen that it is being deleted."""
-    # Of anchors.
     report: Report | None = None
 
     @property
@@ -199,7 +195,9 @@ class Cluster:
         if kind is Kind.COMPONENT and (foreign or (taken is None and self.refusing)):
             for refused in self.on_refuse:
                 refused(attempt)
-        if taken is not None:
+        # What was under way for seconds is not still under way when an attempt's owner has come and gone.
+        stale = self.hand is Hand.LATE and kind is Kind.OWNER and any(one.name == name for one in self.all)
+        if taken is not None or stale:
             raise ConflictError(name)
         if kind is Kind.COMPONENT and self.refusing:
             raise RefusedError(name)

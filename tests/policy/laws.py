@@ -7,6 +7,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from holdfast.model import Observation
+from tests.policy.cluster import Kind
+
+AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
+"""What no controller would heal: no grace is waited out."""
+WORDS = {Kind.ANCHOR: "anchor", Kind.OWNER: "owner", Kind.COMPONENT: "component", Kind.POD: "pod"}
 
 
 class Law(StrEnum):

@@ -24,10 +24,7 @@ from holdfast.policy.steps import End, Sleep
 from holdfast.profiles.rules import RESTART
 from tests.policy.cluster import HOLD, Cluster, Deletion, Hand, Kind, Thing
 from tests.policy.flow import Flow
-from tests.policy.laws import Law, Record, require
-
-AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
-"""What no controller would heal: no grace is waited out."""
+from tests.policy.laws import AT_ONCE, WORDS, Law, Record, require
 
 
 class Oracle:
@@ -127,7 +124,7 @@ class Oracle:
             record.deleted = deletion.at
         if not deletion.hand.ours:
             if deletion.hand in {Hand.PERSON, Hand.NODE} and thing.deleting is None:
-                self._harmed(thing.attempt, f"{_WORDS[thing.kind]} gone")
+                self._harmed(thing.attempt, f"{WORDS[thing.kind]} gone")
                 if thing.kind is Kind.COMPONENT:
                     record.ill.add(thing.component)
             return
@@ -137,6 +134,8 @@ class Oracle:
             require(
                 deletion.foreground, Law.EXCLUSIVE, f"{thing} is deleted in the background: what it owns outlives it"
             )
+        if "owner gone" in record.harm:
+            return  # When somebody else deleted it, its removal had no beginning of its own.
         if deletion.forced and not record.forced and deletion.hand is Hand.HOLDFAST and record.deleted is not None:
             record.forced = True
             grace = min(one.timings.forceful_deletion_grace_period for one in self.policies)
@@ -292,9 +291,6 @@ class Oracle:
         require(
             shown == told.pods, Law.SIGHT, f"attempt {told.attempt} was seen as {told.pods}, and is shown as {shown}"
         )
-
-
-_WORDS = {Kind.ANCHOR: "anchor", Kind.OWNER: "owner", Kind.COMPONENT: "component", Kind.POD: "pod"}
 
 
 def _number(state: State) -> int:

@@ -23,7 +23,7 @@ from tests.policy.play import STREAMS, Play
 from tests.policy.script import step
 from tests.policy.weather import NODES
 
-LIVES, STEPS = {"quick": (20, 20), "long": (20_000, 60)}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), (180, 25))
+LIVES, STEPS = {"quick": (20, 20), "long": (20_000, 60)}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), (300, 25))
 INDEX = st.integers(0, 5)
 SECONDS = st.sampled_from((1, 10, 31, 61, 95, 200))
 KINDS = st.sampled_from((Kind.POD, Kind.COMPONENT, Kind.OWNER, Kind.ANCHOR))
