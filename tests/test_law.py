@@ -154,6 +154,38 @@ def test_one_late_creation_is_told_and_a_second_breaks_it():
     assert len(check(log.lines).broken) == 2
 
 
+def _landed_late(*names: str) -> Log:
+    """Return the log of a reset in which these landed when the owner was gone, and the next had not been made."""
+    log = Log()
+    log.create("attempts", "owner-1", 1, 0)
+    log.delete("attempts", "owner-1", 5)
+    for name in names:
+        log.create("pods", name, 1, 6)
+    log.create("attempts", "owner-2", 2, 10)
+    return log
+
+
+def test_one_that_lands_between_the_proof_and_the_next_attempt_is_late_if_the_collector_takes_it():
+    log = _landed_late("late-1")
+    assert not check(log.lines).broken
+    assert "1 creations arrived late" in check(log.lines).sentence()
+    assert len(check(_landed_late("late-1", "later-1").lines).broken) == 2
+    log.delete("attempts", "owner-2", 20)
+    log.create("attempts", "owner-3", 3, 30)
+    assert "late-1" in check(log.lines).broken[0]
+    log.delete("pods", "late-1", 12)
+    assert not check(log.lines).broken
+
+
+def test_a_pod_that_a_controller_makes_under_an_owner_that_is_gone_breaks_it():
+    log = Log()
+    log.create("attempts", "owner-1", 1, 0)
+    log.delete("attempts", "owner-1", 5)
+    log.create("pods", "first-1", 1, 6, user=CONTROLLER)
+    log.create("attempts", "owner-2", 2, 10)
+    assert len(check(log.lines).broken) == 1
+
+
 def test_refused_and_rehearsed_creations_and_other_subresources_are_none():
     log = Log()
     log.create("attempts", "owner-1", 1, 0)

@@ -45,7 +45,7 @@ class Reset:
     before: tuple[Life, ...]
     """Everything that had been made of earlier ones by then."""
     late: tuple[Life, ...]
-    """What was made of the one before it after that."""
+    """What was made of the one before it after that, or under an owner that had gone already."""
 
     def beside(self) -> list[Life]:
         """Return what was certainly still there when the new one was begun."""
@@ -60,7 +60,7 @@ class Reset:
         told = [f"{life} was there when {self.first} was asked for" for life in self.beside()]
         late = [life for life in self.late if life.user == WORKER]
         if len(late) > LATE_MAXIMUM:
-            told += [f"{life} came after {self.first}, and not alone" for life in late]
+            told += [f"{life} came late, and not alone" for life in late]
         return told
 
 
@@ -133,17 +133,38 @@ def _resets(
     firsts: dict[int, Life] = {}
     for number, life in lives:
         firsts.setdefault(number, life)
+    strays = set() if component else _strays([life for _, life in lives])
     resets: list[Reset] = []
     unseen: list[Life] = []
     for number, first in firsts.items():
-        before = tuple(life for each, life in lives if each < number and life.received < first.received)
-        # What came later still is told at the attempt that it came beside.
-        late = tuple(life for each, life in lives if each == number - 1 and life.received >= first.received)
+        came_late = [
+            life.uid
+            for each, life in lives
+            if each == number - 1 and (life.received >= first.received or life.uid in strays)
+        ]
+        earlier = [life for each, life in lives if each < number and life.received < first.received]
+        before = tuple(life for life in earlier if life.uid not in came_late)
+        late = tuple(life for _, life in lives if life.uid in came_late)
         if before or late:
             resets.append(Reset(namespace, workload, component, first, before, late))
         elif number > (0 if component else 1):
             unseen.append(first)
     return resets, unseen
+
+
+def _strays(lives: Sequence[Life]) -> set[str]:
+    """Return the uids of components that the worker asked for when their attempt's owner had gone already.
+
+    No proof of that attempt's removal could have seen them. The collector removes them; the attempt after the next one
+    finds them gone, like everything else.
+    """
+    owners = {life.attempt: life.gone for life in lives if life.place[1] == names.ATTEMPT_PLURAL}
+    late: set[str] = set()
+    for life in lives:
+        end = owners.get(life.attempt)
+        if life.component and life.user == WORKER and end is not None and end <= life.received:
+            late.add(life.uid)
+    return late
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
