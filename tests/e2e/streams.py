@@ -152,6 +152,15 @@ async def everything(space: Space) -> dict[tuple[str, str], tuple[str, str]]:
     return found
 
 
+async def shows(space: Space, phase: str) -> None:
+    """Wait until the anchor shows this phase, so that nothing more is written to it."""
+
+    async def check() -> bool:
+        return (await space.anchor(NAME)).get("status", {}).get("phase") == phase
+
+    await until(check, 30, f"the anchor shows {phase}")
+
+
 async def told(space: Space, *reasons: str) -> list[tuple[str, str]]:
     """Return reason and message of the anchor's Events, in the order in which they were reported."""
     events = await space.site.objects("v1", "Event", space.namespace)
@@ -169,6 +178,14 @@ async def listed(space: Space, handle: WorkflowHandle[Any, Status], submitted: b
         return [one.id async for one in space.site.client.list_workflows(query)] == [handle.id]
 
     await until(check, 30, f"{handle.id} is listed with {query}")
+
+
+async def submission_of(space: Space, attempt: int) -> str:
+    """Return a submission's id: the uid of its attempt's owner."""
+    owner = await space.site.kube.get(
+        names.API_VERSION, names.ATTEMPT_KIND, names.attempt_name(NAME, attempt), space.namespace
+    )
+    return owner["metadata"]["uid"]
 
 
 def conditions(status: Status) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""The submission profile on a real cluster: a submission is whole or made anew (Streams, S1 to S5, S10 to S12)."""
+"""The submission profile on a real cluster: a submission is whole or made anew (Streams, S1, S3 to S5, S11, S12)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest_asyncio
 from holdfast import names
 from holdfast.local import Stack
 from tests.e2e.site import open_site, until
-from tests.e2e.space import FOREIGN_FINALIZER, PENDING, Handle, Space, open_space
+from tests.e2e.space import FOREIGN_FINALIZER, Handle, Space, open_space
 from tests.e2e.streams import (
     NAME,
     cancelled,
@@ -26,17 +26,17 @@ from tests.e2e.streams import (
     half_made,
     let_config_maps,
     let_pods,
-    listed,
     pes,
     says,
+    shows,
     streams,
+    submission_of,
     told,
     uids,
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
-ATTEMPT = (names.API_VERSION, names.ATTEMPT_KIND)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -112,11 +112,11 @@ async def test_S4_an_interrupted_submission_is_replaced_whole_as_often_as_it_tak
 @ROW("S12", level="e2e")
 async def test_S12_each_submission_is_told_by_an_id_of_its_own(alone: Space):
     handle = await half_made(alone, 3, 1)
-    first = await _submission(alone, 1)
+    first = await submission_of(alone, 1)
     await crash(alone)
     await let_pods(alone, 10)
     await alone.reach(handle, "Running", 2)
-    second = await _submission(alone, 2)
+    second = await submission_of(alone, 2)
     assert first != second
     events = await told(alone, "SubmissionFailed", "SubmissionSucceeded")
     assert [reason for reason, _ in events] == ["SubmissionFailed", "SubmissionSucceeded"]
@@ -125,69 +125,9 @@ async def test_S12_each_submission_is_told_by_an_id_of_its_own(alone: Space):
     assert (await cancelled(handle)).phase == "Cancelled"
 
 
-async def _submission(space: Space, attempt: int) -> str:
-    """Return a submission's id: the uid of its attempt's owner."""
-    owner = await space.site.kube.get(*ATTEMPT, names.attempt_name(NAME, attempt), space.namespace)
-    return owner["metadata"]["uid"]
-
-
 async def _made(space: Space, before: set[str], count: int) -> bool:
     """Whether so many pods have been made beside those that were there before."""
     return len(set((await uids(space)).values()) - before) == count
-
-
-# --- S2: what Submitted means
-
-
-@ROW("S2", level="e2e")
-async def test_S2_submitted_is_that_all_exists_and_not_that_it_runs(space: Space):
-    handle = await space.submit(streams(config_map(), *pes(3, labels=PENDING)))
-
-    async def submitted() -> bool:
-        return conditions(await space.site.status(handle))["Submitted"]
-
-    await until(submitted, 60, "it is submitted")
-    await listed(space, handle, submitted=True)
-    status = await space.site.status(handle)
-    assert (status.phase, status.reason) == ("Resuming", "Submitted")
-    assert not conditions(status)["PodsReady"]
-    explanation = await space.explain(handle)
-    assert (explanation.phase, explanation.now) == ("Resuming", "waiting for 3 of 3 Pod")
-
-    await space.truth.settle()
-    shown = space.truth.shown(NAME)[-1]
-    assert (shown.phase, shown.conditions["Submitted"][0], shown.conditions["PodsReady"][0]) == (
-        "Resuming",
-        True,
-        False,
-    )
-    ((_, message),) = await told(space, "SubmissionSucceeded", "SubmissionFailed")
-    assert f"submission {await _submission(space, 1)}" in message
-    assert {one.phase for one in space.truth.shown(NAME)} == {"Resuming"}, "it never was Running"
-
-    for name in await uids(space):
-        await space.patch("v1", "Pod", name, {"metadata": {"labels": dict.fromkeys(PENDING)}})
-    assert conditions(await space.reach(handle, "Running", 1))["PodsReady"]
-    await cancelled(handle)
-
-
-@ROW("S2", level="e2e")
-async def test_S2_without_the_right_to_one_object_it_stays_in_submission_until_it_has_it(space: Space):
-    await let_config_maps(space, False)
-    handle = await space.submit(streams(config_map(), *pes(2)))
-    text = await says(handle, "waiting for 3 components to be permitted")
-    assert f"service account {space.namespace}/{names.RUN_AS_DEFAULT} may not create configmaps" in text
-    await listed(space, handle, submitted=False)
-    status = await space.site.status(handle)
-    assert (status.phase, conditions(status)["Submitted"]) == ("Resuming", False)
-    await space.truth.settle()
-    assert not creations(space), "not even the pods, which it has the right to"
-
-    await let_config_maps(space, True)
-    status = await space.reach(handle, "Running")
-    assert (status.attempt, conditions(status)["Submitted"]) == (1, True)
-    await listed(space, handle, submitted=True)
-    await cancelled(handle)
 
 
 # --- S3: whole
@@ -197,7 +137,7 @@ async def test_S2_without_the_right_to_one_object_it_stays_in_submission_until_i
 async def test_S3_the_next_worker_changes_nothing_of_a_submitted_workload(alone: Space):
     handle = await alone.submit(streams(config_map(), *pes(3)))
     await alone.reach(handle, "Running")
-    await until(lambda: _shows(alone, "Running"), 30, "the anchor says so")
+    await shows(alone, "Running")
     before = await everything(alone)
     assert {("Pod", "pe-2"), ("ConfigMap", "adl"), (names.ATTEMPT_KIND, "pe-0-a1")} <= before.keys()
     await crash(alone)
@@ -207,10 +147,6 @@ async def test_S3_the_next_worker_changes_nothing_of_a_submitted_workload(alone:
     assert (await alone.site.status(handle)).phase == "Running"
     after = await everything(alone)
     assert {key: after.get(key) for key in before} == before
-
-
-async def _shows(space: Space, phase: str) -> bool:
-    return (await space.anchor(NAME)).get("status", {}).get("phase") == phase
 
 
 # --- S5, S11: between the two attempts
@@ -297,37 +233,3 @@ async def _assert_nothing_more(space: Space, since: datetime) -> None:
     assert not creations(space, since)
     left: list[Any] = [(life.kind, life.name) for life in space.truth.lives.values() if life.attempt and not life.died]
     assert not left
-
-
-# --- S10: how long
-
-
-@ROW("S10", level="e2e")
-async def test_S10_a_submission_that_takes_too_long_fails(space: Space):
-    await let_pods(space, 0)
-    handle = await space.submit(streams(config_map(), *pes(2), submissionTimeout="6s"))
-    status = await space.ended(handle)
-    assert (status.phase, status.reason, status.executions) == ("Failed", "SubmissionTimeout", 1)
-    assert status.failure is not None
-    assert "exceeded quota" in status.failure.message
-    failed = await told(space, "SubmissionFailed")
-    assert len(failed) == 1
-    assert "exceeded quota" in failed[0][1]
-    (create,) = await space.acts(handle, names.ACTIVITY_CREATE)
-    assert create.ended is not None
-    assert (create.ended - create.scheduled).total_seconds() >= 6
-    await space.truth.settle()
-    assert not [life for life in space.truth.lives.values() if life.attempt and not life.died]
-
-
-@ROW("S10", level="e2e")
-async def test_S10_without_a_timeout_it_stays_in_submission(space: Space):
-    handle = await half_made(space, 2, 0)
-    await asyncio.sleep(10)
-    text = await says(handle, "pe-0", "exceeded quota")
-    assert "waiting for 2 of 2 Pod" in text
-    status = await space.site.status(handle)
-    assert (status.phase, status.attempt, conditions(status)["Submitted"]) == ("Resuming", 1, False)
-    await let_pods(space, 2)
-    assert (await space.reach(handle, "Running")).attempt == 1
-    await cancelled(handle)
