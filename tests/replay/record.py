@@ -19,7 +19,7 @@ from temporalio.client import WorkflowHandle
 from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import Status
-from tests.workflows.conftest import Run, opener
+from tests.workflows.conftest import STREAMS, Run, opener
 
 HISTORIES = Path(__file__).parent / "histories"
 ROOT = Path(__file__).parents[2]
@@ -121,6 +121,40 @@ async def continued_as_new(run: Run) -> Handle:
     return handle
 
 
+async def interrupted(run: Run) -> Handle:
+    run.cluster.interruptions = 2
+    handle = await run.start(policy=STREAMS)
+    await run.running(handle, 3)
+    await run.cluster.sees(handle, 3, succeeded=2, complete=True)
+    return handle
+
+
+async def replaced(run: Run) -> Handle:
+    handle = await run.start(policy=STREAMS)
+    await run.running(handle)
+    await run.cluster.sees(handle, 1, found=False)
+    await run.entered("replace")
+    await run.submitted(handle)
+    await run.cluster.sees(handle, 1, running=2)
+    await run.reconfigure(handle, "train:2")
+    await run.entered("replace", 2)
+    await run.cluster.sees(handle, 1, succeeded=2, complete=True)
+    return handle
+
+
+async def held(run: Run) -> Handle:
+    handle = await run.start()
+    await run.running(handle)
+    run.cluster.foreign = 4
+    await handle.signal(names.SIGNAL_SUSPEND, "make room")
+    await run.reach(handle, "Pending")
+    await handle.signal(names.SIGNAL_RESUME)
+    await handle.signal(names.SIGNAL_RETRY, "what is there may go")
+    await run.running(handle, 5)
+    await run.cluster.sees(handle, 5, succeeded=2, complete=True)
+    return handle
+
+
 SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "happy-path": (happy_path, 0),
     "reset": (reset, 0),
@@ -130,6 +164,9 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "native-cancellation": (native_cancellation, 0),
     "preempted-while-running": (suspended_while_running, 0),
     "continue-as-new": (continued_as_new, 20),
+    "interrupted-submission": (interrupted, 0),
+    "made-again": (replaced, 0),
+    "held": (held, 0),
     **{
         f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
     },

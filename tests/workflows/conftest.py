@@ -19,8 +19,10 @@ from temporalio.worker import Worker
 
 from holdfast import names
 from holdfast.local import Stack
-from holdfast.model import Status, Timings, Workload
+from holdfast.model import Policy, Status, Timings, Workload
 from holdfast.plugin import HoldfastPlugin
+from holdfast.policy.change import ComponentsChange
+from holdfast.profiles.streams import POLICY
 from tests.policy.life import workload
 from tests.workflows.scripted import ScriptedCluster
 
@@ -33,6 +35,9 @@ SCALED = Timings(
     forceful_deletion_grace_period=timedelta(seconds=0.5),
     success_ttl=timedelta(0),
 )
+
+
+STREAMS = POLICY.model_copy(update={"timings": SCALED})
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +53,10 @@ class Run:
     cluster: ScriptedCluster
     name: str
 
-    async def start(self, spec: Workload | None = None, **timings: Any) -> WorkflowHandle[Any, Status]:
-        spec = spec or workload(timings={**SCALED.model_dump(by_alias=False), **timings})
+    async def start(
+        self, spec: Workload | None = None, policy: Policy | None = None, **timings: Any
+    ) -> WorkflowHandle[Any, Status]:
+        spec = spec or workload(policy=policy, timings={**SCALED.model_dump(by_alias=False), **timings})
         spec = Workload.model_validate({**spec.model_dump(mode="json"), "cluster": self.name})
         return await self.client.start_workflow(
             names.WORKLOAD_WORKFLOW,
@@ -57,6 +64,15 @@ class Run:
             id=spec.workflow_id,
             task_queue=names.QUEUE_WORKFLOWS,
             result_type=Status,
+        )
+
+    async def reconfigure(self, handle: WorkflowHandle[Any, Any], text: str) -> list[str]:
+        """Change what the one component is made of; return what is made again for it."""
+        template = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": {"text": text}}
+        component = workload().components[0].model_copy(update={"template": template})
+        change = ComponentsChange(components=(component,), note="a newer one")
+        return await handle.execute_update(
+            names.UPDATE_COMPONENTS, change.model_dump(mode="json"), result_type=list[str]
         )
 
     async def status(self, handle: WorkflowHandle[Any, Any]) -> Status:

@@ -12,6 +12,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.contract import (
@@ -22,6 +23,8 @@ from holdfast.activities.contract import (
     PrepareInput,
     Removed,
     RemoveInput,
+    Replaced,
+    ReplaceInput,
     ReportInput,
 )
 from holdfast.model import (
@@ -53,6 +56,12 @@ class ScriptedCluster:
     revision: int = 0
     uid: str = ""
     overlaps: int = 0
+    interruptions: int = 0
+    """How many creations still to come find an earlier try's half-made work."""
+    replaced: list[dict[str, int]] = field(default_factory=list)
+    """The launches that were made again, by component."""
+    foreign: int = 0
+    """A later attempt than any that was asked for, which is in the cluster all the same."""
 
     def close(self, name: str) -> None:
         self.gates[name] = asyncio.Event()
@@ -80,9 +89,20 @@ class ScriptedCluster:
         await self._enter("create", payload.report)
         self.overlaps += bool(self.alive)
         self.alive.add(payload.attempt)
+        if self.interruptions and payload.replaces_interrupted:
+            self.interruptions -= 1
+            return Created(interrupted=f"the submission of attempt {payload.attempt} was interrupted")
         self.view = {"pending": self.pods}
         self.reports.append(payload.report_submitted)
         return Created()
+
+    @activity.defn(name=names.ACTIVITY_REPLACE)
+    async def replace(self, payload: ReplaceInput) -> Replaced:
+        await self._enter("replace", payload.report)
+        self.replaced.append(dict(payload.launches))
+        self.view = {"pending": self.pods}
+        self.reports.append(payload.report_done)
+        return Replaced()
 
     @activity.defn(name=names.ACTIVITY_OBSERVE)
     async def observe(self, payload: ObserveInput) -> Observation:
@@ -100,6 +120,9 @@ class ScriptedCluster:
         return await self._remove(payload, forced=True)
 
     async def _remove(self, payload: RemoveInput, *, forced: bool) -> Removed:
+        if self.foreign > payload.attempt and not payload.everything:
+            message = f"the cluster holds attempt {self.foreign}"
+            raise ApplicationError(message, self.foreign, type=names.ERROR_FOREIGN_ATTEMPT, non_retryable=True)
         while self.stubborn and not forced:
             activity.heartbeat()
             if datetime.now(UTC) >= payload.until:
@@ -114,7 +137,15 @@ class ScriptedCluster:
         await self._enter("report", payload.report)
 
     def activities(self) -> list[Any]:
-        return [self.prepare, self.create, self.observe, self.remove, self.force_remove, self.report]
+        return [
+            self.prepare,
+            self.create,
+            self.replace,
+            self.observe,
+            self.remove,
+            self.force_remove,
+            self.report,
+        ]
 
     def look(self, attempt: int, *, live: bool = False) -> Observation:
         self.revision += 1
