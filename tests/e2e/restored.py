@@ -56,7 +56,8 @@ class Restored:
         try:
             await until(check, seconds, f"{name} is {phase}")
         except AssertionError as error:
-            raise AssertionError(f"{error}; it is {_described(last[0] if last else None)}") from None
+            now = (await self.site.explain(self.handles[name])).now if last else ""
+            raise AssertionError(f"{error}; it is {_described(last[0] if last else None)}; now: {now}") from None
         return last[0]
 
     async def all_running(self, *wanted: str, attempt: int = 1) -> None:
@@ -135,16 +136,18 @@ class Restored:
         await self.site.ready(self.worker)
         return target
 
-    async def go_back(self, part: Part, copy: Path) -> None:
-        """Put an earlier Kubernetes or Temporal in the place of the present one.
+    async def go_back(self, part: Part, copy: Path, *, anew: bool = True) -> None:
+        """Put an earlier Kubernetes or Temporal in the place of the present one; begin with a new worker, or keep it.
 
-        The worker is started anew, as everything must be that remembers a cluster which is no more: its watch would go
-        on from versions that are still to come, and its workflow cache knows events of which Temporal knows nothing.
+        After Temporal it must be a new one: workflows in the old one's cache know events that Temporal does not.
         """
-        self.worker.kill()
+        if anew:
+            self.worker.kill()
         self.since = datetime.now(UTC)
         await asyncio.to_thread(self.site.stack.restore_data, part, copy)
-        self.worker = await self.site.start_worker()
+        if anew:
+            self.worker = await self.site.start_worker()
+        await self.site.ready(self.worker)
 
 
 CHARGED = frozenset({"reset"})

@@ -60,7 +60,8 @@ async def _fail(scene: Restored, name: str) -> None:
     await scene.steer(name, kwok_exit_code="1", kwok_fail="0s")
 
 
-async def test_a_cluster_that_is_older_than_temporal(scene: Restored, tmp_path: Path):
+@pytest.mark.parametrize("worker", ["lives on", "begins anew"])
+async def test_a_cluster_that_is_older_than_temporal(scene: Restored, tmp_path: Path, worker: str):
     early = ("kept", "reset", "suspended", "ended", "cancelled")
     await _begin(scene, *early)
     copy = await scene.copy("etcd", tmp_path)
@@ -74,7 +75,7 @@ async def test_a_cluster_that_is_older_than_temporal(scene: Restored, tmp_path: 
         _complete(scene, "ended"),
         _cancel(scene, "cancelled"),
     )
-    await scene.go_back("etcd", copy)
+    await scene.go_back("etcd", copy, anew=worker == "begins anew")
 
     everything = (*early, "young")
     assert {name: await scene.living(name) for name in early} == before
