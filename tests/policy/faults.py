@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from holdfast.model import Observation, OperationKind, Phase, Remnant, Stage, State
+from holdfast.model import (
+    Attempt,
+    Component,
+    ComponentView,
+    Observation,
+    OperationKind,
+    Phase,
+    Remnant,
+    Replacement,
+    Stage,
+    State,
+)
 from holdfast.policy import advance, decide, fold, health, report
+from holdfast.policy import replace as replacing
 from holdfast.policy.edit import edit
+from holdfast.policy.events import CreateDone
 from holdfast.policy.steps import Sleep, Step
 from tests.policy.carried import Activities
 from tests.policy.cluster import Kind, Thing
@@ -29,6 +42,8 @@ class Fault:
     law: Law
     patch: Patch = lambda _: None
     activities: type[Activities] = Activities
+    streams: bool = False
+    """Whether it is a fault of submissions that are whole or made anew, and of components made again alone."""
 
 
 class InTheBackground(Activities):
@@ -45,6 +60,21 @@ class ByTheWordOfTheCollector(Activities):
     def _remains(self, given: Given) -> Steps[list[Thing]]:
         left = yield from super()._remains(given)
         return left if any(one.kind is Kind.OWNER for one in left) else []
+
+
+class FillingUp(Activities):
+    def create(self, given: Given, tries: int) -> Steps[CreateDone]:
+        return super().create(replace(given, replaces_interrupted=False), 1)
+
+
+def replacing_the_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A component that is complete is taken for one that has failed."""
+    by_rule = replacing._by_rule  # pyright: ignore[reportPrivateUsage]
+
+    def wrong(component: Component, rule: Replacement, view: ComponentView, attempt: Attempt) -> Any:
+        return by_rule(component, rule, edit(view, failed=view.failed or view.complete), attempt)
+
+    monkeypatch.setattr(replacing, "_by_rule", wrong)
 
 
 def charging(times: int) -> Patch:
@@ -174,6 +204,8 @@ FAULTS = (
     Fault("giving up on what will not go", Law.PROGRESS, giving_up),
     Fault("keeping quiet about finalizers", Law.PROGRESS, keeping_quiet_about_finalizers),
     Fault("deleting by name", Law.IDENTITY, activities=ByName),
+    Fault("filling up a submission", Law.WHOLE, activities=FillingUp, streams=True),
+    Fault("making a healthy component again", Law.OWN_DELETION, replacing_the_healthy, streams=True),
     Fault("going by an older attempt's snapshot", Law.SIGHT, going_by_an_older_attempt),
     Fault("dropping what comes before the result", Law.SIGHT, dropping_what_comes_before_the_result),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from holdfast.model import Observation
+from holdfast.model import Observation, State
 from tests.policy.cluster import Kind
 
 AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
@@ -25,6 +25,7 @@ class Law(StrEnum):
     REPLAY = "6: the same history gives the same decisions"
     PROGRESS = "7: every deletion makes progress or names the finalizer that blocks it"
     IDENTITY = "every deletion names the uid of what it means"
+    WHOLE = "an interrupted submission is made anew, and never filled up"
     SIGHT = "what was last seen of the living attempt is what is gone by"
     REST = "once all is well, a workload comes to rest where it belongs"
 
@@ -70,3 +71,8 @@ class Record:
     """Whether the last live look found pods lacking."""
     unwell: datetime | None = None
     """When the workflow was first told of a failure that it has not been told the end of."""
+
+
+def number_of(state: State) -> int:
+    """Return the number of the attempt that a memory is of; 0 before the first."""
+    return state.attempt.number if state.attempt is not None else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.activities.pod_facts import PodState
-from holdfast.model import ConditionType, Observation, Phase, Policy, Report, State, Workload
+from holdfast.model import ConditionType, InterruptedCreate, Observation, Phase, Policy, Report, State, Workload
 from holdfast.policy.events import (
     CreateDone,
     Observed,
@@ -24,7 +24,7 @@ from holdfast.policy.steps import End, Sleep
 from holdfast.profiles.rules import RESTART
 from tests.policy.cluster import HOLD, Cluster, Deletion, Hand, Kind, Thing
 from tests.policy.flow import Flow
-from tests.policy.laws import AT_ONCE, WORDS, Law, Record, require
+from tests.policy.laws import AT_ONCE, WORDS, Law, Record, number_of, require
 
 
 class Oracle:
@@ -37,6 +37,9 @@ class Oracle:
         self.policies: list[Policy] = [spec.policy]
         self.told_at = cluster.now
         """Until when the workflow knows what was dark."""
+        self.whole = spec.policy.interrupted_create is InterruptedCreate.REPLACE
+        self.tries = 1
+        """Which try of its operation the worker makes."""
         self.retried = False
         self.free = {"owner gone"} if RESTART not in {one.name for one in spec.policy.budgets} else set[str]()
         """What is made good without a charge."""
@@ -70,6 +73,8 @@ class Oracle:
             both = f"{other} is there when {thing} comes"
             require(other.attempt == thing.attempt, Law.EXCLUSIVE, both)
         if thing.kind is Kind.COMPONENT:
+            fills = self.whole and self.tries > 1 and not thing.launch and self.cluster.hand is Hand.HOLDFAST
+            require(not fills, Law.WHOLE, f"{thing} is made by try {self.tries} of one submission")
             self._launched(thing, record)
         if thing.kind is Kind.OWNER:
             last = self.of(thing.attempt - 1)
@@ -174,10 +179,10 @@ class Oracle:
                 match event:
                     case Observed(observation):
                         self._given(observation, task.now)
-                        known = observation.attempt <= _number(before) or after.held or after.intent.cancel
+                        known = observation.attempt <= number_of(before) or after.held or after.intent.cancel
                         require(known, Law.SIGHT, f"attempt {observation.attempt} was seen, and is not known of")
                     case Suspended():
-                        self.of(_number(before)).excused = True
+                        self.of(number_of(before)).excused = True
                     case Retried():
                         self.retried = True
                     case PolicyChanged(policy):
@@ -188,13 +193,13 @@ class Oracle:
                 case Observation():
                     self._given(task.ended, task.now)
                 case CreateDone(_, _, interrupted) if interrupted:
-                    why = f"attempt {_number(before)} is made anew, and nobody interrupted it"
+                    why = f"attempt {number_of(before)} is made anew, and nobody interrupted it"
                     require(flow.tries > 1, Law.BUDGET, why)
-                    self.of(_number(before)).excused = True
+                    self.of(number_of(before)).excused = True
                 case ReplaceDone():
-                    self.of(_number(before)).told = None
+                    self.of(number_of(before)).told = None
                 case PrepareDone():
-                    self.of(_number(before)).prepared = True
+                    self.of(number_of(before)).prepared = True
                 case RemoveDone(gone, remnants):
                     self.told_at = flow.result_at
                     if not gone and any(HOLD in one.finalizers for one in remnants):
@@ -224,10 +229,10 @@ class Oracle:
 
     def _judge_charges(self, before: State, after: State) -> None:
         charged = sum(after.used.values()) - sum(before.used.values())
-        number = _number(before)
+        number = number_of(before)
         record = self.of(number)
-        if charged < 0:
-            require(self.retried, Law.BUDGET, "a budget is given back, and nobody asked for it")
+        if charged < 0 or (before.outcome is Phase.FAILED and after.outcome is None):
+            require(self.retried, Law.BUDGET, "it begins anew with new budgets, and nobody asked for it")
             record.excused = True
         if charged > 0:
             ours = f"attempt {number} is charged once its deletion is under way"
@@ -260,7 +265,7 @@ class Oracle:
         )
 
     def _judge_phase(self, before: State, after: State, flow: Flow) -> None:
-        number = _number(after)
+        number = number_of(after)
         record = self.of(number)
         if after.phase is Phase.RUNNING and before.phase is not Phase.RUNNING:
             require(record.ready, Law.SIGHT, f"attempt {number} is told to run, and its pods never did")
@@ -279,19 +284,15 @@ class Oracle:
 
     def _names_what_holds(self, after: State) -> None:
         report = after.operation.report if after.operation is not None else None
-        told = [one.message for one in report.conditions] if report is not None else []
-        holds = report is None or any(HOLD in one for one in told)
-        require(holds, Law.PROGRESS, f"{HOLD} holds what is to go, and is not told: {told}")
+        if report is not None:
+            told = [one.message for one in report.conditions]
+            require(any(HOLD in one for one in told), Law.PROGRESS, f"{HOLD} holds what is to go: {told}")
 
     def _judge_sight(self, after: State, now: datetime) -> None:
-        told = self.of(_number(after)).told
+        told = self.of(number_of(after)).told
         if told is None or after.outcome is not None or after.phase not in {Phase.RESUMING, Phase.RUNNING}:
             return
         shown = status_of(self.spec, after, now, "uid").pods
         require(
             shown == told.pods, Law.SIGHT, f"attempt {told.attempt} was seen as {told.pods}, and is shown as {shown}"
         )
-
-
-def _number(state: State) -> int:
-    return state.attempt.number if state.attempt is not None else 0

@@ -97,6 +97,7 @@ class Play:
         """A worker carries the operation under way on, by some requests."""
         for _ in range(requests):
             self.tasks()
+            self.oracle.tries = self.flow.work.tries if self.flow.work is not None else 1
             if not (self.worker_up and self.flow.act()):
                 break
         self.tasks()

@@ -7,19 +7,20 @@ from random import Random
 import pytest
 
 from holdfast.model import Phase
+from tests.policy.carried import Activities
 from tests.policy.cluster import Kind
 from tests.policy.faults import FAULTS, RESTORED, Fault
 from tests.policy.laws import Violation
-from tests.policy.play import Play
+from tests.policy.play import SPEC, STREAMS, Play
 from tests.policy.script import walk
 
 SCRIPTS = 400
 MOVES = 60
 
 
-def script(seed: int, fault: Fault | None = None) -> Violation | None:
+def script(seed: int, fault: Fault | None = None, *, streams: bool = False) -> Violation | None:
     """Play a random script; return what law it broke, if any."""
-    play = Play(activities=fault.activities) if fault is not None else Play()
+    play = Play(STREAMS if streams else SPEC, fault.activities if fault is not None else Activities)
     try:
         walk(play, Random(seed), MOVES)
         play.ends_well()
@@ -32,13 +33,14 @@ def script(seed: int, fault: Fault | None = None) -> Violation | None:
 def test_a_planted_fault_is_noticed_as_what_it_is(fault: Fault, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patched:
         fault.patch(patched)
-        found = next(((seed, one) for seed in range(SCRIPTS) if (one := script(seed, fault)) is not None), None)
+        tried = ((seed, script(seed, fault, streams=fault.streams)) for seed in range(SCRIPTS))
+        found = next(((seed, one) for seed, one in tried if one is not None), None)
     assert found is not None, f"{SCRIPTS} scripts, and nobody noticed: {fault.name}"
     seed, violation = found
     print(f"MEASURED {fault.name}: noticed by script {seed}: {str(violation)[:200]}")
     assert violation.law is fault.law, f"script {seed}: {violation}"
     # Without the fault the same script breaks nothing: it is the fault that was noticed.
-    assert script(seed) is None
+    assert script(seed, streams=fault.streams) is None
 
 
 def with_a_restored_memory() -> Play:
