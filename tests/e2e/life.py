@@ -72,7 +72,8 @@ class Life:
         await until(self._rests, 90, f"{self.handle.id} comes to rest")
         if not await self._ended():
             if self.random.random() < 0.5:
-                await self.space.complete(NAME)
+                # What befell it last may still bring new pods.
+                await until(self._completes, 120, f"{self.handle.id} ends, its pods completing")
             else:
                 await self._signal(names.SIGNAL_CANCEL)
         return await self.space.ended(self.handle)
@@ -170,6 +171,12 @@ class Life:
         assert self.handle is not None
         description = await self.handle.describe()
         return description.close_time is not None
+
+    async def _completes(self) -> bool:
+        with contextlib.suppress(KubeError):
+            await self.space.complete(NAME)
+        await asyncio.sleep(0.5)
+        return await self._ended()
 
     async def _rests(self) -> bool:
         assert self.handle is not None

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Scope
 from holdfast.policy.events import CreateDone, PrepareDone, ReplaceDone
-from tests.policy.cluster import ConflictError, Kind, RefusedError, Thing
+from tests.policy.cluster import ConflictError, Hand, Kind, RefusedError, Thing
 from tests.policy.cluster import Unreachable as Dark
 from tests.policy.hands import ANCHOR, Given, Hands, Steps
 from tests.policy.weather import owner_name
@@ -33,7 +33,7 @@ class Making(Hands):
             except ConflictError:
                 found = yield from self._find(kind, name)
             if found is not None and (kind is Kind.ANCHOR or found.deleting is None):
-                found.late = False
+                found.late = found.late and self.cluster.hand is Hand.LATE
                 return found
 
     def create(self, given: Given, tries: int) -> Steps[CreateDone]:

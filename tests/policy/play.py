@@ -7,64 +7,22 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model import Action, Budget, Component, Phase, PodSet, Policy, State, StatusRule, Timings, Workload
+from holdfast.model import OperationKind, Phase, Stage, State, Workload
 from holdfast.policy.change import PolicyChange, changed
-from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, Event, Observed, PolicyChanged, Resumed, Retried, Suspended
-from holdfast.profiles import streams
-from holdfast.profiles.rules import COMMON, RESTART
 from tests.policy.carried import Activities
 from tests.policy.cluster import Cluster, Hand, Kind, Thing, Unreachable
 from tests.policy.flow import Flow, Work
-from tests.policy.hands import ANCHOR
 from tests.policy.laws import Law, Violation, require
 from tests.policy.life import START
 from tests.policy.oracle import Oracle
+from tests.policy.submitted import SPEC
 from tests.policy.weather import Weather
 
-TIMINGS = Timings(
-    admission_grace_period=timedelta(seconds=60),
-    warmup_grace_period=timedelta(seconds=120),
-    failure_grace_period=timedelta(seconds=30),
-    retry_pause_period=timedelta(seconds=15),
-    deletion_on_failure_grace_period=timedelta(seconds=40),
-    forceful_deletion_grace_period=timedelta(seconds=90),
-    success_ttl=timedelta(seconds=50),
-)
-POLICY = Policy(
-    rules=COMMON,
-    default=Action(charge=RESTART),
-    budgets=(Budget(name=RESTART, limit=2),),
-    timings=TIMINGS,
-)
 MAIL = 8
 """Snapshots that may lie about until they arrive late."""
 TASKS = 200
 """More workflow tasks at one moment mean that the engine runs in a circle."""
-
-
-def workload(policy: Policy) -> Workload:
-    """Return the workload of every script: two Jobs, three pods."""
-    components = tuple(
-        Component(
-            name=name,
-            template={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}},
-            pod_sets=(PodSet(path="template.spec.template", replicas=pods),),
-            status=StatusRule(complete=("Complete",), failed=("Failed",)),
-        )
-        for name, pods in (("train", 2), ("serve", 1))
-    )
-    return Workload(name=ANCHOR, cluster="dev", components=components, policy=policy)
-
-
-SPEC = workload(POLICY)
-STREAMS = workload(
-    edit(
-        streams.POLICY,
-        timings=edit(TIMINGS, failure_grace_period=timedelta(0), retry_pause_period=timedelta(0)),
-    )
-)
-"""Its interrupted creation is replaced whole, its components are made again alone."""
 
 
 class Play:
@@ -138,6 +96,9 @@ class Play:
         if not self.zombies:
             return
         left = self.zombies.pop(index % len(self.zombies))
+        attempt = self.flow.state.attempt
+        if left.given.kind is OperationKind.PREPARE and attempt is not None and attempt.stage is Stage.GONE:
+            return  # An owner that comes so late is taken for a restored one, and waits for a person.
         kept, self.cluster.hand = self.cluster.hand, Hand.LATE
         try:
             if left.steps.gi_frame is None:  # type: ignore[attr-defined]
@@ -182,6 +143,9 @@ class Play:
 
     def person_deletes(self, kind: Kind, index: int) -> None:
         thing = self.anything(index, kind)
+        operation = self.flow.state.operation
+        if kind is Kind.COMPONENT and operation is not None and operation.kind is OperationKind.CREATE:
+            return  # Nobody deletes what is still being made.
         if thing is not None and thing.deleting is None:
             self.weather.person_deletes(thing)
 

@@ -19,8 +19,9 @@ from holdfast.policy.events import Cancelled, Resumed, Suspended
 from holdfast.policy.fold import fold
 from tests.policy.cluster import Kind
 from tests.policy.life import Life
-from tests.policy.play import STREAMS, Play
+from tests.policy.play import Play
 from tests.policy.script import step
+from tests.policy.submitted import STREAMS
 from tests.policy.weather import NODES
 
 LIVES, STEPS = {"quick": (20, 20), "long": (20_000, 60)}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), (300, 25))

@@ -11,8 +11,9 @@ from tests.policy.carried import Activities
 from tests.policy.cluster import Kind
 from tests.policy.faults import FAULTS, RESTORED, Fault
 from tests.policy.laws import Violation
-from tests.policy.play import SPEC, STREAMS, Play
+from tests.policy.play import Play
 from tests.policy.script import walk
+from tests.policy.submitted import SPEC, STREAMS
 
 SCRIPTS = 400
 MOVES = 60

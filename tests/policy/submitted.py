@@ -1,0 +1,51 @@
+"""What the random scripts submit: one workload, under two profiles."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast.model import Action, Budget, Component, PodSet, Policy, StatusRule, Timings, Workload
+from holdfast.policy.edit import edit
+from holdfast.profiles import streams
+from holdfast.profiles.rules import COMMON, RESTART
+from tests.policy.hands import ANCHOR
+
+TIMINGS = Timings(
+    admission_grace_period=timedelta(seconds=60),
+    warmup_grace_period=timedelta(seconds=120),
+    failure_grace_period=timedelta(seconds=30),
+    retry_pause_period=timedelta(seconds=15),
+    deletion_on_failure_grace_period=timedelta(seconds=40),
+    forceful_deletion_grace_period=timedelta(seconds=90),
+    success_ttl=timedelta(seconds=50),
+)
+POLICY = Policy(
+    rules=COMMON,
+    default=Action(charge=RESTART),
+    budgets=(Budget(name=RESTART, limit=2),),
+    timings=TIMINGS,
+)
+
+
+def workload(policy: Policy) -> Workload:
+    """Return the workload of every script: two Jobs, three pods."""
+    components = tuple(
+        Component(
+            name=name,
+            template={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}},
+            pod_sets=(PodSet(path="template.spec.template", replicas=pods),),
+            status=StatusRule(complete=("Complete",), failed=("Failed",)),
+        )
+        for name, pods in (("train", 2), ("serve", 1))
+    )
+    return Workload(name=ANCHOR, cluster="dev", components=components, policy=policy)
+
+
+SPEC = workload(POLICY)
+STREAMS = workload(
+    edit(
+        streams.POLICY,
+        timings=edit(TIMINGS, failure_grace_period=timedelta(0), retry_pause_period=timedelta(0)),
+    )
+)
+"""Its interrupted creation is replaced whole, its components are made again alone."""
