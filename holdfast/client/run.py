@@ -302,7 +302,7 @@ class Run:
         uid = status.uid if status is not None else self.uid
         return HoldfastError(
             f"{self._where}: its workflow was {word} from outside, so that nobody removed its objects: "
-            f"`holdfast sweep` does; `kubectl -n {self.namespace} get all -l {names.LABEL_WORKLOAD_UID}={uid}` lists them"
+            f"`holdfast sweep` does; `kubectl -n {self.namespace} get all -l {names.LABEL_WORKLOAD_UID}={uid}` lists it"
         )
 
     def _explained(self, error: RPCError) -> HoldfastError:
