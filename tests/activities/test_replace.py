@@ -216,6 +216,33 @@ async def test_a_controller_and_its_pods_go_before_it_comes_again(bench: Bench):
     assert not old & {one["metadata"]["uid"] for one in await bench.pods()}
 
 
+async def test_pods_that_a_deleted_controller_left_behind_go_before_it_comes_again(bench: Bench):
+    """Another hand deleted the Job and let its pods live on: beside the next one's they would be too many."""
+    bench.components = (job(pods=2),)
+    await bench.launch()
+    old = {one["metadata"]["uid"] for one in await bench.pods()}
+    there_before = await bench.admin.get("batch/v1", "Job", "work", bench.namespace)
+    uid = there_before["metadata"]["uid"]
+    await bench.admin.delete("batch/v1", "Job", "work", bench.namespace, uid=uid, propagation="Orphan")
+
+    async def orphaned() -> bool:
+        return await bench.admin.find("batch/v1", "Job", "work", bench.namespace) is None
+
+    await eventually(orphaned)
+    assert {one["metadata"]["uid"] for one in await bench.pods()} == old
+    before = bench.kube.mutate
+    beside: list[set[str]] = []
+
+    async def mutate(method: str, path: str, **options: Any) -> Object:
+        if (method, path.rpartition("/")[2]) == ("POST", "jobs"):
+            beside.append(old & {one["metadata"]["uid"] for one in await bench.pods()})
+        return await before(method, path, **options)
+
+    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    assert (await bench.replace(grace=1.0)).failure is None
+    assert beside == [set()]
+
+
 async def test_a_quota_is_borne_for_as_long_as_patience_lasts(bench: Bench):
     bench.components = (element("a"),)
     await bench.launch()
