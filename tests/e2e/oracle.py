@@ -52,7 +52,8 @@ def _outlived(space: Space, workload: str, known: Ledger) -> list[str]:
     Where force was used on any of an attempt, the collector no longer keeps that order.
     """
     truth = space.truth
-    forced = {one.place[3] for one in known.deletions if one.options.get("gracePeriodSeconds") == 0}
+    ours = [one for one in known.deletions if one.user == WORKER]
+    forced = {one.place[3] for one in ours if one.options.get("gracePeriodSeconds") == 0}
     told: list[str] = []
     for attempt in truth.attempts(workload):
         lives = truth.of(attempt, workload=workload)
