@@ -15,7 +15,20 @@ from holdfast.local import Stack
 from holdfast.model import Status
 from tests.e2e.site import open_site, until
 from tests.e2e.space import FOREIGN_FINALIZER, Handle, Space, open_space
-from tests.e2e.streams import NAME, cancelled, config_map, creations, everything, pe, pes, streams, told, uids
+from tests.e2e.streams import (
+    NAME,
+    cancelled,
+    config_map,
+    creations,
+    everything,
+    let_pods,
+    pe,
+    pes,
+    says,
+    streams,
+    told,
+    uids,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -165,6 +178,25 @@ async def test_S7_a_foreign_pod_of_the_same_name_is_left_alone_and_named(alone: 
         "pe-1": (foreign["uid"], foreign["resourceVersion"])
     }
     assert foreign["uid"] not in ours.values()
+
+
+@ROW("S7", level="e2e")
+async def test_S7_a_worker_that_dies_while_it_makes_a_pod_again_interrupts_no_submission(alone: Space):
+    """What was submitted stays submitted: the next worker goes on with the same launch of the same pod."""
+    handle = await alone.submit(streams(config_map(), *pes(3)))
+    await alone.reach(handle, "Running")
+    before = await uids(alone)
+    await let_pods(alone, 2)
+    await alone.delete("v1", "Pod", "pe-1")
+    await says(handle, "creating Pod pe-1", "exceeded quota")
+    alone.site.workers[-1].kill()
+    await alone.site.start_worker()
+    await let_pods(alone, 3)
+    status = await again(alone, handle, "pe-1", before["pe-1"])
+    assert (status.attempt, status.executions, status.restarts) == (1, 1, 0)
+    assert await launches(alone) == {"pe-0": "0", "pe-1": "1", "pe-2": "0"}
+    assert {**(await uids(alone)), "pe-1": before["pe-1"]} == before, "the others are left alone"
+    assert [(one.name, one.used) for one in status.budgets] == [("launch", 1)]
 
 
 # --- failed, completed
