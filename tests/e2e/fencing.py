@@ -51,7 +51,7 @@ class Fence:
     async def submit(self, document: dict[str, Any] | str) -> None:
         self.handles.append(await self.site.submit(self.site.read(document, self.namespace)))
 
-    async def reach(self, phase: str, attempt: int | None = None, seconds: float = 90) -> Status:
+    async def reach(self, phase: str, attempt: int | None = None, seconds: float = 150) -> Status:
         return await self.site.reach(self.handle, phase, seconds, attempt)
 
     async def take_over(self) -> Worker:
@@ -94,7 +94,7 @@ class Fence:
         done = [each for each in done if each.resource != "selfsubjectaccessreviews"]
         assert len(done) <= len(late), [str(each) for each in done]
 
-    async def on_another(self, activity: str, seconds: float = 60) -> None:
+    async def on_another(self, activity: str, seconds: float = 150) -> None:
         """Wait until an activity whose heartbeat was lost is under way on another worker."""
 
         async def check() -> bool:

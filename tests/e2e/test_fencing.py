@@ -28,7 +28,7 @@ from tests.e2e.fencing import (
     train,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 STUBBORN = {"holdfast.dev/kwok-stubborn": "true"}
 
@@ -82,7 +82,7 @@ async def test_fenced_in_a_create_whose_attempt_is_dying_when_it_lands(fence: Fe
     quota = await fence.quota(0)
     await fence.handle.signal(names.SIGNAL_SUSPEND, "making room")
     await fence.take_over()
-    await fence.audit.until(_owner_deleted, 60, "its owner is deleted")
+    await fence.audit.until(_owner_deleted, 150, "its owner is deleted")
     await fence.lift(quota)
     assert [life.name for life in fence.pods_made(1)] == ["first"]
 
@@ -172,7 +172,7 @@ async def test_S5_no_submission_begins_while_the_interrupted_one_dies_with_what_
     await fence.submit(streams(bare("first", finalizers=[FINALIZER]), pod("second"), pod("third")))
     await _cut(cut)
     await fence.take_over()
-    await fence.audit.until(_owner_deleted, 60, "its owner is deleted")
+    await fence.audit.until(_owner_deleted, 150, "its owner is deleted")
     mended = await fence.mend()
     landed = await fence.late(mended, "pods", "create")
     assert landed.code == 201, landed

@@ -16,7 +16,7 @@ from tests.e2e.crash import pod
 from tests.e2e.fencing import HEARTBEAT_SECONDS, Fence, creates_pod, open_fence, train
 from tests.e2e.site import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_cut_off_from_temporal_only_it_is_not_mixed_into_the_next_attempt(
     await fence.on_another(names.ACTIVITY_CREATE)
     await fence.handle.signal(names.SIGNAL_SUSPEND, "making room")
     deleted = await fence.audit.until(
-        lambda each: each.worker and each.verb == "delete" and each.resource == "attempts", 60, "its owner is deleted"
+        lambda each: each.worker and each.verb == "delete" and each.resource == "attempts", 150, "its owner is deleted"
     )
     await fence.reach("Suspended")
     await fence.lift(quota)
