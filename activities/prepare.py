@@ -66,7 +66,7 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
     owner = await _ensure_owner(site, given, anchor, pulse)
     sequence = mapping(anchor.get("status")).get("sequence")
     return Prepared(
-        sequence=sequence if isinstance(sequence, int) else 0,
+        sequence=max(sequence if isinstance(sequence, int) else 0, given.report.sequence),
         cluster_uid=site.cluster_uid,
         anchor_uid=anchor["metadata"]["uid"],
         owner_uid=owner["metadata"]["uid"],
