@@ -19,6 +19,7 @@ from holdfast.activities.contract import (
     RemoveInput,
     Replaced,
     ReplaceInput,
+    Reported,
     ReportInput,
 )
 from holdfast.activities.create import create
@@ -97,6 +98,6 @@ class ClusterActivities:
         return await replace(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
-    async def report(self, given: ReportInput) -> None:
+    async def report(self, given: ReportInput) -> Reported:
         """Apply a status to the anchor."""
-        await report(self._site, given)
+        return await report(self._site, given)

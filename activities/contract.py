@@ -230,6 +230,13 @@ class ReportInput(Payload):
     report: Report
 
 
+class Reported(Payload):
+    """What became of a status."""
+
+    sequence: int = 0
+    """Of the later status that the anchor bears instead, told before this memory was restored; 0 where ours stands."""
+
+
 class WatchInput(Payload):
     """Watch some of a cluster's shards until told to stop; signals workflows on meaningful transitions."""
 
@@ -274,6 +281,7 @@ __all__ = [
     "ReplaceInput",
     "Replaced",
     "ReportInput",
+    "Reported",
     "Target",
     "WatchInput",
     "object_name",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.contract import ReportInput, Target
+from holdfast.activities.contract import Reported, ReportInput, Target
 from holdfast.activities.kube import Conflict, Kube, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.site import Pulse, Site, told
@@ -16,23 +16,27 @@ from holdfast.model import Report
 MESSAGE_MAXIMUM = 1024
 
 
-async def report(site: Site, given: ReportInput) -> None:
+async def report(site: Site, given: ReportInput) -> Reported:
     """Apply a status to the anchor; a missing anchor is no error."""
     site.check(given.target)
     async with told(), Pulse():
-        await apply_report(site.kube, given.target, given.report)
+        return Reported(sequence=await apply_report(site.kube, given.target, given.report))
 
 
-async def apply_report(kube: Kube, target: Target, report: Report) -> None:
-    """Apply a report to the workload's anchor unless a later one is there; write its Events unless they are there."""
+async def apply_report(kube: Kube, target: Target, report: Report) -> int:
+    """Apply a report to the workload's anchor unless a later one is there; write its Events unless they are there.
+
+    Returns:
+        The sequence of the later one that is there, 0 if there is none.
+    """
     while True:
         anchor = await kube.find(names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
         if anchor is None or mapping(anchor.get("spec")).get("workloadUid") != target.workload_uid:
-            return
+            return 0
         metadata, status = anchor["metadata"], mapping(anchor.get("status"))
         sequence = status.get("sequence", -1)
         if sequence > report.sequence:
-            return
+            return int(sequence)
         if sequence == report.sequence:
             break
         try:
@@ -50,9 +54,10 @@ async def apply_report(kube: Kube, target: Target, report: Report) -> None:
         except Conflict:
             continue
         except NotFound:
-            return
+            return 0
     for event in events_of(report, anchor, datetime.now(UTC)):
         await _write_event(kube, event)
+    return 0
 
 
 def status_of(report: Report, before: Mapping[str, Any], now: datetime) -> Object:

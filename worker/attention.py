@@ -219,6 +219,13 @@ class Attention:
             record = data[begin : begin + RECORD_BYTES]
             self._acknowledged[record[:KEY_BYTES]] = record[KEY_BYTES:]
 
+    def forget(self, now: float) -> None:
+        """Forget what was told, since the cluster is another now: what lives again is news, told before or not."""
+        self._acknowledged.clear()
+        for subject in self._subjects.values():
+            subject.told, subject.keys = None, ()
+        self.changed(self._cache.workloads, now, hot=True)
+
     # Below: one workload.
 
     def _missing(self, live: AttemptSeen) -> set[Place]:

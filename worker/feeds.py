@@ -178,6 +178,11 @@ class Feeds:
         return min((version for version in versions if version is not None), default=0)
 
     @property
+    def highest(self) -> int:
+        """The highest version that any of it has shown."""
+        return max((one.version for feed in self._feeds.values() for one in feed.informers), default=0)
+
+    @property
     def blind(self) -> bool:
         """Whether anchors, attempts or pods cannot be seen now."""
         return bool(self.dark() & CORE)

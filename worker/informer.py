@@ -55,6 +55,10 @@ class Sink(Protocol[S]):
         ...
 
 
+class Restored(Exception):
+    """The cluster is at an earlier version than it was: it was put back to one, and what is remembered is doubtful."""
+
+
 class StreamSight(Sight):
     """An informer's sight: a mere silence while the API server answers others is no blindness."""
 
@@ -118,6 +122,7 @@ class Informer(Generic[T]):
         self._essential = essential
         self._version = ""
         self._known = 0
+        self._highest = 0  # However often it is listed anew.
         self._items: dict[str, T] = {}
         self._failures = 0
         self._begun = 0.0
@@ -148,7 +153,11 @@ class Informer(Generic[T]):
         self._changed = changed
 
     async def run(self) -> None:
-        """List and watch for ever."""
+        """List and watch for ever.
+
+        Raises:
+            Restored: if the cluster was put back to an earlier version.
+        """
         reason = "start"
         try:
             while True:
@@ -184,6 +193,7 @@ class Informer(Generic[T]):
         # Without a resourceVersion a list is a quorum read: it never shows less than was seen before.
         page = await self._kube.page(path, query)
         version = revision_of(page)
+        self._confirm(version)
         while True:
             for raw in page.get("items") or ():
                 seen.add(self._put(raw))
@@ -200,7 +210,21 @@ class Informer(Generic[T]):
         self._failures = 0
         self._stand(Standing.SYNCED, "")
 
+    async def _confirm_order(self) -> None:
+        """Ask for the cluster's own version: a stream from one that is still to come would open, and stay silent."""
+        resource = await self._kube.resource(*self.kind)
+        query = {"limit": "1"} | ({"labelSelector": self._labels} if self._labels else {})
+        self._confirm(revision_of(await self._kube.page(resource.path(self.namespace), query)))
+
+    def _confirm(self, version: int) -> None:
+        """Raise `Restored` if a quorum read is of an earlier version than one before it."""
+        if version < self._highest:
+            raise Restored(f"the cluster was at version {self._highest}, and is at {version}: it was restored")
+        self._highest = version
+
     async def _watch(self) -> None:
+        if self._begun:
+            await self._confirm_order()
         self._begun = asyncio.get_running_loop().time()
         events = self._kube.watch(
             *self.kind,
@@ -223,6 +247,7 @@ class Informer(Generic[T]):
                 case _:
                     pass
             self._version = str(raw["metadata"]["resourceVersion"])
+            self._highest = max(self._highest, revision_of(raw))
             self._known = max(self._known, revision_of(raw))  # Of bookmarks too: nothing happened up to there.
 
     def _put(self, raw: Object) -> str:

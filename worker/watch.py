@@ -24,8 +24,10 @@ from holdfast.policy.sight import union
 from holdfast.worker.attention import HOT, WARM, Attention, Doubt, Send
 from holdfast.worker.cache import Cache, KindKey
 from holdfast.worker.feeds import CORE, SHORTEST_BLINDNESS, Feeds
+from holdfast.worker.informer import Restored
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
+from holdfast.worker.missing import Missing
 from holdfast.worker.signals import Signals
 
 HEARTBEAT_PERIOD: Final = 1.5
@@ -48,6 +50,8 @@ class Memory:
     digests: str = ""
     at: datetime | None = None
     blind: tuple[Interval, ...] = ()
+    version: int = 0
+    """The highest version of the cluster that was seen: a lower one now means that the cluster was restored."""
 
     def wire(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -55,6 +59,7 @@ class Memory:
             "v": 1,
             "digests": self.digests,
             "at": self.at.isoformat() if self.at is not None else None,
+            "version": self.version,
             "blind": [[span.begin.isoformat(), span.end.isoformat()] for span in self.blind],
         }
 
@@ -70,6 +75,7 @@ class Memory:
                     Interval(begin=datetime.fromisoformat(begin), end=datetime.fromisoformat(end))
                     for begin, end in wire["blind"]
                 ),
+                version=int(wire.get("version", 0)),
             )
         except (IndexError, KeyError, TypeError, ValueError):
             return cls()
@@ -123,7 +129,7 @@ class WatchActivities:
                 type=names.ERROR_CLUSTER_MISMATCH,
                 next_retry_delay=timedelta(seconds=10),
             )
-        watching = _Watching(self, input.shards, Memory.read(activity.info().heartbeat_details))
+        watching = _Watching(self, input, Memory.read(activity.info().heartbeat_details))
         self.running[input.shards] = watching.feeds
         try:
             await watching.run()
@@ -165,7 +171,7 @@ class WatchActivities:
 class _Watching:
     """One try of the activity: its tasks, and the loop that ties them together."""
 
-    def __init__(self, owner: WatchActivities, shards: tuple[int, int], memory: Memory) -> None:
+    def __init__(self, owner: WatchActivities, given: WatchInput, memory: Memory) -> None:
         self._client, self._metrics = owner.client, owner.metrics
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -173,7 +179,7 @@ class _Watching:
         self._flying: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[None]] = set()
         self._cache = Cache()
-        self.feeds = owner.feeds(self._cache, shards, self._touched)
+        self.feeds = owner.feeds(self._cache, given.shards, self._touched)
         self._signals = Signals(owner.rate)
         self._attention = Attention(
             self._cache,
@@ -186,6 +192,9 @@ class _Watching:
         )
         self._memory = memory
         self._attention.recall(memory.digests)
+        self._compared = False
+        self._version = memory.version
+        self._missing = Missing(owner.client, given.cluster, given.shards, self._cache)
         self._dark: dict[KindKey, float] = {}
         self._sampled = self._loop.time()
         self._counted: dict[str, int] = {}
@@ -197,7 +206,7 @@ class _Watching:
             earlier = (*earlier, Interval(begin=self._memory.at, end=begun))
         self.feeds.recall(earlier)
         await self.feeds.open()
-        works = (self._attend(), self._beat(), self._worker_leaves(), self.feeds.broken())
+        works = (self._attend(), self._beat(), self._worker_leaves(), self._unbroken())
         tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -211,6 +220,28 @@ class _Watching:
             await self.feeds.close()
             self._metrics.pods.set(0)
             self._metrics.attempts.set(0)
+
+    async def _unbroken(self) -> None:
+        """Return never.
+
+        Raises:
+            ApplicationError: if the cluster was restored; retried, and the next try begins from what is there now.
+        """
+        try:
+            await self.feeds.broken()
+        except Restored as restored:
+            raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
+
+    def _compare(self, now: float) -> None:
+        """Once all is listed: find out whether the cluster is an earlier one than whoever watched before has seen."""
+        if self._compared or not self.feeds.settled:
+            return
+        self._compared = True
+        if self.feeds.highest < self._memory.version:
+            Log.warning("the cluster was restored", version=self.feeds.highest, seen_before=self._memory.version)
+            self._attention.forget(now)
+            self._version = 0
+        self._fly(self._missing.tell(lambda: self.feeds.highest), self._settling)
 
     # Changes in, signals out.
 
@@ -226,6 +257,7 @@ class _Watching:
         while True:
             now, at = self._loop.time(), datetime.now(UTC)
             self._sample(now)
+            self._compare(now)
             self._attention.look(now, at)
             for doubt in self._attention.doubts(now, DOUBTS_AT_ONCE - len(self._settling)):
                 self._fly(self._settle(doubt), self._settling)
@@ -346,7 +378,8 @@ class _Watching:
     def _remember(self) -> dict[str, Any]:
         now = datetime.now(UTC)
         blind = self.feeds.intervals(now - timedelta(hours=1))
-        return Memory(digests=self._attention.digests(), at=now, blind=blind).wire()
+        self._version = max(self._version, self.feeds.highest)
+        return Memory(digests=self._attention.digests(), at=now, blind=blind, version=self._version).wire()
 
     async def _beat(self) -> None:
         """Heartbeat through the client, which says when it fails; the SDK's own would not."""

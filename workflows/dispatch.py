@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
         RemoveInput,
         Replaced,
         ReplaceInput,
+        Reported,
         ReportInput,
         Target,
         planned,
@@ -53,7 +54,7 @@ class Call:
     activity: str
     queue: str
     argument: Any
-    result_type: type | None
+    result_type: Any
     start_to_close: timedelta
 
 
@@ -164,4 +165,5 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             return Call(name, wait, remove, Removed, longest)
         case OperationKind.REPORT:
             report = ReportInput(target=target, report=operation.report)
-            return Call(names.ACTIVITY_REPORT, short, report, None, timedelta(minutes=2))
+            # An older worker returns nothing.
+            return Call(names.ACTIVITY_REPORT, short, report, Reported | None, timedelta(minutes=2))

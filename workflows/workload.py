@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from holdfast import names
-    from holdfast.activities.contract import Created, Prepared, Removed, Replaced
+    from holdfast.activities.contract import Created, Prepared, Removed, Replaced, Reported
     from holdfast.model import (
         Explanation,
         Observation,
@@ -183,6 +183,8 @@ class WorkloadWorkflow:
                 done = events.ReplaceDone(result.objects, result.failure)
             case Removed():
                 done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
+            case Reported():
+                done = events.ReportDone(result.sequence)
             case Observation():
                 state = fold(state, events.ReportDone(), now)
                 return observed(state, result, operation.since, now)

@@ -75,6 +75,9 @@ def ended(
             return _replaced(state, attempt, event)
         case RemoveDone():
             return _removed(state, event, operation, now)
+        case ReportDone(sequence) if sequence > state.sequence:
+            # The cluster bears what was told before this memory was restored: it is told again, above that.
+            return edit(state, sequence=sequence, told=None)
         case OperationInterrupted() if operation.kind is OperationKind.PREPARE:
             # It may have made the anchor before it was broken off.
             return edit(state, anchored=True)

@@ -104,6 +104,9 @@ class RemoveDone:
 class ReportDone:
     """The status reached the cluster."""
 
+    sequence: int = 0
+    """Of the later status that the cluster bears instead, which a restored memory does not know of; else 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class OperationRefused:
