@@ -149,7 +149,8 @@ class Cache:
         self._pods: dict[str, dict[str, PodSeen]] = {}
         self._objects: dict[Place, ObjectFacts] = {}
         self._planned: dict[Place, set[str]] = {}
-        self._gone: set[tuple[str, Place]] = set()
+        self._gone: dict[tuple[str, Place], str] = {}
+        """Attempts' components that are known to be gone, with the uid of what went; empty where that was not seen."""
         self._ended: dict[tuple[str, Place], ObjectFacts] = {}
         """Attempts' components that are gone, but had said before how they ended."""
         self._revisions: dict[str, int] = {}
@@ -220,7 +221,7 @@ class Cache:
             self._attempts.pop(seen.workload_uid, None)
         still = {place for one in attempts.values() for _, place in one.places()}
         for _, place in seen.places():
-            self._gone.discard((seen.facts.uid, place))
+            self._gone.pop((seen.facts.uid, place), None)
             self._ended.pop((seen.facts.uid, place), None)
             if place not in still and place in self._planned:
                 self._planned[place].discard(seen.workload_uid)
@@ -255,7 +256,7 @@ class Cache:
         """Remember a component's object."""
         self._objects[place] = facts
         for owner in facts.owner_uids:
-            self._gone.discard((owner, place))
+            self._gone.pop((owner, place), None)
             self._ended.pop((owner, place), None)
         return self._planners(place, facts.revision)
 
@@ -265,15 +266,15 @@ class Cache:
         if known is not None and known.uid == facts.uid:
             del self._objects[place]
         for owner in facts.owner_uids if revision else ():  # Else it only cannot be read any more.
-            self.confirm_gone(owner, place)
+            self.confirm_gone(owner, place, facts.uid)
             if self._terminal(owner, place, facts):
                 self._ended[owner, place] = facts
         return self._planners(place, revision)
 
-    def confirm_gone(self, attempt_uid: str, place: Place) -> None:
-        """Remember that an attempt's component is gone, and not merely not seen yet."""
+    def confirm_gone(self, attempt_uid: str, place: Place, uid: str = "") -> None:
+        """Remember that an attempt's component is gone, and not merely not seen yet; with its uid, if that is known."""
         if any(attempt_uid in self._attempts.get(uid, {}) for uid in self._planned.get(place, ())):
-            self._gone.add((attempt_uid, place))
+            self._gone[attempt_uid, place] = uid or self._gone.get((attempt_uid, place), "")
 
     # Reading.
 
@@ -308,7 +309,7 @@ class Cache:
         hidden = {one.name for one in attempt.plan if (one.api_version, one.kind) in unseen}
         anchor = self._anchors.get(attempt.workload_uid)
         objects = {component.name: self._object(attempt.facts.uid, place) for component, place in attempt.places()}
-        return summarize(
+        seen = summarize(
             workload_uid=attempt.workload_uid,
             attempt=attempt.number,
             owner_uid=attempt.facts.uid,
@@ -328,6 +329,12 @@ class Cache:
             blind=blind,
             unseen=doubtful | hidden,
         )
+        if not seen.missing:
+            return seen
+        # Which one went is part of the news: the next of its name may go before its coming was told.
+        went = {component.name: self._gone.get((attempt.facts.uid, place), "") for component, place in attempt.places()}
+        lost = {name: seen.components[name].model_copy(update={"uid": went[name]}) for name in seen.missing}
+        return seen.model_copy(update={"components": {**seen.components, **lost}})
 
     def revision(self, workload_uid: str) -> int:
         """Return the highest version of anything seen of a workload, deletions too."""

@@ -45,6 +45,7 @@ class Facts:
     orphaned: bool = False
     """Whether another hand deleted the attempt's owner."""
     missing: tuple[str, ...] = ()
+    """Which components are gone, each with the uid of what went."""
     failed: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     """Identities of the unreplaced failures that travel in the snapshot (at most 16)."""
@@ -88,7 +89,7 @@ def facts_of(observation: Observation) -> Facts:
         owner_uid=observation.owner_uid,
         anchor_deleting=observation.anchor_deleting,
         orphaned=observation.owner_deleting or not observation.owner_found,
-        missing=observation.missing,
+        missing=tuple(f"{name}/{observation.components[name].uid}" for name in observation.missing),
         failed=tuple(name for name, view in sorted(observation.components.items()) if view.failed),
         failures=tuple(
             f"{one.cls}/{one.component}/{one.subject}/{one.reason}/{one.exit_code}/{one.time.isoformat()}"

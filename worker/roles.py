@@ -34,6 +34,9 @@ STICKY_TIMEOUT: Final = timedelta(seconds=3)
 """How long a workflow task waits for the worker that has its workflow cached, before any other may take it."""
 
 
+HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
+
+
 @dataclass(frozen=True)
 class Site:
     """What the roles that act on a cluster need."""
@@ -88,6 +91,9 @@ def _activities(client: Client, settings: Settings, role: Role, site: Site, arou
         max_concurrent_activities=most,
         activity_task_poller_behavior=PollerBehaviorAutoscaling(initial=2 if role is Role.WATCH else 5),
         graceful_shutdown_timeout=settings.graceful_shutdown,
+        # A cancellation comes with the answer to a heartbeat.
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         interceptors=interceptors,
         deployment_config=_deployment(settings),
     )

@@ -93,6 +93,8 @@ class RunFact:
     phase: str = ""
     attempt: int | None = None
     """The attempt it is at, or was at lately: attempts only ever grow."""
+    held: bool = False
+    """Whether it is Held: cluster and memory contradict each other, and only a person can say what lives rightly."""
     unreadable: str = ""
     """Why its memo could not be read."""
 
@@ -181,6 +183,9 @@ def _all_goes(left: Left, verdict: Verdict, why: str, *, delete: bool) -> Judgem
 
 def _alive(left: Left, run: RunFact) -> Judgement:
     """Return what goes although the workflow is running: attempts it is past, and has proven gone before."""
+    if run.held and left.attempts:
+        why = "its workflow is Held, since cluster and memory contradict each other: say `retry` or `cancel` to it"
+        return Judgement(Verdict.DOUBT, why)
     if run.attempt is None:
         if not left.attempts:
             return Judgement(Verdict.ALIVE, "its workflow is running")

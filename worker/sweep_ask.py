@@ -24,7 +24,7 @@ from holdfast import names
 from holdfast.activities.kube import Kube, NotFound, Object
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import Site
-from holdfast.model import Limits
+from holdfast.model import Limits, Reason
 from holdfast.worker.reach import IdentityError
 from holdfast.worker.sweep import Found, Judgement, Left, Life, RunFact, find, judge
 from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID, MEMO_INSTALLATION
@@ -211,6 +211,7 @@ async def _fact(execution: WorkflowExecution) -> RunFact:
         word=word,
         said=bool(said),
         phase=str(status.get("phase") or ""),
+        held=status.get("reason") == Reason.HELD.value,
         attempt=max(attempts, default=None),
     )
 
@@ -230,4 +231,5 @@ async def _asked(client: Client, latest: WorkflowExecutionDescription, fact: Run
     uid, attempt = status.get("uid"), status.get("attempt")
     if not isinstance(uid, str) or not isinstance(attempt, int):
         return fact
-    return replace(fact, uid=uid, said=True, attempt=attempt)
+    held = status.get("reason") == Reason.HELD.value
+    return replace(fact, uid=uid, said=True, attempt=attempt, held=held)

@@ -46,6 +46,7 @@ _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 
 MEMO_CAUSES = 3
 _PATCH_SUBMITTED = "submitted-is-a-column"
+_MAKING = {OperationKind.CREATE, OperationKind.REPLACE}
 _BREAKABLE = {OperationKind.OBSERVE, OperationKind.REMOVE, OperationKind.FORCE_REMOVE, OperationKind.REPORT}
 """Operations that may be broken off and begun again without a trace, so that a new run can begin."""
 
@@ -354,8 +355,11 @@ class WorkloadWorkflow:
         return policy
 
     @workflow.update(name=names.UPDATE_COMPONENTS, description="Change what components are made of, in place")
-    def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
-        """Change what components are made of; those that differ are made again, alone (row S8). Returns their names."""
+    async def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
+        """Change what components are made of; those that differ are made again, alone (row S8).
+
+        Returns their names, once nothing is made any more of what they were before.
+        """
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         before, self._spec = self._spec, reconfigured(self._spec, change)
@@ -364,6 +368,9 @@ class WorkloadWorkflow:
             self._document = self._spec.model_dump(mode="json", by_alias=True)
             self._inbox.append(events.Reconfigured(again, change.note))
             workflow.upsert_memo({names.MEMO_SPEC_HASH: self._spec.spec_hash()})
+            operation, making = self._state.operation, self._handle
+            if operation is not None and operation.kind in _MAKING and making is not None:
+                await workflow.wait_condition(making.done)
         return again
 
     @update_components.validator

@@ -46,6 +46,16 @@ class Limits(Model):
     def clamp(self, timings: Timings) -> Timings:
         """Return the timings with each grace and pause capped, and the TTL capped by the operator's own."""
         top = self.grace_period_maximum
+        graces = (
+            timings.admission_grace_period,
+            timings.warmup_grace_period,
+            timings.failure_grace_period,
+            timings.retry_pause_period,
+            timings.deletion_on_failure_grace_period,
+            timings.forceful_deletion_grace_period,
+        )
+        if max(graces) <= top and self.success_ttl_maximum is None:
+            return timings  # As nearly always, and asked for at every step.
         ttl = timings.success_ttl
         if self.success_ttl_maximum is not None:
             ttl = min(ttl, self.success_ttl_maximum)

@@ -59,6 +59,8 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
         case Restart(failure, rule, charge):
             return _restart(state, f"{failure.sentence()} (rule {rule})", charge, now)
         case Resubmit(why):
+            number = state.attempt.owner_uid if state.attempt is not None else ""
+            why = f"submission {number}: {why}"
             state = cause(state, Reason.SUBMISSION_FAILED, why, now)
             state = enter(state, Phase.RESETTING, Reason.SUBMISSION_FAILED, why, now)
             return _begin_removal(state, now, pause_after=False)

@@ -101,6 +101,9 @@ def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -
     if failure is None:
         text = f"{submission}: all of attempt {attempt.number} exists"
         state = edit(state, attempt=edit(attempt, stage=Stage.SUBMITTED, submitted_at=now))
+        if state.observation is not None and state.observation.complete:
+            # It was seen complete before all of it was made: what has been made since may not be.
+            state = edit(state, observation=None, looked_at=None, in_doubt=True)
         return cause(state, Reason.SUBMISSION_SUCCEEDED, text, now)
     if event.exhausted and state.policy.refused_create is RefusedCreate.WAIT:
         # It was borne for as long as the submission may take, so that this is its end.

@@ -120,7 +120,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     # A look that was begun after the last snapshot came in is the newer one, whatever versions say.
     later = looked_at is not None and (state.observed_at is None or state.observed_at <= looked_at)
     if not known or foreign:
-        revived = attempt is not None and _is_revived(attempt, state.phase, observation)
+        revived = attempt is not None and (foreign or _is_revived(attempt, state.phase, observation))
         return edit(state, dropped=state.dropped + 1, in_doubt=state.in_doubt or revived)
     if not (later or observation.newer_than(state.observation)):
         # It may be late, or come from a watch that has begun anew, or from a restored cluster: only a look can tell.

@@ -129,6 +129,25 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     return found
 
 
+def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
+    """Return since when it is unhealthy without a break.
+
+    A lateness that began the clock is taken back once it is known that the watch was blind in that time: then the
+    clock begins with what is wrong now, or when the lateness truly began.
+    """
+    unhealthy = state.unhealthy
+    if unhealthy is None:
+        return now
+    match unhealthy.failure.reason:
+        case Reason.PODS_NOT_ADMITTED:
+            truly = admission_due(state, attempt)
+        case Reason.PODS_NOT_RUNNING:
+            truly = warmup_due(state, attempt)
+        case _:
+            return unhealthy.since
+    return unhealthy.since if truly <= unhealthy.failure.time else min(now, max(truly, unhealthy.since))
+
+
 def assess(spec: Workload, state: State, now: datetime) -> State:
     """Return the state with `ready_at` and `unhealthy` brought up to date.
 
@@ -147,5 +166,5 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     if not ruled:
         return edit(state, unhealthy=None) if state.unhealthy is not None else state
     first = ruled[0]
-    since = state.unhealthy.since if state.unhealthy is not None else now
+    since = _unhealthy_since(state, attempt, now)
     return edit(state, unhealthy=Unhealthy(since=since, failure=first.failure, rule=first.rule))

@@ -35,7 +35,9 @@ def contradiction(attempt: Attempt, seen: Observation) -> str:
     number = attempt.number
     if seen.others and max(seen.others) > number:
         return foreign_attempt(max(seen.others), number)
-    if attempt.stage is Stage.GONE and seen.owner_found and not seen.owner_deleting:
+    # An owner alone is what a worker makes too late that another had taken over from: nothing runs under it.
+    lives = seen.owner_found and not seen.owner_deleting and (seen.owner_submitted or seen.pods.present > 0)
+    if attempt.stage is Stage.GONE and lives:
         return f"attempt {number}, which was proven gone, is there again: {_RESTORED}"
     if seen.others:
         return f"attempt {min(seen.others)}, which was proven gone, is there again beside {number}: {_RESTORED}"

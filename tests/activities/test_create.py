@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.activities.make import OWNER_GONE
 from holdfast.activities.kube import Kube, Object
+from holdfast.activities.make import OWNER_GONE
 from holdfast.model import Component, FailureClass, PodSet, Scope
 from tests.activities.bench import Bench, config, deployment, eventually, job, pod
 from tests.activities.line import Line

@@ -133,12 +133,18 @@ class World:
         self.touch(self.cache.drop_attempt(seen, self.version) if gone else self.cache.put_attempt(seen))
 
     def job(
-        self, workload: str = "w", number: int = 1, index: int = 0, condition: str = "", gone: bool = False
+        self,
+        workload: str = "w",
+        number: int = 1,
+        index: int = 0,
+        condition: str = "",
+        gone: bool = False,
+        uid: str = "",
     ) -> None:
         facts = object_facts(
             {
                 "metadata": {
-                    "uid": f"{workload}-a{number}-c{index}",
+                    "uid": uid or f"{workload}-a{number}-c{index}",
                     "name": f"{workload}-c{index}",
                     "namespace": "ns",
                     "resourceVersion": self.next_version(),
