@@ -63,6 +63,9 @@ async def test_what_a_page_says_to_type_works(page: Path, folder: Path, address:
             assert process.returncode == 0, f"{text}\n{output.decode()}"
 
 
+COMMANDS = {"namespace", "enable", "worker", "doctor", "dev", "configure", "sweep"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_that_are_not_run_still_name_commands_that_exist(page: Path) -> None:
     from typer.testing import CliRunner
@@ -74,7 +77,7 @@ def test_blocks_that_are_not_run_still_name_commands_that_exist(page: Path) -> N
         for line in text.splitlines():
             words = line.split("#")[0].split()
             if words[:1] == ["holdfast"]:
-                commands = [word for word in words[1:3] if word in {"namespace", "enable", "worker", "doctor", "dev"}]
+                commands = [word for word in words[1:3] if word in COMMANDS]
                 result = CliRunner().invoke(app, [*commands, "--help"])
                 assert result.exit_code == 0, line
                 options = [word for word in words if word.startswith("--")]
