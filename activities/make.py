@@ -44,6 +44,18 @@ class OwnerLost(Exception):
     """The attempt's owner is gone or going, by another hand than ours."""
 
 
+class Outdated(Exception):
+    """An earlier launch of a component was there, made by a request that landed late: it is to go first."""
+
+
+def launch_of(thing: Mapping[str, Any]) -> int:
+    """Return which launch of its component an object is; 0 where it does not say."""
+    try:
+        return int(mapping(mapping(thing["metadata"]).get("labels")).get(names.LABEL_LAUNCH) or 0)
+    except ValueError:
+        return 0
+
+
 class Interrupted(Exception):
     """What is to be created is there already, half-made by a try that did not live to end it."""
 
@@ -153,6 +165,8 @@ async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool
         hash_there = mapping(there.get("annotations")).get(names.ANNOTATION_SENT_HASH)
         if hash_there == metadata["annotations"][names.ANNOTATION_SENT_HASH]:
             return found
+        if launch_of(found) < launch_of(sent):
+            raise Outdated(f"{what} of an earlier launch came late")
         raise Refusal("AlreadyExists", f"{what} is this attempt's, and was sent as something else before", final=True)
     for owner in owners:
         if owner.get("kind") == names.ATTEMPT_KIND and owner.get("apiVersion") == names.API_VERSION:

@@ -168,9 +168,9 @@ def _is_ours(component: PlannedComponent, thing: Mapping[str, Any], given: Remov
     if metadata.get("uid") in made:
         return True
     labels = mapping(metadata.get("labels"))
-    return labels.get(names.LABEL_WORKLOAD_UID) == given.target.workload_uid and labels.get(names.LABEL_ATTEMPT) == str(
-        given.attempt
-    )
+    if labels.get(names.LABEL_WORKLOAD_UID) != given.target.workload_uid:
+        return False
+    return given.everything or labels.get(names.LABEL_ATTEMPT) == str(given.attempt)
 
 
 def _remnant(kind: str, thing: Mapping[str, Any], node: str = "", silent: bool = False) -> Remnant:

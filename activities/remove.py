@@ -132,8 +132,7 @@ class _Graceful:
         if owner is None:
             return await find_remains(self._site, self._given)
         since = owner["metadata"].get("deletionTimestamp")
-        if since is None:
-            await _delete(self._site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
+        await _delete_owners(self._site, self._given, owner)
         now = asyncio.get_running_loop().time()
         self._deadline.dying(now, time_of(since))
         if now - self._looked_at < TELL_SECONDS:
@@ -157,8 +156,8 @@ class _Forced:
         if self._last is None:
             # The owner must be dying before anything under it goes, so that whatever comes late is collected.
             owner = await find_owner(self._site, self._given)
-            if owner is not None and "deletionTimestamp" not in owner["metadata"]:
-                await _delete(self._site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
+            if owner is not None:
+                await _delete_owners(self._site, self._given, owner)
             self._last = await find_remains(self._site, self._given)
         await self._force_all(self._last)
         self._last = await find_remains(self._site, self._given)
@@ -201,6 +200,13 @@ async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:
     for result in await asyncio.gather(*deletions, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
+
+
+async def _delete_owners(site: Site, given: RemoveInput, owner: Object) -> None:
+    """Have the attempt's owner deleted, or those of all attempts at once: none may wait for what holds another."""
+    for one in await attempts_of(site, given.target) if given.everything else [owner]:
+        if "deletionTimestamp" not in one["metadata"]:
+            await _delete(site, one, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
 
 
 async def _delete(site: Site, thing: Object, api_version: str, kind: str, **options: Any) -> None:

@@ -10,6 +10,7 @@ from holdfast import names
 from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, planned
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.make import (
+    Outdated,
     OwnerLost,
     Refusal,
     failure_of,
@@ -45,16 +46,36 @@ async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse) -> Replace
     await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
     await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
     # What pods read goes last, since pods that still run may need it.
-    await asyncio.gather(*(_until_gone(site, given, one, pulse) for one in given.components if one.expected_pods))
-    await asyncio.gather(*(_until_gone(site, given, one, pulse) for one in given.components if not one.expected_pods))
+    await _all_gone(site, given, [one for one in given.components if one.expected_pods], pulse)
+    await _all_gone(site, given, [one for one in given.components if not one.expected_pods], pulse)
     objects: list[ObjectRef] = []
     for component in given.components:
         try:
-            objects.append(await make_patiently(site, given, component, pulse))
+            objects.append(await _made(site, given, component, pulse))
         except Refusal as refusal:
             return Replaced(objects=tuple(objects), failure=failure_of(given, component, refusal))
     await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_done))
     return Replaced(objects=tuple(objects))
+
+
+async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> ObjectRef:
+    """Create a component; an earlier launch that came late meanwhile is removed as those before it."""
+    while True:
+        try:
+            return await make_patiently(site, given, component, pulse)
+        except Outdated:
+            await _until_gone(site, given, component, pulse)
+
+
+async def _all_gone(site: Site, given: ReplaceInput, components: Sequence[Component], pulse: Pulse) -> None:
+    """Remove components at once; none goes on after this has ended."""
+    tasks = [asyncio.create_task(_until_gone(site, given, one, pulse)) for one in components]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _until_gone(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> None:

@@ -23,6 +23,7 @@ with workflow.unsafe.imports_passed_through():
         OperationKind,
         Phase,
         Policy,
+        RefusedCreate,
         Stage,
         State,
         Status,
@@ -47,8 +48,20 @@ _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 MEMO_CAUSES = 3
 _PATCH_SUBMITTED = "submitted-is-a-column"
 _MAKING = {OperationKind.CREATE, OperationKind.REPLACE}
-_BREAKABLE = {OperationKind.OBSERVE, OperationKind.REMOVE, OperationKind.FORCE_REMOVE, OperationKind.REPORT}
+_BREAKABLE = {
+    OperationKind.REPLACE,
+    OperationKind.OBSERVE,
+    OperationKind.REMOVE,
+    OperationKind.FORCE_REMOVE,
+    OperationKind.REPORT,
+}
 """Operations that may be broken off and begun again without a trace, so that a new run can begin."""
+
+
+def _is_breakable(state: State, kind: OperationKind) -> bool:
+    # A preparation that may wait for ever must not keep a history from ending.
+    waits = kind is OperationKind.PREPARE and state.policy.refused_create is RefusedCreate.WAIT
+    return waits or kind in _BREAKABLE
 
 
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
@@ -115,7 +128,7 @@ class WorkloadWorkflow:
                 # A cancellation can be swallowed when an activity completes in the same task.
                 state = fold(state, events.Cancelled("cancelled through Temporal"), now)
             state, step = advance(spec, state, now)
-            if isinstance(step, Run) and not (step.kind in _BREAKABLE and self._full()):
+            if isinstance(step, Run) and not (_is_breakable(state, step.kind) and self._full()):
                 state = begin(spec, state, step, now)
             self._state = state
             self._show(spec, state, now)
@@ -232,7 +245,7 @@ class WorkloadWorkflow:
         """Whether a new run can begin now; breaks off what may be broken off, so that it soon can."""
         if state.operation is None:
             return True
-        if state.operation.kind in _BREAKABLE and not state.operation.interrupted:
+        if _is_breakable(state, state.operation.kind) and not state.operation.interrupted:
             self._break_off(state)
         return False
 
@@ -286,11 +299,10 @@ class WorkloadWorkflow:
                 _KEYWORD(names.SA_KIND).value_set(spec.source.kind),
                 _KEYWORD(names.SA_QUEUE).value_set(spec.queue),
             ]
-            memo = {
-                names.MEMO_UID: self._uid,
-                names.MEMO_KIND: spec.source.kind,
-                names.MEMO_SPEC_HASH: spec.spec_hash(),
-            }
+            memo = {names.MEMO_UID: self._uid, names.MEMO_KIND: spec.source.kind}
+        if first:
+            # A new run begins with the memo of the very first one, and the components may have been changed since.
+            memo[names.MEMO_SPEC_HASH] = spec.spec_hash()
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType] - the SDK's own generics
         if first or state.phase is not Phase.RESUMING:
             status = status_of(spec, state, now, self._uid)
@@ -364,10 +376,11 @@ class WorkloadWorkflow:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         before, self._spec = self._spec, reconfigured(self._spec, change)
         again = tuple(name for name, hash_ in self._spec.config_hashes.items() if before.config_hashes[name] != hash_)
-        if again:
+        if self._spec != before:
             self._document = self._spec.model_dump(mode="json", by_alias=True)
-            self._inbox.append(events.Reconfigured(again, change.note))
             workflow.upsert_memo({names.MEMO_SPEC_HASH: self._spec.spec_hash()})
+        if again:
+            self._inbox.append(events.Reconfigured(again, change.note))
             operation, making = self._state.operation, self._handle
             if operation is not None and operation.kind in _MAKING and making is not None:
                 await workflow.wait_condition(making.done)

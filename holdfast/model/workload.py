@@ -256,7 +256,13 @@ class Workload(Model):
         """Of each component, a digest of all that its pods are made of: its template and what they read (row S8)."""
         templates = {component.name: component.template for component in self.components}
         return {
-            component.name: _digest([component.template, *(templates[name] for name in component.config)])
+            component.name: _digest(
+                [
+                    component.template,
+                    [pod_set.model_dump(mode="json") for pod_set in component.pod_sets],
+                    *(templates[name] for name in component.config),
+                ]
+            )
             for component in self.components
         }
 

@@ -93,6 +93,8 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
         case Release(reason, why):
             state = edit(state, hold_until=None)
             state = cause(state, reason, why, now)
+            if state.held is not None and state.outcome is not None:
+                state = enter(state, state.outcome, reason, why, now)
             return _begin_removal(state, now, pause_after=False)
         case Retry(why):
             return _retry(state, why, now)
@@ -149,7 +151,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
 def _retry(state: State, why: str, now: datetime) -> State:
     """Begin anew: a failed workload gets its budgets back, a pause is cut short."""
     state = edit(state, intent=edit(state.intent, retry=False), pause_until=None)
-    if state.held is not None:
+    if state.held is not None and state.outcome is None:
         state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
         return _begin_removal(state, now, pause_after=False)
     if state.outcome is not Phase.FAILED:

@@ -61,6 +61,8 @@ def _settled(state: State, now: datetime) -> Decision:
     """Decide for a workload whose outcome stands: hold its resources, or let them go (rows A12, A13, A16)."""
     attempt = state.attempt
     if state.held is not None:
+        if state.intent.retry and not state.intent.cancel and state.outcome is Phase.FAILED:
+            return Retry(state.intent.note or "a person asked to remove what is there and begin anew")
         return Release(Reason.CANCEL_REQUESTED, state.intent.note or "a person asked to remove what is there")
     if attempt is None or attempt.stage in {Stage.REMOVING, Stage.FORCING, Stage.GONE}:
         return Ignore("its outcome is settled")

@@ -61,9 +61,13 @@ def ended(
         return state
     attempt = state.attempt
     live = attempt is not None and attempt.number == operation.attempt and attempt.stage in LIVE
+    told_causes = state.told_causes
     state = _told(state, event, operation)
     match event:
         case PrepareDone(cluster_uid, owner_uid, limits, sequence):
+            if sequence > operation.report.sequence:
+                # The cluster bears what was told before this memory was restored: its own is told again, above that.
+                state = edit(state, told=None, told_causes=told_causes)
             sequence = max(sequence, state.sequence)
             state = edit(state, cluster_uid=cluster_uid, limits=limits, anchored=True, sequence=sequence)
             if attempt is not None and attempt.number == operation.attempt:
@@ -73,11 +77,11 @@ def ended(
             return _created(state, attempt, event, now)
         case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
             return _replaced(state, attempt, event)
-        case RemoveDone():
+        case RemoveDone() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
         case ReportDone(sequence) if sequence > state.sequence:
             # The cluster bears what was told before this memory was restored: it is told again, above that.
-            return edit(state, sequence=sequence, told=None)
+            return edit(state, sequence=sequence, told=None, told_causes=told_causes)
         case OperationInterrupted() if operation.kind is OperationKind.PREPARE:
             # It may have made the anchor before it was broken off.
             return edit(state, anchored=True)
@@ -100,7 +104,7 @@ def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -
         return edit(state, attempt=edit(attempt, interrupted=event.interrupted))
     if failure is None:
         text = f"{submission}: all of attempt {attempt.number} exists"
-        state = edit(state, attempt=edit(attempt, stage=Stage.SUBMITTED, submitted_at=now))
+        state = edit(state, attempt=edit(attempt, stage=Stage.SUBMITTED, submitted_at=now, interrupted=""))
         if state.observation is not None and state.observation.complete:
             # It was seen complete before all of it was made: what has been made since may not be.
             state = edit(state, observation=None, looked_at=None, in_doubt=True)

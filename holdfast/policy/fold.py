@@ -69,13 +69,19 @@ def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     changed = ", ".join(event.components)
     state = cause(state, Reason.CONFIGURATION_CHANGED, shortened(event.note) or f"{changed} changed", now)
     attempt, operation = state.attempt, state.operation
-    if attempt is None or attempt.stage not in LIVE or operation is None:
+    if attempt is None or attempt.stage not in LIVE:
         return state
-    if operation.kind is OperationKind.CREATE:
+    if operation is not None and operation.kind is OperationKind.CREATE:
         why = f"its submission was given up, since the configuration of {changed} changed during it"
         return edit(state, attempt=edit(attempt, interrupted=why))
-    launches = {name: attempt.launches.get(name, 0) + 1 for name in attempt.replacing}
-    return edit(state, attempt=edit(attempt, launches={**attempt.launches, **launches}))
+    # What an earlier release made has left no digest: of what changes now, it was another.
+    attempt = edit(attempt, config={**dict.fromkeys(event.components, ""), **attempt.config})
+    state = edit(state, attempt=attempt)
+    if not attempt.replacing:
+        return state
+    again = tuple(dict.fromkeys((*attempt.replacing, *event.components)))
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in again}
+    return edit(state, attempt=edit(attempt, replacing=again, launches={**attempt.launches, **launches}))
 
 
 def _can_retry(state: State) -> bool:

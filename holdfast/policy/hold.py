@@ -15,7 +15,12 @@ def hold(state: State, why: str, newest: int, now: datetime) -> State:
     """Return the state held: nothing is done until a person says `retry` or `cancel`."""
     if state.held is not None:
         return edit(state, held=edit(state.held, newest=max(newest, state.held.newest)))
-    return cause(edit(state, held=Held(since=now, why=why, newest=newest)), Reason.HELD, why, now)
+    return cause(
+        edit(state, held=Held(since=now, why=why, newest=newest), intent=edit(state.intent, retry=False)),
+        Reason.HELD,
+        why,
+        now,
+    )
 
 
 def foreign_attempt(newest: int, known: int) -> str:

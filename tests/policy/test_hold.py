@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from holdfast import names
 from holdfast.model import ConditionType, Observation, OperationKind, Phase, Reason, Stage
-from holdfast.policy.events import Cancelled, Observed, OperationRefused, Resumed, Retried, Suspended
+from holdfast.policy.events import Cancelled, Observed, OperationRefused, ReportDone, Resumed, Retried, Suspended
 from holdfast.policy.explain import explain_of
 from holdfast.policy.fold import observed
 from holdfast.policy.report import conditions
 from holdfast.policy.steps import Sleep
-from tests.policy.life import Life
+from tests.policy.life import Life, workload
 
 REMOVALS = frozenset({OperationKind.REMOVE, OperationKind.FORCE_REMOVE})
 
@@ -175,3 +176,49 @@ def test_a_suspended_workload_whose_old_news_comes_late_stays_suspended():
     life.state = life.state.model_copy(update={"operation": None})
     sees(life, owner_found=False)
     assert (life.state.phase, life.state.in_doubt, life.state.held) == (Phase.SUSPENDED, False, None)
+
+
+# --- what was wished before is no word about what is found
+
+
+def test_a_retry_from_before_is_no_leave_to_remove_what_is_found():
+    life = Life(hold={OperationKind.REMOVE}).runs().sees(failed=1, job_failed=True)
+    life.tell(Retried("do not wait"))
+    life.hold.clear()
+    life.tell_result(OperationRefused(names.ERROR_FOREIGN_ATTEMPT, "the cluster holds attempt 9", 9))
+    life.settle()
+    assert_held(life, "attempt 9")
+
+
+def test_a_failed_workload_that_is_held_begins_anew_when_a_person_says_retry():
+    timings = {"deletion_on_failure_grace_period": timedelta(hours=1)}
+    life = Life(spec=workload(timings=timings))
+    for _ in range(4):
+        life.runs().sees(failed=1, job_failed=True).after(seconds=90)
+    assert life.state.outcome is Phase.FAILED
+    later = life.look().model_copy(update={"attempt": 9, "owner_uid": "another"})
+    life.tell(Observed(later))
+    assert life.state.held is not None
+    life.tell(Retried("the old ones may go"))
+    assert (life.state.outcome, life.attempt, life.state.used) == (None, 10, {})
+
+
+def test_a_held_workload_whose_outcome_stands_ends_with_it():
+    timings = {"success_ttl": timedelta(hours=1)}
+    life = Life(spec=workload(timings=timings)).runs().sees(succeeded=2, complete=True)
+    later = life.look().model_copy(update={"attempt": 9, "owner_uid": "another"})
+    life.tell(Observed(later)).tell(Cancelled("let it go"))
+    assert (life.ended, life.state.phase) == (Phase.SUCCEEDED, Phase.SUCCEEDED)
+
+
+def test_what_a_restored_memory_tells_is_told_again_with_its_events():
+    life = Life(hold={OperationKind.REPORT}).runs()
+    life.tell(Observed(life.look().model_copy(update={"attempt": 9, "owner_uid": "another"})))
+    first = life.state.operation
+    assert first is not None
+    life.tell_result(ReportDone(sequence=50))
+    life.settle()
+    second = life.state.operation
+    assert second is not None
+    assert second.report.sequence > 50
+    assert Reason.HELD in {event.reason for event in second.report.events}

@@ -21,7 +21,7 @@ from holdfast.model import (
     Scope,
     Stage,
 )
-from holdfast.policy.events import Cancelled, CreateDone, Observed, ReplaceDone, Suspended
+from holdfast.policy.events import Cancelled, CreateDone, Observed, Reconfigured, ReplaceDone, Suspended
 from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.report import conditions
 from holdfast.policy.steps import Interrupt, Sleep
@@ -268,6 +268,35 @@ def test_S8_a_configuration_that_changes_while_pods_are_made_again_begins_that_a
     assert life.state.attempt is not None
     assert life.state.attempt.config == life.spec.config_hashes
     assert life.launches() == {"adl": 2, "pe-0": 2}
+
+
+@ROW("S8", level="pure")
+def test_S8_what_reads_a_configuration_that_changes_is_made_again_with_it_though_it_was_being_made_again():
+    life = Elements(hold={OperationKind.REPLACE}).up()
+    life.deleted("pe-0")
+    life.configured(config("v2"))
+    operation = life.state.operation
+    assert operation is not None
+    assert operation.launches == {"pe-0": 2, "adl": 1}, "not before what it reads is the new one"
+    life.hold.clear()
+    life.finish()
+    life.settle()
+    assert life.state.attempt is not None
+    assert life.state.attempt.config == life.spec.config_hashes
+
+
+@ROW("S8", level="pure")
+def test_S8_a_change_that_comes_with_the_end_of_the_creation_only_replaces_what_differs():
+    life = creating()
+    before = life.spec
+    life.spec = before.with_components([config("v2"), *before.components[1:]])
+    life.tell_result(Reconfigured(("adl", "pe-0")))
+    life.hold.clear()
+    life.finish()
+    life.settle()
+    assert life.attempt == 1
+    assert life.state.attempt is not None
+    assert life.state.attempt.config == life.spec.config_hashes
 
 
 # --- the replacement rule
