@@ -54,8 +54,10 @@ class Remains:
 
     @property
     def total(self) -> int:
-        """How many objects are left."""
-        return len(self.components) + len(self.between) + len(self.pods) + (1 if self.owner else 0)
+        """How many objects are left; a component that is itself a pod is one of them."""
+        things = [*(thing for _, thing in self.components), *self.between, *self.pods]
+        uids = [thing["metadata"].get("uid", UNREAD_UID) for thing in things]
+        return len(set(uids) - {UNREAD_UID}) + uids.count(UNREAD_UID) + (1 if self.owner else 0)
 
 
 async def find_owner(site: Site, given: RemoveInput) -> Object | None:
@@ -151,7 +153,12 @@ async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
     answers = await asyncio.gather(*(_is_silent(site, node) for node in asked))
     silent = {node for node, dark in zip(asked, answers, strict=True) if dark}
     told = [_remnant("Pod", pod, _node(pod), _node(pod) in silent) for pod in remains.pods]
-    told += [_remnant(component.kind, thing) for component, thing in remains.components]
+    pods = {pod["metadata"].get("uid") for pod in remains.pods}
+    told += [
+        _remnant(component.kind, thing)
+        for component, thing in remains.components
+        if thing["metadata"].get("uid") not in pods
+    ]
     told += [_remnant(thing["kind"], thing) for thing in remains.between]
     told.sort(key=lambda one: not one.finalizers)
     if remains.owner is not None:

@@ -26,6 +26,8 @@ def explanation(view: ExplanationView, now: datetime) -> str:
             lines.append(_labelled("", sentence))
     if told.next:
         lines.append(_labelled("next", deadlines(told.next, now)))
+    elif not told.phase.ended and view.activities:
+        lines.append(_labelled("next", "goes on by itself as soon as that is done"))
     elif not told.phase.ended:
         lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, or for a signal"))
     if told.unblock:

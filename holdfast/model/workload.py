@@ -122,6 +122,11 @@ class Component(Model):
         return self
 
     @property
+    def title(self) -> str:
+        """What a person calls it: its kind and its object's name."""
+        return f"{self.template['kind']} {self.template['metadata'].get('name') or self.name}"
+
+    @property
     def bare(self) -> bool:
         """Whether it is itself a pod: no controller stands behind it."""
         return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
@@ -236,6 +241,11 @@ class Workload(Model):
         kept: dict[str, Any] = vars(copied)
         kept.pop("config_hashes", None)
         return copied
+
+    def titles(self, components: Iterable[str]) -> str:
+        """Return what a person calls these components, in their order."""
+        wanted = set(components)
+        return ", ".join(component.title for component in self.components if component.name in wanted)
 
     @property
     def workflow_id(self) -> str:

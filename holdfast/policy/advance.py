@@ -248,9 +248,8 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             what = "1 component" if count == 1 else f"{count} components"
             return Run(OperationKind.CREATE, f"creating {what} of attempt {attempt.number}")
         if attempt.replacing:
-            return Run(
-                OperationKind.REPLACE, f"making again {', '.join(attempt.replacing)} of attempt {attempt.number}"
-            )
+            what = spec.titles(attempt.replacing)
+            return Run(OperationKind.REPLACE, f"making again {what} of attempt {attempt.number}")
     if isinstance(decision, Look):
         return Run(OperationKind.OBSERVE, decision.why)
     telling = _report(spec, state)

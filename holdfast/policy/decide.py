@@ -118,13 +118,16 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     if ruled is not None:
         return ruled
     if attempt.stage is Stage.SUBMITTED and state.in_doubt:
+        if seen is None:
+            return Look("nothing is known yet of what has just been made: looking for itself")
         return Look("a snapshot came that may be old or new: looking for itself")
     if attempt.ready_at is None and attempt.stage is Stage.SUBMITTED:
         absent, unready = shortfall(seen, spec.expected_pods)
         admission, warmup = admission_due(state, attempt), warmup_due(state, attempt)
         # A deadline that has passed is a failure, and if a rule ignores that there is nothing left to wait for.
         if absent and now < admission:
-            return Wait(admission, f"admission grace: {absent} pods are not created yet")
+            news = f"{absent} pods are not created yet" if seen is not None else f"no news yet of its {absent} pods"
+            return Wait(admission, f"admission grace: {news}")
         if unready and now < warmup:
             return Wait(warmup, f"warm-up grace: {unready} pods do not run yet")
     return Ignore("it is healthy")

@@ -14,6 +14,7 @@ from holdfast.model import (
     Phase,
     PodCounts,
     Reason,
+    RefusedCreate,
     Scope,
     Stage,
     State,
@@ -66,7 +67,7 @@ def explain_of(spec: Workload, state: State, now: datetime) -> Explanation:
         attempt=state.attempt.number if state.attempt is not None else 0,
         next_attempt=_next_attempt(state),
         budgets=_budgets(state),
-        why=_why(state),
+        why=_why(spec, state),
         now=_now(spec, state, now),
         next=_deadlines(spec, state, now),
         unblock=_unblock(state),
@@ -92,9 +93,22 @@ def _next_attempt(state: State) -> int | None:
     return None
 
 
-def _why(state: State) -> str:
+def _gives_up(state: State) -> str:
+    """Say for how long a submission waits for what it is refused."""
+    timeout = timings(state).submission_timeout
+    if state.policy.refused_create is not RefusedCreate.WAIT:
+        return ""
+    return f" (gives up after {format_duration(timeout)} of refusals)" if timeout is not None else " (never gives up)"
+
+
+def _why(spec: Workload, state: State) -> str:
     if state.unhealthy is not None:
         return f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
+    attempt = state.attempt
+    if state.reason is Reason.SUFFICIENT_PODS_READY and attempt is not None and attempt.stage is Stage.SUBMITTED:
+        _, unready = shortfall(current(state), spec.expected_pods)
+        if unready:
+            return f"{unready} of {spec.expected_pods} pods do not run, and no rule takes that for a failure"
     return state.message or state.reason.value
 
 
@@ -112,13 +126,13 @@ def _now(spec: Workload, state: State, now: datetime) -> str:
     if operation is not None and operation.kind is OperationKind.PREPARE:
         return f"checking rights and making the owner of attempt {operation.attempt}"
     if operation is not None and operation.kind is OperationKind.CREATE:
-        return f"creating the {len(spec.components)} components of attempt {operation.attempt}"
+        return f"creating the {len(spec.components)} components of attempt {operation.attempt}{_gives_up(state)}"
     if operation is not None and operation.kind is OperationKind.OBSERVE:
         return "taking a live look before anything is acted on"
     if state.held is not None:
         return "nothing is done to it until a person says what"
     if operation is not None and operation.kind is OperationKind.REPLACE and attempt is not None:
-        return f"making again {', '.join(attempt.replacing)}"
+        return f"making again {spec.titles(attempt.replacing)}"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
     if state.pause_until is not None and (attempt is None or attempt.stage is Stage.GONE):

@@ -38,7 +38,7 @@ def due_replacements(spec: Workload, state: State, seen: Observation | None) -> 
         # What an earlier release made has left no digest: nothing is known to have changed.
         current = spec.config_hashes[component.name]
         if attempt.config.get(component.name, current) != current:
-            found.append(Due(component.name, f"the configuration of {component.name} has changed", None, None, True))
+            found.append(Due(component.name, f"the configuration of {component.title} has changed", None, None, True))
             continue
         view = seen.components.get(component.name) if seen is not None else None
         if view is not None:
@@ -49,8 +49,7 @@ def due_replacements(spec: Workload, state: State, seen: Observation | None) -> 
 
 
 def _by_rule(component: Component, rule: Replacement, view: ComponentView, attempt: Attempt) -> Due | None:
-    metadata = component.template["metadata"]
-    what = f"{component.template['kind']} {metadata.get('name') or component.name}"
+    what = component.title
     if not view.found:
         return Due(component.name, f"{what} was deleted", None, rule.charge) if rule.deleted else None
     at = _backed_off(component.name, rule, attempt)
