@@ -31,6 +31,7 @@ SEARCH_ATTRIBUTES = {
     "HoldfastName": "Keyword",
     "HoldfastKind": "Keyword",
     "HoldfastQueue": "Keyword",
+    "HoldfastSubmitted": "Bool",
     "HoldfastAttempt": "Int",
     "HoldfastRestarts": "Int",
 }

@@ -107,6 +107,25 @@ class Fence:
         """Return the lives of the pods of an attempt, in the order in which they began."""
         return sorted(self.witness.of("Pod", attempt), key=lambda life: life.began)
 
+    async def life_of(self, attempt: int, name: str, after: int = 0) -> Life:
+        """Return the life of a pod that the audit log knows of, once the witness has seen it too.
+
+        Args:
+            attempt: whose pod.
+            name: the pod's.
+            after: the version of the cluster that it came after, where the name was used before.
+        """
+
+        def found() -> list[Life]:
+            return [life for life in self.pods_made(attempt) if life.name == name and life.began > after]
+
+        async def seen() -> bool:
+            return bool(found())
+
+        await until(seen, 30, f"pod {name} of attempt {attempt} is seen")
+        (life,) = found()
+        return life
+
     async def late(self, since: datetime, resource: str, verb: str, seconds: float = 20) -> Request:
         """Wait until a request that was under way when the line was cut is in the audit log; return it."""
         held = [one for one in self.api.writes(since) if one.late]

@@ -59,7 +59,7 @@ async def test_fenced_in_a_create_whose_attempt_is_gone_when_it_lands(fence: Fen
     mended = await fence.mend()
     landed = await fence.late(mended, "pods", "create")
     assert landed.code == 201, landed
-    (stray,) = [life for life in fence.pods_made(1) if life.name == landed.name and life.began > _last(fence, 2)]
+    stray = await fence.life_of(1, landed.name, after=_last(fence, 2))
     await fence.collected(stray)
     await fence.quiet()
     status = await fence.reach("Running", 2)
@@ -89,7 +89,7 @@ async def test_fenced_in_a_create_whose_attempt_is_dying_when_it_lands(fence: Fe
     mended = await fence.mend()
     landed = await fence.late(mended, "pods", "create")
     assert landed.code == 201, landed
-    (stray,) = [life for life in fence.pods_made(1) if life.name == landed.name]
+    stray = await fence.life_of(1, landed.name)
     # The collector comes to it when it next looks at its owner: when the pod that held that has gone.
     await fence.steer_pods(finalizers=None)
     await fence.collected(stray)
@@ -115,7 +115,7 @@ async def test_what_lands_late_has_the_name_that_the_next_attempt_needs(fence: F
     mended = await fence.mend()
     landed = await fence.late(mended, "pods", "create")
     assert landed.code == 201, landed
-    (stray,) = fence.pods_made(1)
+    stray = await fence.life_of(1, landed.name)
     await fence.handle.signal(names.SIGNAL_RESUME, "room again")
     await fence.audit.until(
         lambda each: each.worker and (each.verb, each.resource, each.code) == ("create", "pods", 409),
@@ -157,7 +157,7 @@ async def test_S4_fenced_in_a_submission_that_is_made_anew_and_never_mixed(fence
     mended = await fence.mend()
     landed = await fence.late(mended, "pods", "create")
     assert landed.code == 201, landed
-    (stray,) = [life for life in fence.pods_made(1) if life.name == landed.name]
+    stray = await fence.life_of(1, landed.name)
     await fence.collected(stray)
     await fence.quiet()
     assert {life.uid for life in fence.pods_made(number) if life.ended is None} == kept
@@ -176,7 +176,7 @@ async def test_S5_no_submission_begins_while_the_interrupted_one_dies_with_what_
     mended = await fence.mend()
     landed = await fence.late(mended, "pods", "create")
     assert landed.code == 201, landed
-    (stray,) = [life for life in fence.pods_made(1) if life.name == landed.name]
+    stray = await fence.life_of(1, landed.name)
     await fence.quiet()
     assert [life.name for life in fence.witness.of(names.ATTEMPT_KIND)] == [names.attempt_name("first", 1)]
     await fence.steer_pods(finalizers=None)
