@@ -15,11 +15,11 @@ from holdfast.activities.make import (
     Refusal,
     failure_of,
     is_owned,
+    launch_of,
     living_owner,
     lost_of,
     make_patiently,
 )
-from holdfast.activities.raw import mapping
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told, user_of
 from holdfast.model import Component, ObjectRef
@@ -106,7 +106,7 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
 async def _old_component(site: Site, given: ReplaceInput, plan: PlannedComponent) -> Object | None:
     """Return the object that is to go: ours, and of an earlier launch. The same name may be another's by now."""
     found = await site.read_component(given.target, plan.api_version, plan.kind, plan.object_name)
-    if found is None or not is_owned(found, given.owner_uid) or _launch_of(found) >= given.launches[plan.name]:
+    if found is None or not is_owned(found, given.owner_uid) or launch_of(found) >= given.launches[plan.name]:
         return None
     return found
 
@@ -119,14 +119,7 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
         f"{names.LABEL_COMPONENT}={component.name}"
     )
     listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
-    return [pod for pod in listed["items"] if _launch_of(pod) < given.launches[component.name]]
-
-
-def _launch_of(thing: Object) -> int:
-    try:
-        return int(mapping(mapping(thing["metadata"]).get("labels")).get(names.LABEL_LAUNCH) or 0)
-    except ValueError:
-        return 0
+    return [pod for pod in listed["items"] if launch_of(pod) < given.launches[component.name]]
 
 
 async def _delete(site: Site, given: ReplaceInput, thing: Object, plan: PlannedComponent, *, propagation: str) -> None:
