@@ -1,3 +1,3 @@
-"""What every test folder shares: the row plugin, and pytester for testing it."""
+"""What every test folder shares: the plugins for rows and progress, and pytester for testing them."""
 
-pytest_plugins = ["tests.plugin_rows", "pytester"]
+pytest_plugins = ["tests.plugin_rows", "tests.plugin_progress", "pytester"]
