@@ -1,4 +1,4 @@
-"""The progress plugin, on a small suite of its own: failures are told at once, a hang costs one test and not the run."""
+"""The progress plugin, on a small suite: failures are told at once, a hang costs one test and not the run."""
 
 from __future__ import annotations
 
