@@ -46,8 +46,7 @@ def _healthy(status: Status) -> bool:
 async def _seeing(scene: Scene) -> None:
     """Wait until the worker sees the cluster again: it is ready, and a change reaches the workflow."""
     await scene.site.ready(scene.worker)
-    before = (await scene.status()).pods
-    assert before.failed == 0
+    await scene.until_status(lambda status: not status.pods.failed, 30, "what has healed is known to have")
 
 
 @pytest.mark.parametrize(("how", "seconds"), [("black hole", LONG_AWAY), ("refuse", AWAY), ("reset", AWAY)])
