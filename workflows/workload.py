@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -62,6 +62,12 @@ def _is_breakable(state: State, kind: OperationKind) -> bool:
     # A preparation that may wait for ever must not keep a history from ending.
     waits = kind is OperationKind.PREPARE and state.policy.refused_create is RefusedCreate.WAIT
     return waits or kind in _BREAKABLE
+
+
+def _asked_at() -> datetime:
+    """Return the time for an answer that nothing is decided by: the workflow's own stands still between its tasks."""
+    with workflow.unsafe.sandbox_unrestricted():
+        return max(workflow.now(), datetime.now(UTC))
 
 
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
@@ -347,14 +353,14 @@ class WorkloadWorkflow:
         """Return the status."""
         if self._spec is None or self._state is None:
             return None
-        return status_of(self._spec, self._state, workflow.now(), self._uid)
+        return status_of(self._spec, self._state, workflow.now(), self._uid, _asked_at())
 
     @workflow.query(name=names.QUERY_EXPLAIN, description="Why it is where it is, and what happens next")
     def explain(self) -> Explanation | None:
         """Return the explanation."""
         if self._spec is None or self._state is None:
             return None
-        return explain_of(self._spec, self._state, workflow.now())
+        return explain_of(self._spec, self._state, workflow.now(), _asked_at())
 
     @workflow.update(name=names.UPDATE_POLICY, description="Change waits and budget limits from now on")
     def update_policy(self, change: PolicyChange) -> Policy:

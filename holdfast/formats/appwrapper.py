@@ -19,7 +19,7 @@ from holdfast.formats.appwrapper_document import API_VERSION, GROUP_KIND, KIND, 
 from holdfast.formats.appwrapper_status import status
 from holdfast.formats.pods import group_kind
 from holdfast.formats.registry import Context, Format
-from holdfast.formats.settings import Settings, read_duration, read_retry_limit, relocated
+from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit, relocated
 from holdfast.formats.text import Document, Json
 from holdfast.model import Policy, Source, Workload
 from holdfast.profiles.appwrapper import POLICY
@@ -42,6 +42,8 @@ RETRY_LIMIT: Final = f"{PREFIX}retryLimit"
 TERMINAL: Final = f"{PREFIX}terminalExitCodes"
 RETRYABLE: Final = f"{PREFIX}retryableExitCodes"
 ANNOTATIONS: Final = (*DURATIONS, RETRY_LIMIT, TERMINAL, RETRYABLE)
+RESET_AFTER: Final = f"{names.GROUP}/restartBudgetResetAfter"
+"""Ours: the published annotations have no word for it."""
 
 _ANNOTATIONS_PATH = "metadata.annotations"
 
@@ -138,6 +140,10 @@ def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Proble
             found = read_retry_limit(value, path)
             if isinstance(found, int):
                 settings.limits[RESTART] = found
+        elif key == RESET_AFTER:
+            found = read_reset(value, path)
+            if isinstance(found, timedelta):
+                settings.resets[RESTART] = found
         elif key in codes:
             found = _exit_codes(value, path)
             if not isinstance(found, Problem):

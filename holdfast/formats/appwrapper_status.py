@@ -104,7 +104,7 @@ def reason(reason: Reason) -> str:
             return "Succeeded"
         case Reason.HEALED:
             return "FoundNoFailedPods"
-        case Reason.POLICY_CHANGED | Reason.CONFIGURATION_CHANGED:
+        case Reason.POLICY_CHANGED | Reason.CONFIGURATION_CHANGED | Reason.BUDGET_RENEWED:
             return "PolicyChanged"
         case Reason.REPLACING:
             return "InsufficientPodsReady"

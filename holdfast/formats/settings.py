@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from holdfast import names
 from holdfast.errors import Problem, problems_of
-from holdfast.model import Policy, Timings, Workload, parse_duration
+from holdfast.model import Policy, Timings, Workload, format_duration, parse_duration
 from holdfast.profiles.rules import RESTART
 from holdfast.profiles.streams import LAUNCH
 
@@ -26,6 +26,8 @@ _OTHERS: Final[Mapping[str, str]] = {
     "profile": "profile",
     "retryLimit": "retry_limit",
     "launchLimit": "launch_limit",
+    "restartBudgetResetAfter": "restart_budget_reset_after",
+    "launchBudgetResetAfter": "launch_budget_reset_after",
     "queue": "queue",
     "priority": "priority",
     "runAs": "run_as",
@@ -35,6 +37,7 @@ NAMES: Final = (*TIMING_NAMES, *_OTHERS)
 """All settings that can be given."""
 
 _LIMITS: Final[Mapping[str, str]] = {"retryLimit": RESTART, "launchLimit": LAUNCH}
+_RESETS: Final[Mapping[str, str]] = {"restartBudgetResetAfter": RESTART, "launchBudgetResetAfter": LAUNCH}
 _SPELLINGS: Final[Mapping[str, str]] = {"successTTL": "successTtl"}
 
 
@@ -54,6 +57,8 @@ class Settings:
     profile: str | None = None
     limits: dict[str, int] = field(default_factory=dict[str, int])
     """Limits of budgets, by their names."""
+    resets: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
+    """How long health must last to renew a budget, by their names."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the workload itself."""
     paths: dict[str, str] = field(default_factory=dict[str, str])
@@ -62,17 +67,29 @@ class Settings:
     def policy(self, policy: Policy) -> Policy:
         """Return the policy with these settings in place of its own."""
         budgets = tuple(
-            budget.model_copy(update={"limit": self.limits.get(budget.name, budget.limit)}) for budget in policy.budgets
+            budget.model_copy(
+                update={
+                    "limit": self.limits.get(budget.name, budget.limit),
+                    "reset_after": self.resets.get(budget.name, budget.reset_after),
+                }
+            )
+            for budget in policy.budgets
         )
         return policy.model_copy(update={"timings": policy.timings.model_copy(update=self.timings), "budgets": budgets})
 
     def problems(self, policy: Policy) -> list[Problem]:
         """Return what of these settings the policy has no place for."""
         budgets = {budget.name for budget in policy.budgets}
+        given = [(name, budget, self.limits.get(budget)) for name, budget in _LIMITS.items()]
+        given += [(name, budget, self.resets.get(budget)) for name, budget in _RESETS.items()]
         return [
-            Problem(self.paths[name], f"profile {policy.profile} has no {budget} budget", self.limits[budget])
-            for name, budget in _LIMITS.items()
-            if budget in self.limits and budget not in budgets
+            Problem(
+                self.paths[name],
+                f"profile {policy.profile} has no {budget} budget",
+                format_duration(value) if isinstance(value, timedelta) else value,
+            )
+            for name, budget, value in given
+            if value is not None and budget not in budgets
         ]
 
 
@@ -92,6 +109,14 @@ def read_retry_limit(text: str, path: str) -> int | Problem:
     if not re.fullmatch(r"\+?[0-9]{1,9}", text.strip()) or int(text) > RETRIES_MAXIMUM:
         return Problem(path, f"expected a whole number from 0 to {RETRIES_MAXIMUM}", text)
     return int(text)
+
+
+def read_reset(text: str, path: str) -> timedelta | Problem:
+    """Read how long health must last to renew a budget: some time, or it would be renewed by every failure."""
+    span = read_duration(text, path)
+    if isinstance(span, timedelta) and not span:
+        return Problem(path, "expected more than 0s; leave it out for a budget that counts for ever", text)
+    return span
 
 
 def known_name(name: str) -> str | None:
@@ -139,6 +164,13 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
         if isinstance(limit, Problem):
             return limit
         settings.limits[_LIMITS[name]] = limit
+        settings.paths[name] = given.path
+        return None
+    if name in _RESETS:
+        span = read_reset(given.value, given.path)
+        if isinstance(span, Problem):
+            return span
+        settings.resets[_RESETS[name]] = span
         settings.paths[name] = given.path
         return None
     if name == "profile":

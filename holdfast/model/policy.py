@@ -131,9 +131,15 @@ class Budget(Model):
     """None: as often as it takes."""
     scope: Scope = Scope.WORKLOAD
     """Whose budget it is: the workload's over all attempts, or each member's own, anew in each attempt."""
+    reset_after: Duration | None = None
+    """How long the workload must have been healthy without a break for what was used to be forgiven; none: never.
+
+    Time in which the watch could not see does not count as health (row U10)."""
 
     @model_validator(mode="after")
     def _is_kept_somewhere(self) -> Self:
+        if self.reset_after is not None and not self.reset_after:
+            raise ValueError("resetAfter: expected more than 0s, or none at all: then it counts for ever")
         if self.scope not in {Scope.WORKLOAD, Scope.MEMBER}:
             raise ValueError(f"scope {self.scope.value}: expected Workload or Member")
         return self

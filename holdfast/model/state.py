@@ -82,6 +82,8 @@ class Attempt(Payload):
     begun_at: Time
     submitted_at: Time | None = None
     ready_at: Time | None = None
+    healthy_since: Time | None = None
+    """Since when all its pods have run, or succeeded, without a break; None while they do not."""
     removing_at: Time | None = None
     forced_rounds: int = 0
     remnants: tuple[Remnant, ...] = ()

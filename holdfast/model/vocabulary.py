@@ -72,6 +72,7 @@ class Reason(StrEnum):
     RETRY_REQUESTED = "RetryRequested"
     ANCHOR_DELETED = "AnchorDeleted"
     POLICY_CHANGED = "PolicyChanged"
+    BUDGET_RENEWED = "BudgetRenewed"
     # removal
     DELETION_INITIATED = "DeletionInitiated"
     DELETION_FORCED = "DeletionForced"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.model import Attempt, Held, OperationKind, Phase, Reason, Report, Stage, State, Workload
+from holdfast.policy.budgets import follow
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import (
     Cancel,
@@ -44,7 +45,7 @@ def advance(spec: Workload, state: State, now: datetime) -> tuple[State, Step]:
     """
     while True:
         before = state
-        state = settle(spec, assess(spec, state, now), now)
+        state = settle(spec, follow(spec, assess(spec, state, now), now), now)
         decision = decide(spec, state, now)
         state = _apply(spec, state, decision, now)
         if state is before or state == before:

@@ -14,6 +14,9 @@ class PolicyChange(Model):
     """By name, for example `{"failureGracePeriod": "30s"}`."""
     budgets: dict[str, int] = {}
     """New limits by budget name, for example `{"restart": 5}`."""
+    reset_after: dict[str, str | None] = {}
+    """By budget name, how long health must last for what was used to be forgiven, for example `{"restart": "24h"}`;
+    null: never."""
     note: str = ""
 
 
@@ -34,6 +37,10 @@ def changed(policy: Policy, change: PolicyChange) -> Policy:
         if name not in known:
             raise ValueError(f"budgets.{name}: expected one of {', '.join(known)}")
         document["budgets"][known.index(name)]["limit"] = limit
+    for name, span in change.reset_after.items():
+        if name not in known:
+            raise ValueError(f"resetAfter.{name}: expected one of {', '.join(known)}")
+        document["budgets"][known.index(name)]["resetAfter"] = span
     return Policy.model_validate(document)
 
 

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from holdfast.model import (
     ActionKind,
-    Budget,
     BudgetStatus,
     Deadline,
     Explanation,
@@ -15,13 +14,13 @@ from holdfast.model import (
     PodCounts,
     Reason,
     RefusedCreate,
-    Scope,
     Stage,
     State,
     Status,
     Workload,
     format_duration,
 )
+from holdfast.policy.budgets import used_of
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
 from holdfast.policy.health import current, removal_due, shortfall, timings
@@ -31,8 +30,16 @@ from holdfast.policy.rules import rule_on
 CAUSES_SHOWN = 5
 
 
-def status_of(spec: Workload, state: State, now: datetime, uid: str) -> Status:
-    """Return the status for people and programs."""
+def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: datetime | None = None) -> Status:
+    """Return the status for people and programs.
+
+    Args:
+        spec: The workload.
+        state: Its memory.
+        now: When something was last decided on it.
+        uid: The workload's uid.
+        asked: When somebody asks, if that is later: health goes on meanwhile.
+    """
     seen = current(state)
     deadlines = _deadlines(spec, state, now)
     return Status(
@@ -47,7 +54,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str) -> Status:
         attempt=state.attempt.number if state.attempt is not None else 0,
         executions=state.executions,
         restarts=state.restarts,
-        budgets=_budgets(state),
+        budgets=_budgets(state, asked or now),
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=spec.expected_pods),
         next=deadlines[0] if deadlines else None,
@@ -57,8 +64,11 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str) -> Status:
     )
 
 
-def explain_of(spec: Workload, state: State, now: datetime) -> Explanation:
-    """Return the explanation (ux.md): why, now, next, budgets, causes, and what would unblock it (row U11)."""
+def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | None = None) -> Explanation:
+    """Return the explanation (ux.md): why, now, next, budgets, causes, and what would unblock it (row U11).
+
+    `asked` is as in `status_of`.
+    """
     return Explanation(
         name=spec.name,
         phase=state.phase,
@@ -66,7 +76,7 @@ def explain_of(spec: Workload, state: State, now: datetime) -> Explanation:
         since=state.since,
         attempt=state.attempt.number if state.attempt is not None else 0,
         next_attempt=_next_attempt(state),
-        budgets=_budgets(state),
+        budgets=_budgets(state, asked or now),
         why=_why(spec, state),
         now=_now(spec, state, now),
         next=_deadlines(spec, state, now),
@@ -75,16 +85,11 @@ def explain_of(spec: Workload, state: State, now: datetime) -> Explanation:
     )
 
 
-def _budgets(state: State) -> tuple[BudgetStatus, ...]:
+def _budgets(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
     return tuple(
-        BudgetStatus(name=budget.name, limit=budget.limit, used=_used(state, budget)) for budget in state.policy.budgets
+        BudgetStatus(name=budget.name, limit=budget.limit, used=used_of(state, budget, now))
+        for budget in state.policy.budgets
     )
-
-
-def _used(state: State, budget: Budget) -> int:
-    if budget.scope is Scope.MEMBER:
-        return max(state.attempt.used.values(), default=0) if state.attempt is not None else 0
-    return state.used.get(budget.name, 0)
 
 
 def _next_attempt(state: State) -> int | None:

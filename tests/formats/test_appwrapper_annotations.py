@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidWorkload
 from holdfast.formats import read
-from holdfast.formats.appwrapper import ANNOTATIONS, DURATIONS, PREFIX
+from holdfast.formats.appwrapper import ANNOTATIONS, DURATIONS, PREFIX, RESET_AFTER
 from holdfast.model import Budget, Failure, FailureClass, Limits, Policy, Scope, Timings, format_duration
 from holdfast.policy.rules import rulings
 from holdfast.profiles import PROFILES
@@ -27,6 +27,17 @@ def policy(**annotations: str) -> Policy:
 
 def _written(span: timedelta | None) -> str | None:
     return format_duration(span) if span is not None else None
+
+
+@pytest.mark.row("U10", level="pure")
+def test_a_budget_is_renewed_by_health_only_where_our_own_annotation_says_so() -> None:
+    assert policy().budget("restart").reset_after is None
+    set_ = one(appwrapper(annotations={RESET_AFTER: "24h", f"{PREFIX}retryLimit": "5"})).policy.budget("restart")
+    assert (set_.limit, set_.reset_after) == (5, timedelta(days=1))
+    (problem,) = refused(appwrapper(annotations={RESET_AFTER: "0"}))
+    assert "expected more than 0s" in str(problem)
+    (overridden,) = read([appwrapper()], cluster="dev", overrides={"restartBudgetResetAfter": "1h"})
+    assert overridden.policy.budget("restart").reset_after == timedelta(hours=1)
 
 
 @pytest.mark.row("A14", level="pure")

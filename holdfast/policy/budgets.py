@@ -1,0 +1,86 @@
+"""Budgets that are renewed by health: what was used is forgiven once all has gone well for long enough (row U10).
+
+Nothing wakes for it: how long all has gone well is remembered, and it counts when health ends or somebody asks.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from holdfast.model import Budget, Reason, Scope, Stage, State, Workload, format_duration
+from holdfast.policy.edit import edit
+from holdfast.policy.health import current, shortfall
+from holdfast.policy.record import cause
+from holdfast.policy.replace import due_replacements
+from holdfast.policy.sight import due
+
+
+def follow(spec: Workload, state: State, now: datetime) -> State:
+    """Return the state with `healthy_since` brought up to date; as health ends, budgets that it has earned are renewed.
+
+    Whatever ends it, a failure or a suspension, is decided on only after that.
+    """
+    attempt = state.attempt
+    if attempt is None:
+        return state
+    if _is_healthy(spec, state):
+        return state if attempt.healthy_since else edit(state, attempt=edit(attempt, healthy_since=now))
+    if attempt.healthy_since is None:
+        return state
+    state = _renewed(state, attempt.healthy_since, _ended_at(spec, state, now), now)
+    assert state.attempt is not None
+    return edit(state, attempt=edit(state.attempt, healthy_since=None))
+
+
+def used_of(state: State, budget: Budget, now: datetime) -> int:
+    """Return what is used of a budget, by now; of one that each member has for itself, by the one that used most."""
+    since = state.attempt.healthy_since if state.attempt is not None else None
+    if since is not None and _is_earned(state, budget, since, now):
+        return 0
+    return _spent(state, budget)
+
+
+def _spent(state: State, budget: Budget) -> int:
+    if budget.scope is Scope.MEMBER:
+        return max(state.attempt.used.values(), default=0) if state.attempt is not None else 0
+    return state.used.get(budget.name, 0)
+
+
+def _is_healthy(spec: Workload, state: State) -> bool:
+    attempt, seen = state.attempt, current(state)
+    if attempt is None or seen is None or attempt.stage is not Stage.SUBMITTED or attempt.ready_at is None:
+        return False
+    if state.outcome is not None or state.held is not None or state.unhealthy is not None or attempt.replacing:
+        return False
+    _, unready = shortfall(seen, spec.expected_pods)
+    return not unready and not due_replacements(spec, state, seen)
+
+
+def _ended_at(spec: Workload, state: State, now: datetime) -> datetime:
+    """Return when health ended: when what is wrong now befell it, which may have been told late."""
+    times = [now]
+    if state.unhealthy is not None:
+        times.append(state.unhealthy.failure.time)
+    seen = current(state)
+    if seen is not None:
+        again = {each.component for each in due_replacements(spec, state, seen)}
+        times += [each.time for each in seen.failures if each.component in again]
+    return min(times)
+
+
+def _is_earned(state: State, budget: Budget, since: datetime, until: datetime) -> bool:
+    return budget.reset_after is not None and due(since, budget.reset_after, state.blind) <= until
+
+
+def _renewed(state: State, since: datetime, until: datetime, now: datetime) -> State:
+    for budget in state.policy.budgets:
+        if not _is_earned(state, budget, since, until) or not _spent(state, budget):
+            continue
+        attempt = state.attempt
+        if budget.scope is Scope.MEMBER and attempt is not None:
+            state = edit(state, attempt=edit(attempt, used={}))
+        else:
+            state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
+        lived = format_duration(timedelta(seconds=int((until - since).total_seconds())))
+        state = cause(state, Reason.BUDGET_RENEWED, f"{budget.name} budget renewed: healthy for {lived}", now)
+    return state
