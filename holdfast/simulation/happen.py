@@ -1,0 +1,187 @@
+"""What a script lets happen, done to the simulated cluster; each says in a sentence what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from holdfast.activities.pod_facts import PodState
+from holdfast.activities.snapshot import TrueCondition
+from holdfast.model import Interval, format_duration
+from holdfast.simulation.objects import Pod, Thing
+from holdfast.simulation.script import (
+    Asked,
+    Blind,
+    ComponentFailed,
+    Delete,
+    Fail,
+    Happening,
+    NodeLost,
+    Pods,
+    PodsRefused,
+    Refuse,
+    Stuck,
+    Succeed,
+    Unschedulable,
+    lasting,
+)
+from holdfast.simulation.world import EVER, Trouble, World
+
+
+def happen(world: World, what: Happening, named: Callable[[str | None], str | None]) -> str:
+    """Let something happen, and say what came of it.
+
+    Args:
+        world: The cluster.
+        what: What happens; what people ask for is none of the cluster's, and passed over.
+        named: From what a script calls a component to its own name.
+    """
+    match what:
+        case Fail():
+            return _fail(world, what, named(what.component))
+        case Succeed():
+            chosen = _chosen(world, named(what.component), what.pods)
+            for pod in chosen:
+                world.end(pod)
+            return f"{_names(chosen)} succeeded" if chosen else "nothing runs that could succeed"
+        case NodeLost():
+            world.lose(what.node, _end(world, what.lasts))
+            return f"{what.node} falls silent{lasting(what.lasts)}"
+        case Unschedulable():
+            _trouble(world, world.unschedulable, named(what.component), what.lasts)
+            return f"new pods{_of(what.component)} find no node{lasting(what.lasts)}"
+        case PodsRefused():
+            _trouble(world, world.pods_refused, named(what.component), what.lasts)
+            return f"no pods{_of(what.component)} may be created{lasting(what.lasts)}"
+        case Refuse():
+            _trouble(world, world.refused, named(what.component), what.lasts, what.reason)
+            which = what.component or "any component"
+            return f"the API server refuses to create {which} ({what.reason}){lasting(what.lasts)}"
+        case Delete():
+            return _delete(world, what, named(what.component))
+        case ComponentFailed():
+            return _component_failed(world, what, named(what.component))
+        case Blind():
+            _blind(world, what.lasts)
+            return f"the API server cannot be reached for {format_duration(what.lasts)}"
+        case Stuck():
+            return _stuck(world, what, named(what.component))
+        case Asked():
+            return ""
+        case _:
+            assert_never(what)
+
+
+def _end(world: World, span: timedelta | None) -> datetime:
+    return world.clock.now + span if span is not None else EVER
+
+
+def _of(component: str | None) -> str:
+    return f" of {component}" if component is not None else ""
+
+
+def _names(pods: list[Pod]) -> str:
+    names = [pod.name for pod in pods]
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+
+
+def _trouble(
+    world: World, where: list[Trouble], component: str | None, span: timedelta | None, reason: str = ""
+) -> None:
+    until = _end(world, span)
+    where.append(Trouble(component, until, reason))
+    if until < EVER:
+        world.clock.wake(until)
+
+
+def _chosen(world: World, component: str | None, count: Pods, node: str = "") -> list[Pod]:
+    """Return running pods, those on the node first."""
+    running = [
+        pod
+        for pod in world.pods
+        if pod.state is PodState.RUNNING and pod.deleting is None and component in {None, pod.thing.component.name}
+    ]
+    running.sort(key=lambda pod: bool(node) and pod.node != node)
+    return running if count == "all" else running[:count]
+
+
+def _newest(world: World, component: str | None) -> Thing | None:
+    found = [one for one in world.things if component in {None, one.component.name} and one.deleting is None]
+    return max(found, key=lambda one: one.attempt, default=None)
+
+
+def _fail(world: World, what: Fail, component: str | None) -> str:
+    chosen = _chosen(world, component, what.pods, what.node)
+    if not chosen:
+        return "nothing runs that could fail"
+    where = f" on {what.node}" if what.node else ""
+    how = what.pod_reason or what.disruption or f"exit code {what.exit_code} ({what.reason})"
+    said = f"{_names(chosen)} failed: {how}{where}"
+    if not (what.pod_reason or what.disruption) and all(pod.thing.restarts_in_place for pod in chosen):
+        return f"{said}; the kubelet starts it again in place, so that the pod has not failed"
+    for pod in chosen:
+        world.end(pod, what)
+    return said
+
+
+def _delete(world: World, what: Delete, component: str | None) -> str:
+    if what.pods is not None:
+        pods = [pod for pod in world.pods if pod.thing.component.name == component and pod.deleting is None]
+        chosen = pods if what.pods == "all" else pods[: what.pods]
+        for pod in chosen:
+            world.delete_pod(pod)
+        world.sync()
+        return f"{_names(chosen)} deleted by another hand" if chosen else f"{what.component} has no pods to delete"
+    thing = _newest(world, component)
+    if thing is None:
+        return f"{what.component} is not there to be deleted"
+    world.delete(thing)
+    return f"{thing.component.title} deleted by another hand"
+
+
+def _component_failed(world: World, what: ComponentFailed, component: str | None) -> str:
+    thing = _newest(world, component)
+    if thing is None or thing.settled:
+        return f"{what.component} is not there to fail"
+    kinds = thing.component.status.failed
+    if not kinds:
+        return f"{thing.component.title} has no word for its own failure, so nothing is seen"
+    thing.giving_up = verdict = TrueCondition(kinds[0], what.reason, what.message, world.clock.now)
+    for pod in [one for one in world.pods_of(thing) if one.active]:
+        world.delete_pod(pod)
+    if (thing.plan.api_version, thing.plan.kind) != ("batch/v1", "Job"):
+        thing.conditions.append(verdict)
+    world.sync()
+    return f"{thing.component.title} gives up: {what.reason}"
+
+
+def _blind(world: World, span: timedelta) -> None:
+    now = world.clock.now
+    world.blind.append(Interval(begin=now, end=now + span))
+
+    def light() -> None:
+        world.changed = True
+
+    world.clock.at(now + span, light)
+
+
+def _stuck(world: World, what: Stuck, component: str | None) -> str:
+    pods = [
+        pod for pod in world.pods if pod.deleting is None and component in {None, pod.thing.component.name}
+    ]  # fmt: skip
+    chosen = pods if what.pods == "all" else pods[: what.pods]
+    if not chosen:
+        return "there are no pods that could be stuck"
+    for pod in chosen:
+        pod.stubborn, pod.finalizer = not what.finalizer, what.finalizer
+    if what.lasts is not None:
+
+        def lift() -> None:
+            for pod in chosen:
+                world.release(pod)
+
+        world.clock.after(what.lasts, lift)
+    if what.finalizer:
+        return f"finalizer {what.finalizer} holds {_names(chosen)}{lasting(what.lasts)}"
+    return f"{_names(chosen)} will ignore its deletion{lasting(what.lasts) if what.lasts else ' until it is forced'}"

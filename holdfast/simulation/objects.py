@@ -1,0 +1,170 @@
+"""What there is in the simulated cluster: attempts' owners, components, pods; and how they look to an observer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+
+from holdfast import names
+from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
+from holdfast.activities.snapshot import ObjectFacts, TrueCondition
+from holdfast.formats.pods import PathProblem, pod_template
+from holdfast.model import Component
+from holdfast.simulation.script import Fail
+
+UID = "simulated"
+"""The workload's."""
+
+
+@dataclass(slots=True, eq=False)
+class Pod:
+    """One pod."""
+
+    name: str
+    thing: Thing
+    created: datetime
+    state: PodState = PodState.PENDING
+    node: str = ""
+    deleting: datetime | None = None
+    forced: bool = False
+    stubborn: bool = False
+    """Whether it ignores its deletion until that is forced."""
+    finalizer: str = ""
+    ended: datetime | None = None
+    fail: Fail | None = None
+    """How it failed."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether its processes have ended."""
+        return self.state in {PodState.SUCCEEDED, PodState.FAILED}
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs or is to run."""
+        return not self.finished and self.deleting is None
+
+    def facts(self, revision: int) -> PodFacts:
+        """Return what an observer reads of it, by the same function that reads a real pod."""
+        metadata: dict[str, Any] = {
+            "uid": self.name,
+            "name": self.name,
+            "namespace": "simulated",
+            "labels": {
+                names.LABEL_WORKLOAD_UID: UID,
+                names.LABEL_ATTEMPT: str(self.thing.attempt),
+                names.LABEL_COMPONENT: self.thing.component.name,
+            },
+            "creationTimestamp": _written(self.created),
+            "resourceVersion": str(revision),
+        }
+        if self.deleting is not None:
+            metadata["deletionTimestamp"] = _written(self.deleting)
+        return pod_facts({"metadata": metadata, "spec": {"nodeName": self.node}, "status": self._status()})
+
+    def _status(self) -> dict[str, Any]:
+        phase = {PodState.PENDING: "Pending", PodState.RUNNING: "Running", PodState.SUCCEEDED: "Succeeded"}
+        if self.fail is None or self.ended is None:
+            return {"phase": phase.get(self.state, "Failed")}
+        terminated = {"exitCode": self.fail.exit_code, "reason": self.fail.reason, "finishedAt": _written(self.ended)}
+        status: dict[str, Any] = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": terminated}}]}
+        if self.fail.pod_reason:
+            status["reason"] = self.fail.pod_reason
+        if self.fail.disruption:
+            condition = {"type": "DisruptionTarget", "status": "True", "reason": self.fail.disruption}
+            status["conditions"] = [{**condition, "lastTransitionTime": _written(self.ended)}]
+        return status
+
+
+@dataclass(slots=True, eq=False)
+class Thing:
+    """A component's object, as one attempt made it."""
+
+    component: Component
+    plan: PlannedComponent
+    attempt: int
+    uid: str
+    created: datetime
+    launch: int = 0
+    deleting: datetime | None = None
+    gone: bool = False
+    conditions: list[TrueCondition] = field(default_factory=list[TrueCondition])
+    made: int = 0
+    """Pods that it has made."""
+    failed: list[datetime] = field(default_factory=list[datetime])
+    """When pods of it failed, or were deleted by another hand, since one succeeded."""
+    failures: int = 0
+    """How many did in all."""
+    counted: set[str] = field(default_factory=set[str])
+    """Which pods have been counted, by name."""
+    giving_up: TrueCondition | None = None
+    """What it will say of itself once its pods are gone."""
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return self.plan.object_name
+
+    @property
+    def settled(self) -> bool:
+        """Whether its controller has nothing more to do with it."""
+        return bool(self.conditions) or self.gone or self.deleting is not None
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What its template's spec says."""
+        return cast("dict[str, Any]", self.component.template.get("spec") or {})
+
+    @property
+    def restarts_in_place(self) -> bool:
+        """Whether a kubelet starts a container of its pods again that has ended."""
+        for pod_set in self.component.pod_sets:
+            try:
+                template = pod_template(self.component.template, pod_set.path)
+            except PathProblem:
+                continue
+            return template["spec"].get("restartPolicy", "Always") == "Always"
+        return False
+
+    def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
+        """Return what an observer reads of it."""
+        return ObjectFacts(
+            uid=self.uid,
+            name=self.name,
+            owner_uids=(owner_uid,),
+            deleting=self.deleting is not None,
+            created=self.created,
+            submitted=False,
+            conditions=tuple(self.conditions),
+            revision=revision,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Owner:
+    """What owns an attempt."""
+
+    attempt: int
+    uid: str
+    created: datetime
+    submitted: bool = False
+    deleting: datetime | None = None
+
+    def facts(self, revision: int) -> ObjectFacts:
+        """Return what an observer reads of it."""
+        return ObjectFacts(
+            uid=self.uid,
+            name=self.uid,
+            owner_uids=(),
+            deleting=self.deleting is not None,
+            created=self.created,
+            submitted=self.submitted,
+            conditions=(),
+            revision=revision,
+        )
+
+
+def _written(instant: datetime) -> str:
+    return instant.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,202 @@
+"""The operations of a workload's worker, carried out on virtual time as `activities/contract.py` promises.
+
+An operation takes no time of its own: only what it waits for takes time. It is asked to go on whenever something may
+have changed, and returns what it comes to once it is done.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from holdfast.model import (
+    Component,
+    Failure,
+    FailureClass,
+    Limits,
+    ObjectRef,
+    Observation,
+    Operation,
+    OperationKind,
+    RefusedCreate,
+    Scope,
+    State,
+    Workload,
+)
+from holdfast.policy.events import (
+    CreateDone,
+    Event,
+    OperationInterrupted,
+    PrepareDone,
+    RemoveDone,
+    ReplaceDone,
+    ReportDone,
+)
+from holdfast.policy.health import timings
+from holdfast.simulation.objects import Thing
+from holdfast.simulation.world import EVER, World
+
+Ended = Event | Observation
+
+
+class Activity:
+    """One operation under way."""
+
+    def __init__(self, spec: Workload, state: State, operation: Operation, world: World, limits: Limits) -> None:
+        self._spec = spec
+        self._world = world
+        self._limits = limits
+        self._operation = operation
+        self._number = operation.attempt
+        self._waits = timings(state)
+        self._replacing = state.attempt.replacing if state.attempt is not None else ()
+        waits = state.policy.refused_create is RefusedCreate.WAIT
+        self._patience = self._waits.submission_timeout if waits else self._waits.admission_grace_period
+        self._waits_for_rights = waits
+        self._made: list[ObjectRef] = []
+        self._borne = timedelta(0)
+        self._refused_at: datetime | None = None
+        self._begun: datetime | None = None
+
+    @property
+    def kind(self) -> OperationKind:
+        """What it does."""
+        return self._operation.kind
+
+    def go_on(self, *, interrupted: bool) -> Ended | None:
+        """Do what can be done now; return what it comes to, or nothing yet."""
+        if interrupted:
+            return OperationInterrupted()
+        if self._world.dark:
+            return None
+        match self.kind:
+            case OperationKind.PREPARE:
+                return PrepareDone("cluster", self._world.own(self._number).uid, self._limits)
+            case OperationKind.CREATE:
+                return self._create()
+            case OperationKind.REPLACE:
+                return self._replace()
+            case OperationKind.OBSERVE:
+                return self._world.observe(self._number, live=True)
+            case OperationKind.REMOVE:
+                return self._remove()
+            case OperationKind.FORCE_REMOVE:
+                return self._force_remove()
+            case OperationKind.REPORT:
+                return ReportDone()
+
+    # --- making
+
+    def _create(self) -> CreateDone | None:
+        for component in self._spec.components[len(self._made) :]:
+            refusal = self._refusal(component)
+            if refusal is not None:
+                return CreateDone(tuple(self._made), refusal, exhausted=not self._is_final(refusal.reason))
+            if self._refused_at is not None:
+                return None
+            self._made.append(self._make(component, 0))
+        self._world.submitted(self._number)
+        return CreateDone(tuple(self._made), None)
+
+    def _make(self, component: Component, launch: int) -> ObjectRef:
+        thing = self._world.create(component, self._number, launch)
+        return ObjectRef(api_version=thing.plan.api_version, kind=thing.plan.kind, name=thing.name, uid=thing.uid)
+
+    def _is_final(self, reason: str) -> bool:
+        return reason == "Invalid" or (reason == "Forbidden" and not self._waits_for_rights)
+
+    def _refusal(self, component: Component) -> Failure | None:
+        """Return why a component cannot be created, once that is final or was borne for long enough."""
+        world = self._world
+        if self._refused_at is not None:
+            self._borne += world.seen(self._refused_at)
+            self._refused_at = None
+        trouble = world.trouble(world.refused, component.name)
+        if trouble is None:
+            return None
+        patience = self._patience
+        if not self._is_final(trouble.reason) and (patience is None or self._borne < patience):
+            self._refused_at = world.clock.now
+            until = trouble.until
+            if patience is not None:
+                until = min(until, world.clock.now + patience - self._borne)
+            if until < EVER:
+                world.clock.wake(until)
+            return None
+        return Failure(
+            cls=FailureClass.LAUNCH,
+            scope=Scope.COMPONENT,
+            reason=trouble.reason,
+            time=world.clock.now,
+            component=component.name,
+            message=f"the API server refuses to create {component.title}",
+            attempt=self._number,
+        )
+
+    def _replace(self) -> ReplaceDone | None:
+        """Make components again, all of the old ones gone before the first new one comes."""
+        world = self._world
+        self._begun = self._begun or world.clock.now
+        old = [thing for name in self._replacing for thing in self._old(name)]
+        pods = [pod for pod in world.pods if pod.thing in old or self._is_old(pod.thing)]
+        for thing in old:
+            if thing.deleting is None:
+                world.delete(thing, foreground=True)
+        left = self._waits.forceful_deletion_grace_period - world.seen(self._begun)
+        if left <= timedelta(0):
+            for pod in pods:
+                world.delete_pod(pod, forced=True)
+        if any(self._old(name) for name in self._replacing) or any(self._is_old(pod.thing) for pod in world.pods):
+            if left > timedelta(0):
+                world.clock.wake(world.clock.now + left)
+            return None
+        for component in [one for one in self._spec.components if one.name in self._replacing][len(self._made) :]:
+            refusal = self._refusal(component)
+            if refusal is not None:
+                return ReplaceDone(tuple(self._made), refusal)
+            if self._refused_at is not None:
+                return None
+            self._made.append(self._make(component, self._operation.launches.get(component.name, 0)))
+        return ReplaceDone(tuple(self._made), None)
+
+    def _old(self, name: str) -> list[Thing]:
+        return [one for one in self._world.things if one.component.name == name and self._is_old(one)]
+
+    def _is_old(self, thing: Thing) -> bool:
+        name = thing.component.name
+        ours = thing.attempt == self._number and name in self._replacing
+        return ours and thing.launch < self._operation.launches.get(name, 0)
+
+    # --- removing
+
+    def _remove(self) -> RemoveDone | None:
+        world = self._world
+        world.delete_attempt(self._number)
+        left, total = world.remnants(self._number)
+        if not total:
+            return self._gone()
+        owner = world.owners.get(self._number)
+        dying = owner.deleting if owner is not None else None
+        until = self._operation.until or world.clock.now
+        # A removal that began late gives its pods their grace all the same.
+        grace = self._waits.forceful_deletion_grace_period
+        if world.clock.now >= until and (dying is None or world.seen(dying) >= grace):
+            return RemoveDone(False, left, total, world.blindness())
+        world.clock.wake(max(until, world.clock.now + grace - world.seen(dying)) if dying is not None else until)
+        return None
+
+    def _force_remove(self) -> RemoveDone | None:
+        world = self._world
+        world.delete_attempt(self._number)
+        for pod in [one for one in world.pods if one.thing.attempt == self._number]:
+            world.delete_pod(pod, forced=True)
+        left, total = world.remnants(self._number)
+        if not total:
+            return self._gone()
+        until = self._operation.until or world.clock.now
+        if world.clock.now >= until:
+            return RemoveDone(False, left, total, world.blindness())
+        world.clock.wake(until)
+        return None
+
+    def _gone(self) -> RemoveDone:
+        return RemoveDone(True, (), 0, self._world.blindness())

@@ -1,0 +1,173 @@
+"""Writing the timeline down while a simulation runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from holdfast.model import BudgetStatus, OperationKind, Phase, Reason, State, Workload
+from holdfast.policy.explain import status_of
+from holdfast.policy.steps import Run, Sleep, Step
+from holdfast.simulation.clock import START, Clock
+from holdfast.simulation.objects import UID
+from holdfast.simulation.timeline import Entry, EntryKind, Expected, Summary
+
+_FORCE, _FORCE_AGAIN = "forceful deletion", "another round of forceful deletion"
+
+
+@dataclass(slots=True)
+class _Deadline:
+    attempt: int
+    what: str
+    text: str
+    set_at: datetime
+    due: datetime
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The timeline so far."""
+
+    spec: Workload
+    clock: Clock
+    state: State
+    entries: list[Entry] = field(default_factory=list[Entry])
+    _deadline: _Deadline | None = None
+    _told: tuple[int, str, datetime] | None = None
+    _past: list[Expected] = field(default_factory=list[Expected])
+    _charged: int = 0
+    _replacements: int = 0
+    _spent: dict[Phase, timedelta] = field(default_factory=dict[Phase, timedelta])
+    _since: datetime = START
+
+    # --- what happens
+
+    def event(self, text: str) -> None:
+        """Write down what the script or the cluster did."""
+        self._write(EntryKind.EVENT, self.state.phase, text)
+
+    def task(self, before: State, after: State, step: Step) -> None:
+        """Write down what one step of the workload decided."""
+        self._charged += max(0, sum(after.used.values()) - sum(before.used.values()))
+        if before.outcome is None and after.phase is not before.phase:
+            self._spend(before.phase)
+        self.state = after
+        fresh = after.causes_total - before.causes_total
+        causes = after.causes[-fresh:] if fresh else ()
+        phase = before.phase
+        for index, cause in enumerate(causes):
+            # A cause is remembered in the phase that it ended: what it led to is the next one's.
+            phase = causes[index + 1].phase if index + 1 < len(causes) else after.phase
+            self._replacements += cause.reason is Reason.REPLACING
+            self._write(EntryKind.DECISION, phase, cause.message, cause.reason, attempt=cause.attempt)
+        if after.phase is not phase:
+            self._write(EntryKind.DECISION, after.phase, after.message or after.reason.value, after.reason)
+        self._expect(step)
+
+    def at_rest(self) -> None:
+        """Write down what is waited for, once nothing more happens at this time."""
+        waits = self._deadline
+        if waits is None:
+            return
+        told = (waits.attempt, waits.what, waits.due)
+        if told != self._told and waits.due > self.clock.now:
+            self._told = told
+            self._write(EntryKind.WAIT, self.state.phase, waits.text, until=waits.due)
+
+    def _expect(self, step: Step) -> None:
+        match step:
+            case Sleep(until, why) if until is not None:
+                self._set(why.partition(":")[0], why, until)
+            case Run(kind, _, until) if until is not None:
+                what = _FORCE_AGAIN if kind is OperationKind.FORCE_REMOVE else _FORCE
+                self._set(what, f"{what}, unless all is gone by then", until)
+            case Sleep() if self.state.operation is not None and self.state.operation.until is not None:
+                return  # The removal under way goes on.
+            case _:
+                self._close()
+
+    def _set(self, what: str, text: str, due: datetime) -> None:
+        attempt = self.state.attempt.number if self.state.attempt is not None else 0
+        same = self._deadline
+        if same is not None and (same.attempt, same.what) == (attempt, what):
+            same.due, same.text = due, text
+            return
+        self._close()
+        self._deadline = _Deadline(attempt, what, text, self.clock.now, due)
+
+    def _close(self) -> None:
+        """The deadline that was waited for is none any more: it fell due, or what it was for has passed."""
+        past, self._deadline = self._deadline, None
+        if past is None or past.due <= past.set_at:
+            return
+        fell = self.clock.now >= past.due
+        self._past.append(
+            Expected(
+                attempt=past.attempt,
+                what=past.what,
+                set_at=past.set_at - START,
+                due=past.due - START,
+                fell_due=fell,
+            )
+        )
+
+    def _write(
+        self,
+        kind: EntryKind,
+        phase: Phase,
+        text: str,
+        reason: str = "",
+        *,
+        until: datetime | None = None,
+        attempt: int | None = None,
+    ) -> None:
+        number = self.state.attempt.number if self.state.attempt is not None else 0
+        self.entries.append(
+            Entry(
+                at=self.clock.passed,
+                kind=kind,
+                phase=phase,
+                attempt=number if attempt is None else attempt,
+                reason=reason,
+                text=text,
+                until=until - START if until is not None else None,
+                budgets=self._budgets(),
+            )
+        )
+
+    # --- what it came to
+
+    def _budgets(self) -> tuple[BudgetStatus, ...]:
+        return status_of(self.spec, self.state, self.clock.now, UID).budgets
+
+    def _spend(self, phase: Phase) -> None:
+        spent = self.clock.now - self._since
+        if spent:
+            self._spent[phase] = self._spent.get(phase, timedelta(0)) + spent
+        self._since = self.clock.now
+
+    def summary(self, *, finished: bool) -> Summary:
+        """Return what it came to."""
+        state = self.state
+        if state.outcome is None:
+            self._spend(state.phase)
+        self._close()
+        running = self._spent.get(Phase.RUNNING, timedelta(0))
+        return Summary(
+            outcome=state.outcome,
+            phase=state.phase,
+            reason=state.reason.value,
+            message=state.message,
+            ended_at=self.clock.passed,
+            finished=finished,
+            attempts=state.executions,
+            restarts=state.restarts,
+            charged=self._charged,
+            uncharged=state.restarts - self._charged,
+            replacements=self._replacements,
+            budgets=self._budgets(),
+            running=running,
+            lost=sum(self._spent.values(), timedelta(0)) - running,
+            phases=dict(self._spent),
+            deadlines=tuple(self._past),
+        )

@@ -1,0 +1,209 @@
+"""The workload's loop on virtual time: what is decided is what the workflow would decide, since it is the same code."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from holdfast.model import Limits, Observation, Phase, Reason, Stage, State, Workload
+from holdfast.policy.advance import advance
+from holdfast.policy.edit import edit
+from holdfast.policy.events import Cancelled, Event, Observed, ReportDone, Resumed, Retried, Suspended
+from holdfast.policy.fold import fold, observed
+from holdfast.policy.operations import begin
+from holdfast.policy.steps import End, Interrupt, Run, Sleep
+from holdfast.simulation.clock import START, Clock
+from holdfast.simulation.happen import happen
+from holdfast.simulation.operations import Activity, Ended
+from holdfast.simulation.recorder import Recorder
+from holdfast.simulation.script import UNTIL, Asked, Script, names_of
+from holdfast.simulation.script import Event as Scripted
+from holdfast.simulation.timeline import Simulation
+from holdfast.simulation.world import World
+
+ENTRIES_MAXIMUM = 20_000
+TASKS_MAXIMUM = 1_000
+"""Steps of the workload at one instant; more would mean that it runs in a circle."""
+
+
+def simulate(
+    spec: Workload, script: Script, *, until: timedelta | None = None, limits: Limits | None = None
+) -> Simulation:
+    """Return the life a workload would have if a script were what happens to it. Pure: the same input, the same result.
+
+    Args:
+        spec: The workload, with the policy that is to be judged.
+        script: What happens; `script.problems(spec)` says whether it fits the workload.
+        until: When to end at the latest, in place of the script's own.
+        limits: What the operator allows, as a worker would say it.
+    """
+    return _Play(spec, script, until or script.until, limits or Limits()).play()
+
+
+class _Play:
+    """One simulation."""
+
+    def __init__(self, spec: Workload, script: Script, until: timedelta | None, limits: Limits) -> None:
+        self._spec = spec
+        self._script = script
+        self._asked_until = until
+        self._end = START + (until or UNTIL)
+        self._limits = limits
+        self._clock = Clock()
+        self._state = State(since=START, policy=spec.policy)
+        if spec.suspend:
+            self._state = edit(self._state, intent=edit(self._state.intent, suspend=True, note="submitted suspended"))
+        self._recorder = Recorder(spec, self._clock, self._state)
+        self._world = World(spec, self._clock, script.pods, script.nodes, self._recorder.event)
+        self._inbox: list[Event] = []
+        self._activity: Activity | None = None
+        self._result: Ended | None = None
+        self._timer: datetime | None = None
+        self._fresh = True
+        self._seen: Observation | None = None
+        self._marked: set[tuple[int, str]] = set()
+        self._ended: Phase | None = None
+        self._names = names_of(spec)
+
+    def play(self) -> Simulation:
+        """Let it all happen."""
+        for event in self._script.events:
+            if event.attempt is None:
+                self._schedule(event)
+        while True:
+            self._instant()
+            self._recorder.at_rest()
+            after = [each for each in (self._clock.next, self._timer) if each is not None]
+            full = len(self._recorder.entries) >= ENTRIES_MAXIMUM
+            if self._ended is not None or full or not after or min(after) > self._end:
+                break
+            self._clock.now = max(self._clock.now, min(after))
+        if self._asked_until is not None and self._ended is None and not full:
+            self._clock.now = self._end
+        return Simulation(
+            workload=self._spec.name,
+            profile=self._spec.policy.profile,
+            entries=tuple(self._recorder.entries),
+            truncated=full,
+            summary=self._recorder.summary(finished=self._ended is not None),
+        )
+
+    def _instant(self) -> None:
+        """Do all there is to do at this time."""
+        for _ in range(TASKS_MAXIMUM):
+            while (action := self._clock.take()) is not None:
+                action()
+            self._carry_on()
+            if self._result is None:
+                self._watch()
+            if self._due():
+                self._task()
+            elif self._clock.next is None or self._clock.next > self._clock.now:
+                return
+        raise RuntimeError(f"no rest at {self._clock.now}: {self._state.phase}")
+
+    # --- the script
+
+    def _schedule(self, event: Scripted) -> None:
+        for span in event.spans():
+            self._clock.after(span, lambda: self._happens(event))
+
+    def _happens(self, event: Scripted) -> None:
+        name, what = event.what
+        if not isinstance(what, Asked):
+            # What is seen of it comes after it in the timeline.
+            self._recorder.event(happen(self._world, what, self._named))
+            return
+        asked = {
+            "suspend": Suspended(what.note),
+            "resume": Resumed(what.note),
+            "preempt": Suspended(what.note, preempted=True),
+            "cancel": Cancelled(what.note),
+            "retry": Retried(what.note),
+        }
+        self._inbox.append(asked[name])
+
+    def _named(self, component: str | None) -> str | None:
+        return self._names[component] if component is not None else None
+
+    def _mark(self) -> None:
+        """Begin what the script counts from an attempt's creation, or from when its pods run."""
+        attempt = self._state.attempt
+        if attempt is None:
+            return
+        reached = ["created"] + (["running"] if attempt.ready_at is not None else [])
+        for since in reached:
+            if (attempt.number, since) in self._marked:
+                continue
+            self._marked.add((attempt.number, since))
+            for event in self._script.events:
+                if event.attempt in {attempt.number, "each"} and (event.since or "running") == since:
+                    self._schedule(event)
+
+    # --- the workload's loop
+
+    def _due(self) -> bool:
+        if self._ended is not None:
+            return False
+        woken = self._timer is not None and self._clock.now >= self._timer
+        return self._fresh or bool(self._inbox) or self._result is not None or woken
+
+    def _task(self) -> None:
+        """Take in what has come, decide, and begin what was decided: as the workflow's loop does."""
+        now, before, self._fresh = self._clock.now, self._state, False
+        state = before
+        inbox, self._inbox = self._inbox, []
+        for event in inbox:
+            state = fold(state, event, now)
+        result, self._result = self._result, None
+        operation = state.operation
+        if result is not None and operation is not None:
+            self._activity = None
+            if isinstance(result, Observation):
+                state = observed(fold(state, ReportDone(), now), result, operation.since, now)
+            else:
+                state = fold(state, result, now)
+        state, step = advance(self._spec, state, now)
+        self._timer = None
+        match step:
+            case Run():
+                state = begin(self._spec, state, step, now)
+                assert state.operation is not None
+                self._activity = Activity(self._spec, state, state.operation, self._world, self._limits)
+            case Interrupt():
+                assert state.operation is not None
+                state = edit(state, operation=edit(state.operation, interrupted=True))
+            case Sleep(until):
+                self._timer = until
+            case End(outcome):
+                self._ended = outcome
+        self._state = state
+        self._recorder.task(before, state, step)
+        self._mark()
+
+    def _carry_on(self) -> None:
+        """Let the operation under way do what it can now."""
+        operation = self._state.operation
+        if self._activity is not None and self._result is None and operation is not None:
+            self._result = self._activity.go_on(interrupted=operation.interrupted)
+
+    def _watch(self) -> None:
+        """Tell the workload what has changed, as the watch does: only of what is submitted and not being removed."""
+        attempt = self._state.attempt
+        if not self._world.changed or self._world.dark or attempt is None or attempt.stage is not Stage.SUBMITTED:
+            return
+        self._world.changed = False
+        owner = self._world.owners.get(attempt.number)
+        if owner is None or owner.deleting is not None:
+            return
+        seen = self._world.observe(attempt.number, live=False)
+        if self._seen is None or _meaning(seen) != _meaning(self._seen):
+            self._seen = seen
+            self._inbox.append(Observed(seen))
+
+
+def _meaning(seen: Observation) -> Observation:
+    """Return what a snapshot says, whenever it was taken."""
+    failures = tuple(
+        edit(one, time=START) if one.reason == Reason.MISSING_COMPONENT else one for one in seen.failures
+    )  # fmt: skip
+    return edit(seen, at=START, revision=0, blind=(), failures=failures)

@@ -1,0 +1,289 @@
+"""A script of what goes wrong, when: read from YAML, refused by field path if it is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from holdfast.errors import InvalidWorkload, Problem, describe, problems_of
+from holdfast.formats.text import as_json, documents
+from holdfast.model import Duration, Model, Workload, format_duration
+
+EVENTS_MAXIMUM = 1_000
+TIMES_MAXIMUM = 10_000
+UNTIL = timedelta(days=30)
+"""When a simulation ends that neither comes to rest nor is told when to end."""
+
+COUNT_MAXIMUM = 1_000_000
+
+
+def _count_or(word: str) -> BeforeValidator:
+    """Check a number that a word may stand for."""
+
+    def check(value: Any) -> Any:
+        number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= COUNT_MAXIMUM
+        if not number and value != word:
+            raise ValueError(f"expected a whole number from 1 to {COUNT_MAXIMUM:,}, or {word} (found {describe(value)})")
+        return value
+
+    return BeforeValidator(check)
+
+
+Pods = Annotated[int | Literal["all"], _count_or("all")]
+
+
+class Latencies(Model):
+    """How long things take in the simulated cluster."""
+
+    schedule: Duration = timedelta(seconds=2)
+    """From a pod's creation until it has a node."""
+    start: Duration = timedelta(seconds=8)
+    """From then until it runs."""
+    stop: Duration = timedelta(seconds=5)
+    """From a running pod's deletion until it is gone."""
+    run: Duration | None = None
+    """How long a pod runs until it has succeeded; none: for ever. What a controller always restarts never succeeds."""
+    evict: Duration = timedelta(minutes=5, seconds=40)
+    """From a node's silence until its pods are deleted: Kubernetes waits 40 s, then the usual toleration of 5 m."""
+
+
+class Fail(Model):
+    """Running pods end with an exit code, or as their node or Kubernetes says."""
+
+    component: str | None = None
+    pods: Pods = 1
+    exit_code: Annotated[int, Field(ge=1, le=255)] = 1
+    reason: str = "Error"
+    """Of the container: `OOMKilled`."""
+    pod_reason: str = ""
+    """Of the pod itself: `Evicted`, `NodeLost`. Then its own processes are not to blame."""
+    disruption: str = ""
+    """Reason of its DisruptionTarget condition: `PreemptionByScheduler`."""
+    node: str = ""
+    """Where: pods on that node first; a pod that fails elsewhere is said to have been there."""
+
+
+class Succeed(Model):
+    """Running pods end well."""
+
+    component: str | None = None
+    pods: Pods = "all"
+
+
+class NodeLost(Model):
+    """A node falls silent; what runs there cannot be stopped until it is back."""
+
+    node: str
+    lasts: Duration | None = Field(default=None, alias="for")
+    """None: for ever."""
+
+
+class Unschedulable(Model):
+    """New pods find no node."""
+
+    component: str | None = None
+    lasts: Duration | None = Field(default=None, alias="for")
+
+
+class PodsRefused(Model):
+    """Controllers may not create pods: a quota is used up."""
+
+    component: str | None = None
+    lasts: Duration | None = Field(default=None, alias="for")
+
+
+class Refuse(Model):
+    """The API server refuses to create components."""
+
+    component: str | None = None
+    reason: Literal["QuotaExceeded", "WebhookFailed", "Conflict", "Forbidden", "Invalid"] = "QuotaExceeded"
+    """The first three may pass and are borne; the others are final."""
+    lasts: Duration | None = Field(default=None, alias="for")
+
+
+class Delete(Model):
+    """Another hand deletes a component, or pods of it."""
+
+    component: str
+    pods: Pods | None = None
+    """None: the component itself."""
+
+
+class ComponentFailed(Model):
+    """A component's own controller calls it failed."""
+
+    component: str
+    reason: str = "BackoffLimitExceeded"
+    message: str = ""
+
+
+class Blind(Model):
+    """Holdfast cannot reach the API server; the cluster goes on."""
+
+    lasts: Duration = Field(alias="for")
+
+
+class Stuck(Model):
+    """Pods ignore their deletion: until they are forced, or, held by a finalizer, until it goes."""
+
+    component: str | None = None
+    pods: Pods = 1
+    finalizer: str = ""
+    lasts: Duration | None = Field(default=None, alias="for")
+
+
+class Asked(Model):
+    """What a person or a queue asks for."""
+
+    note: str = ""
+
+
+Happening = (
+    Fail | Succeed | NodeLost | Unschedulable | PodsRefused | Refuse | Delete | ComponentFailed | Blind | Stuck | Asked
+)
+
+
+class Event(Model):
+    """One thing that happens, when: exactly one of the last fifteen fields."""
+
+    at: Duration | None = None
+    """Since the start, or since the mark."""
+    every: Duration | None = None
+    """In place of `at`: again and again, for the first time after so long."""
+    times: Annotated[int, Field(ge=1, le=TIMES_MAXIMUM)] | None = None
+    attempt: Annotated[int | Literal["each"] | None, _count_or("each")] = None
+    """The mark: when this attempt's pods run. `each`: in every attempt."""
+    since: Literal["running", "created"] | None = None
+    """What of the attempt is the mark: its pods run (as if not given), or its creation begins."""
+
+    fail: Fail | None = None
+    succeed: Succeed | None = None
+    node_lost: NodeLost | None = None
+    unschedulable: Unschedulable | None = None
+    pods_refused: PodsRefused | None = None
+    refuse: Refuse | None = None
+    delete: Delete | None = None
+    component_failed: ComponentFailed | None = None
+    blind: Blind | None = None
+    stuck: Stuck | None = None
+    suspend: Asked | None = None
+    resume: Asked | None = None
+    preempt: Asked | None = None
+    cancel: Asked | None = None
+    retry: Asked | None = None
+
+    @field_validator("suspend", "resume", "preempt", "cancel", "retry", mode="before")
+    @classmethod
+    def _nothing_to_say(cls, value: Any) -> Any:
+        # `suspend:` with nothing behind it means the same as `suspend: {}`.
+        return {} if value is None else value
+
+    @model_validator(mode="after")
+    def _one_thing_at_one_time(self) -> Self:
+        given = [name for name, _ in self._given()]
+        if len(given) != 1:
+            found = ", ".join(given) or "none"
+            raise ValueError(f"expected exactly one of {', '.join(HAPPENINGS)}; found {found}")
+        if (self.at is None) == (self.every is None):
+            raise ValueError("expected either at or every, as in `at: 10m`")
+        if self.every is not None and self.every <= timedelta(0):
+            raise ValueError("every: expected more than 0s")
+        if (self.times is None) != (self.every is None):
+            raise ValueError("every and times belong together, as in `every: 30m, times: 5`")
+        if self.since is not None and self.attempt is None:
+            raise ValueError("since: says what of an attempt is meant: give attempt too")
+        return self
+
+    def _given(self) -> Iterator[tuple[str, Happening]]:
+        for name, field in HAPPENINGS.items():
+            value = getattr(self, field)
+            if value is not None:
+                yield name, value
+
+    @property
+    def what(self) -> tuple[str, Happening]:
+        """What happens: its name as written, and how."""
+        return next(self._given())
+
+    def spans(self) -> list[timedelta]:
+        """Return when it happens, counted from its mark."""
+        if self.at is not None:
+            return [self.at]
+        assert self.every is not None
+        return [self.every * number for number in range(1, (self.times or 0) + 1)]
+
+
+HAPPENINGS: dict[str, str] = {
+    info.alias or name: name
+    for name, info in Event.model_fields.items()
+    if name not in {"at", "every", "times", "attempt", "since"}
+}
+"""What may happen: names as written, and the fields they are."""
+
+
+class Script(Model):
+    """What happens to a workload in a simulation."""
+
+    pods: Latencies = Latencies()
+    nodes: Annotated[int, Field(ge=1, le=10_000)] = 8
+    """How many nodes there are, `node-1` and on; pods are spread over them."""
+    events: Annotated[tuple[Event, ...], Field(max_length=EVENTS_MAXIMUM)] = ()
+    until: Duration | None = None
+    """When it ends, at the latest; none: when nothing more can happen, and at the latest after 30 days."""
+
+    def problems(self, spec: Workload) -> list[Problem]:
+        """Return what of this script does not fit the workload."""
+        known = names_of(spec)
+        found: list[Problem] = []
+        for index, event in enumerate(self.events):
+            name, what = event.what
+            path = f"events[{index}].{name}"
+            component = getattr(what, "component", None)
+            if component is not None and component not in known:
+                message = f"names no component of {spec.name}"
+                found.append(Problem(f"{path}.component", message, component, tuple(dict.fromkeys(known))))
+            node = what.node if isinstance(what, NodeLost) else ""
+            if node and node not in {f"node-{number}" for number in range(1, self.nodes + 1)}:
+                found.append(Problem(f"{path}.node", f"expected one of node-1 to node-{self.nodes}", node))
+        return found
+
+
+def names_of(spec: Workload) -> dict[str, str]:
+    """Return the components by every name that a script may call them: their own, and their objects'."""
+    found = {component.name: component.name for component in spec.components}
+    objects = [(component.template["metadata"].get("name", ""), component.name) for component in spec.components]
+    for name, component in objects:
+        if name and [one for one, _ in objects].count(name) == 1:
+            found.setdefault(name, component)
+    return found
+
+
+def read_script(text: str, source: str = "the script") -> Script:
+    """Read a script from YAML or JSON.
+
+    Args:
+        text: One document.
+        source: What it is called in the error: `script failures.yaml`.
+
+    Raises:
+        InvalidWorkload: with every problem, each by its field's path, with what was found and what is allowed.
+    """
+    try:
+        found = documents(text)
+    except InvalidWorkload as error:
+        raise InvalidWorkload(error.problems, source) from None
+    if len(found) > 1:
+        raise InvalidWorkload([Problem("", f"expected one document, found {len(found)}")], source)
+    document: dict[str, Any] = as_json(found[0].content) if found else {}
+    try:
+        return Script.model_validate(document)
+    except ValidationError as error:
+        raise InvalidWorkload(problems_of(error, Script), source) from None
+
+
+def lasting(span: timedelta | None) -> str:
+    """Say for how long something lasts."""
+    return f" for {format_duration(span)}" if span is not None else ", for good"

@@ -1,0 +1,302 @@
+"""A cluster on virtual time: what is created, scheduled, started, ended, deleted, and what can be seen of it.
+
+Nothing here knows what Holdfast wants. What controllers do with their pods is in `controllers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from holdfast.activities.contract import planned
+from holdfast.activities.pod_facts import PodState
+from holdfast.activities.snapshot import summarize
+from holdfast.model import Component, Interval, Observation, Remnant, Workload
+from holdfast.policy.edit import edit
+from holdfast.simulation import controllers
+from holdfast.simulation.clock import START, Clock
+from holdfast.simulation.objects import UID, Owner, Pod, Thing
+from holdfast.simulation.script import Fail, Latencies
+
+EVER = START + timedelta(days=366_000)
+"""When something ends that lasts for good."""
+REMNANTS_TOLD = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that is so for a time, for one component or for all."""
+
+    component: str | None
+    until: datetime
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class World:
+    """The API server, its controllers and its nodes."""
+
+    spec: Workload
+    clock: Clock
+    latencies: Latencies
+    nodes: int
+    say: Callable[[str], None] = lambda _: None
+    """Told in a sentence what of itself happens that a person wants to know."""
+    owners: dict[int, Owner] = field(default_factory=dict[int, Owner])
+    things: list[Thing] = field(default_factory=list[Thing])
+    pods: list[Pod] = field(default_factory=list[Pod])
+    changed: bool = False
+    """Whether there is something new to see."""
+    lost: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """Silent nodes, until when."""
+    unschedulable: list[Trouble] = field(default_factory=list[Trouble])
+    pods_refused: list[Trouble] = field(default_factory=list[Trouble])
+    refused: list[Trouble] = field(default_factory=list[Trouble])
+    blind: list[Interval] = field(default_factory=list[Interval])
+    """When the API server could not be reached, or will not be."""
+    _revision: int = 1
+    _uids: int = 0
+    _placed: int = 0
+
+    # --- what may be in the way
+
+    def trouble(self, found: list[Trouble], component: str) -> Trouble | None:
+        """Return what is in a component's way now, the longest first."""
+        here = [one for one in found if one.component in {None, component} and one.until > self.clock.now]
+        return max(here, key=lambda one: one.until, default=None)
+
+    @property
+    def dark(self) -> bool:
+        """Whether the API server cannot be reached now."""
+        return any(one.begin <= self.clock.now < one.end for one in self.blind)
+
+    def blindness(self) -> tuple[Interval, ...]:
+        """Return what an observer knows of the dark: what of it has passed."""
+        now = self.clock.now
+        return tuple(Interval(begin=one.begin, end=min(one.end, now)) for one in self.blind if one.begin < now)
+
+    def seen(self, since: datetime) -> timedelta:
+        """Return how much of the time since then could be seen."""
+        now = self.clock.now
+        spans = (max(timedelta(0), one.end - max(one.begin, since)) for one in self.blindness())
+        return now - since - sum(spans, timedelta(0))
+
+    # --- requests
+
+    def own(self, attempt: int) -> Owner:
+        """Return an attempt's owner, made where there is none."""
+        if attempt not in self.owners:
+            self.owners[attempt] = Owner(attempt, f"owner-{attempt}", self.clock.now)
+        return self.owners[attempt]
+
+    def create(self, component: Component, attempt: int, launch: int = 0) -> Thing:
+        """Make a component's object; its controller acts at once."""
+        self._uids += 1
+        uid = f"uid-{self._uids}"
+        thing = Thing(component, planned(component, UID, attempt), attempt, uid, self.clock.now, launch)
+        self.things.append(thing)
+        self.sync()
+        return thing
+
+    def submitted(self, attempt: int) -> None:
+        """Mark an attempt: all of it was created."""
+        self.owners[attempt].submitted = True
+        self.changed = True
+
+    def delete_attempt(self, attempt: int) -> None:
+        """Delete all of an attempt, as a foreground deletion of its owner does."""
+        owner = self.owners.get(attempt)
+        if owner is None or owner.deleting is not None:
+            return
+        owner.deleting = self.clock.now
+        for thing in [one for one in self.things if one.attempt == attempt]:
+            self.delete(thing, foreground=True)
+        self._collect()
+
+    def delete(self, thing: Thing, *, foreground: bool = False) -> None:
+        """Delete a component; in the foreground it stays until its pods are gone."""
+        thing.deleting = thing.deleting or self.clock.now
+        for pod in self.pods_of(thing):
+            self.delete_pod(pod)
+        if not foreground and not thing.component.bare:
+            self._forget(thing)
+        self._collect()
+
+    def delete_pod(self, pod: Pod, *, forced: bool = False) -> None:
+        """Delete a pod: it goes once its processes have ended and nothing holds it."""
+        self.changed = True
+        if pod.deleting is None:
+            pod.deleting = self.clock.now
+            span = timedelta(0) if pod.finished or not pod.node else self.latencies.stop
+            if not forced:
+                self.clock.after(span, lambda: self.let_go(pod))
+        if forced:
+            pod.forced = True
+            self.let_go(pod)
+
+    def let_go(self, pod: Pod) -> None:
+        """Take a deleted pod away, unless something holds it."""
+        if pod.deleting is None or pod not in self.pods or pod.finalizer:
+            return
+        if not pod.forced and ((pod.stubborn and not pod.finished) or pod.node in self.lost):
+            return
+        if not pod.forced and pod.node and not pod.finished and self.clock.now < pod.deleting + self.latencies.stop:
+            return
+        self.pods.remove(pod)
+        self.changed = True
+        self._collect()
+        self.sync()
+
+    def release(self, pod: Pod) -> None:
+        """Let a pod go that a finalizer, or its own deafness, held."""
+        pod.finalizer, pod.stubborn = "", False
+        self.let_go(pod)
+
+    # --- by itself
+
+    def sync(self) -> None:
+        """Have every controller look at its component."""
+        for thing in list(self.things):
+            if not thing.settled:
+                controllers.sync(self, thing)
+
+    def make_pod(self, thing: Thing, name: str) -> Pod:
+        """Make a pod, as a controller does; it is scheduled and started after its time."""
+        pod = Pod(name, thing, self.clock.now)
+        thing.made += 1
+        self.pods.append(pod)
+        self.changed = True
+        self.clock.after(self.latencies.schedule, lambda: self.schedule(pod))
+        return pod
+
+    def schedule(self, pod: Pod) -> None:
+        """Give a pod a node, or try again when that may succeed."""
+        if pod.deleting is not None or pod.node:
+            return
+        trouble = self.trouble(self.unschedulable, pod.thing.component.name)
+        free = [name for name in (f"node-{number}" for number in range(1, self.nodes + 1)) if name not in self.lost]
+        if trouble is not None or not free:
+            again = trouble.until if trouble is not None else min(self.lost.values())
+            if again < EVER:
+                self.clock.at(again, lambda: self.schedule(pod))
+            return
+        pod.node = free[self._placed % len(free)]
+        self._placed += 1
+        self.clock.after(self.latencies.start, lambda: self.start(pod))
+
+    def start(self, pod: Pod) -> None:
+        """Let a pod run."""
+        if pod.deleting is not None or pod.state is not PodState.PENDING or pod.node in self.lost:
+            return
+        pod.state = PodState.RUNNING
+        self.changed = True
+        if self.latencies.run is not None and not pod.thing.restarts_in_place:
+            self.clock.after(self.latencies.run, lambda: self.end(pod))
+        self.sync()
+
+    def end(self, pod: Pod, fail: Fail | None = None) -> None:
+        """Let a pod's processes end."""
+        if pod.state is not PodState.RUNNING or pod.deleting is not None or (pod.node in self.lost and fail is None):
+            return
+        pod.state = PodState.FAILED if fail is not None else PodState.SUCCEEDED
+        pod.ended, pod.fail = self.clock.now, fail
+        if fail is not None and fail.node:
+            pod.node = fail.node
+        self.changed = True
+        self.sync()
+
+    def lose(self, node: str, until: datetime) -> None:
+        """Let a node fall silent."""
+        self.lost[node] = until
+        self.clock.after(self.latencies.evict, lambda: self._evict(node))
+        if until < EVER:
+            self.clock.at(until, lambda: self._back(node))
+
+    def _evict(self, node: str) -> None:
+        if node not in self.lost:
+            return
+        for pod in [one for one in self.pods if one.node == node and one.deleting is None]:
+            self.say(f"{pod.name} is deleted, since {node} does not answer")
+            self.delete_pod(pod)
+        self.sync()
+
+    def _back(self, node: str) -> None:
+        self.lost.pop(node, None)
+        for pod in [one for one in self.pods if one.node == node]:
+            self.let_go(pod)
+            self.start(pod)
+        self.sync()
+
+    def _forget(self, thing: Thing) -> None:
+        if not thing.gone:
+            thing.gone = True
+            self.things.remove(thing)
+            self.changed = True
+
+    def _collect(self) -> None:
+        """Take away components and owners whose dependents are gone, as the collector does."""
+        for thing in [one for one in self.things if one.deleting is not None]:
+            if not self.pods_of(thing):
+                self._forget(thing)
+        for number, owner in list(self.owners.items()):
+            left = [*self.things, *(pod.thing for pod in self.pods)]
+            if owner.deleting is not None and not any(one.attempt == number for one in left):
+                del self.owners[number]
+                self.changed = True
+
+    # --- what is there, and what is seen of it
+
+    def pods_of(self, thing: Thing) -> list[Pod]:
+        """Return a component's pods."""
+        return [pod for pod in self.pods if pod.thing is thing]
+
+    def of(self, attempt: int, component: str) -> Thing | None:
+        """Return a component's object, if it is there."""
+        found = [one for one in self.things if one.attempt == attempt and one.component.name == component]
+        return found[-1] if found else None
+
+    def observe(self, attempt: int, *, live: bool) -> Observation:
+        """Return a snapshot of an attempt, by the same function that sums up a real cluster."""
+        self._revision += 1
+        owner = self.owners.get(attempt)
+        plan = [planned(component, UID, attempt) for component in self.spec.components]
+        found = {one.name: self.of(attempt, one.name) for one in plan}
+        uid = owner.uid if owner is not None else f"owner-{attempt}"
+        seen = summarize(
+            workload_uid=UID,
+            attempt=attempt,
+            owner_uid=uid,
+            plan=plan,
+            anchor=None,
+            owner=owner.facts(self._revision) if owner is not None else None,
+            objects={name: thing.facts(uid, self._revision) if thing else None for name, thing in found.items()},
+            pods=[pod.facts(self._revision) for pod in self.pods if pod.thing.attempt == attempt],
+            at=self.clock.now,
+            live=live,
+            revision=self._revision,
+            blind=self.blindness(),
+        )
+        return edit(seen, owner_submitted=owner.submitted if owner is not None else None)
+
+    def remnants(self, attempt: int) -> tuple[tuple[Remnant, ...], int]:
+        """Return what is left of an attempt, what a finalizer holds first, and how much that is."""
+        pods = sorted((pod for pod in self.pods if pod.thing.attempt == attempt), key=lambda pod: not pod.finalizer)
+        bare = {pod.thing for pod in pods if pod.thing.component.bare}
+        things = [one for one in self.things if one.attempt == attempt and one not in bare]
+        owner = self.owners.get(attempt)
+        found = [
+            Remnant(
+                kind="Pod",
+                name=pod.name,
+                deleting_since=pod.deleting,
+                finalizers=(pod.finalizer,) if pod.finalizer else (),
+                node=pod.node,
+                unreachable=pod.node in self.lost,
+            )
+            for pod in pods
+        ]
+        found += [Remnant(kind=one.plan.kind, name=one.name, deleting_since=one.deleting) for one in things]
+        if owner is not None:
+            found.append(Remnant(kind="Attempt", name=owner.uid, deleting_since=owner.deleting))
+        return tuple(found[:REMNANTS_TOLD]), len(found)
