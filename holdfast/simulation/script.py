@@ -26,7 +26,9 @@ def _count_or(word: str) -> BeforeValidator:
     def check(value: Any) -> Any:
         number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= COUNT_MAXIMUM
         if not number and value != word:
-            raise ValueError(f"expected a whole number from 1 to {COUNT_MAXIMUM:,}, or {word} (found {describe(value)})")
+            raise ValueError(
+                f"expected a whole number from 1 to {COUNT_MAXIMUM:,}, or {word} (found {describe(value)})"
+            )
         return value
 
     return BeforeValidator(check)
