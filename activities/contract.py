@@ -68,7 +68,7 @@ class PrepareInput(Payload):
     In order: the cluster is the one that was meant (`ClusterMismatch`, retried); the namespace is enabled, the service
     account opted in, every component's kind is served and namespaced, the account may create and delete it (`Refused`,
     not retried); the anchor is ours or absent, while a settled anchor of an earlier workload of the same name is
-    replaced (`ObjectConflict`, not retried).
+    replaced (`ObjectConflict`, not retried). Where components are given, the API server would create them (`Refused`).
     """
 
     target: Target
@@ -80,6 +80,11 @@ class PrepareInput(Payload):
     """Whether a missing right, kind or permission of the namespace is waited for instead of refused."""
     patience: float | None = None
     """Seconds for which it is waited for (`SubmissionTimeout`, not retried, after that); None: for ever."""
+    components: tuple[Component, ...] = ()
+    """What the API server is asked to create in a dry run, before anything is made (`Refused`, each field named); none:
+    it is not asked."""
+    config_hashes: dict[str, str] = {}
+    labels: dict[str, str] = {}
 
 
 class Prepared(Payload):

@@ -19,7 +19,15 @@ _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
 
 
 class InjectionError(ValueError):
-    """The template does not allow what has to be added; the message names the path."""
+    """The template does not allow what has to be added at `path`."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)
+        self.path = path
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
 
 
 def inject(
@@ -53,7 +61,8 @@ def inject(
     metadata: dict[str, Any] = sent["metadata"]
     if metadata.get("ownerReferences"):
         raise InjectionError(
-            "template.metadata.ownerReferences: another owner would keep the object after its attempt: expected none"
+            "template.metadata.ownerReferences",
+            "another owner would keep the object after its attempt: expected none",
         )
     metadata["name"] = planned(component, target.workload_uid, attempt).object_name
     metadata.pop("generateName", None)
@@ -78,7 +87,7 @@ def inject(
         _add(pod_metadata, "labels", {**labels, **ours}, f"{pod_set.path}.metadata")
         _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
         _apply(pod_set, template, pod_metadata)
-        _add_environment(template["spec"], target.workload_uid, attempt)
+        _add_environment(template["spec"], pod_set.path, target.workload_uid, attempt)
     _take_ttl(sent)
     metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
     return sent
@@ -121,9 +130,9 @@ def _resolve(whole: dict[str, Any], path: str) -> dict[str, Any]:
         try:
             here = here[key] if index is None else here[int(index)]
         except (KeyError, IndexError, TypeError):
-            raise InjectionError(f"{path}: there is nothing at {match.group()} of the template") from None
+            raise InjectionError(path, f"there is nothing at {match.group()} of the template") from None
     if not isinstance(here, dict) or not isinstance(mapping(mapping(here).get("spec")).get("containers"), list):
-        raise InjectionError(f"{path}: expected a pod template, with spec.containers")
+        raise InjectionError(path, "expected a pod template, with spec.containers")
     return cast("dict[str, Any]", here)
 
 
@@ -132,7 +141,7 @@ def _child(parent: dict[str, Any], field: str, path: str) -> dict[str, Any]:
         parent[field] = {}
     child = parent[field]
     if not isinstance(child, dict):
-        raise InjectionError(f"{path}.{field}: expected an object, found {child!r}")
+        raise InjectionError(f"{path}.{field}", f"expected an object, found {child!r}")
     return cast("dict[str, Any]", child)
 
 
@@ -144,7 +153,7 @@ def _add(parent: dict[str, Any], field: str, values: Mapping[str, str], path: st
     for key, value in values.items():
         if key in child and child[key] != value:
             raise InjectionError(
-                f"{path}.{field}[{key}]: the template sets {child[key]!r}, and {value!r} is to be added"
+                f"{path}.{field}[{key}]", f"the template sets {child[key]!r}, and {value!r} is to be added"
             )
         child[key] = value
 
@@ -158,18 +167,27 @@ def _apply(pod_set: PodSet, template: dict[str, Any], metadata: dict[str, Any]) 
     for field, entries in (("tolerations", pod_set.tolerations), ("schedulingGates", pod_set.scheduling_gates)):
         new = [entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in entries]
         if new:
-            present: list[Any] = spec.get(field) or []
+            present = _list(spec, field, f"{pod_set.path}.spec")
             spec[field] = present + [entry for entry in new if entry not in present]
 
 
-def _add_environment(spec: dict[str, Any], workload_uid: str, attempt: int) -> None:
+def _list(parent: dict[str, Any], field: str, path: str) -> list[Any]:
+    found: Any = parent.get(field)
+    if found is not None and not isinstance(found, list):
+        raise InjectionError(f"{path}.{field}", f"expected a list, found {found!r}")
+    return cast("list[Any]", found or [])
+
+
+def _add_environment(spec: dict[str, Any], path: str, workload_uid: str, attempt: int) -> None:
     """Tell each container which attempt it belongs to. Ours come first: the template's own may refer to them."""
     ours = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: workload_uid}
     for field in ("initContainers", "containers"):
-        containers: list[dict[str, Any]] = spec.get(field) or []
-        for container in containers:
-            present: list[Any] = container.get("env") or []
-            given = {mapping(entry).get("name") for entry in present}
+        containers = _list(spec, field, f"{path}.spec")
+        for index, container in enumerate(containers):
+            if not isinstance(container, dict):
+                raise InjectionError(f"{path}.spec.{field}[{index}]", f"expected an object, found {container!r}")
+            present = _list(cast("dict[str, Any]", container), "env", f"{path}.spec.{field}[{index}]")
+            given = [mapping(entry).get("name") for entry in present]
             added = [{"name": name, "value": value} for name, value in ours.items() if name not in given]
             if added:
                 container["env"] = added + present

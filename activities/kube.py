@@ -13,6 +13,7 @@ from kubernetes.aio.client.configuration import Configuration
 from holdfast import names
 from holdfast.activities.kube_errors import (
     AlreadyExists,
+    Cause,
     Conflict,
     Forbidden,
     Gone,
@@ -191,6 +192,17 @@ class Kube(Transport):
             status = (await self._request("POST", path, body=body, impersonate=impersonate)).get("status") or {}
         return bool(status.get("allowed")), str(status.get("reason") or status.get("evaluationError") or "")
 
+    async def would_create(self, body: Mapping[str, Any], *, impersonate: str = "") -> None:
+        """Ask whether the server would create an object, by a dry run as strict as `kubectl` about fields.
+
+        Raises:
+            KubeError: what `create` would raise, and `Invalid` for a field that the server does not know.
+        """
+        metadata: Mapping[str, Any] = body["metadata"]
+        path = (await self.resource(body["apiVersion"], body["kind"])).path(metadata.get("namespace", ""))
+        query = {"fieldManager": names.FIELD_MANAGER, "dryRun": "All", "fieldValidation": "Strict"}
+        await self._request("POST", path, query=query, body=dict(body), impersonate=impersonate)
+
     # Changing.
 
     async def create(self, body: Mapping[str, Any], *, impersonate: str = "") -> Object:
@@ -304,6 +316,7 @@ __all__ = [
     "POOL_SIZE",
     "TOTAL_TIMEOUT",
     "AlreadyExists",
+    "Cause",
     "Conflict",
     "Forbidden",
     "Gone",

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast import names
+
+
+class Cause(NamedTuple):
+    """One field that the API server refuses, by its path within the object (`spec.containers[0].image`), and why."""
+
+    field: str
+    message: str
 
 
 class KubeError(Exception):
     """The API server refused a request, or could not be asked; `status` is the HTTP status, 0 without an answer."""
 
-    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        retry_after: float | None = None,
+        causes: tuple[Cause, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
         """Seconds the server asked to be left alone, where it did."""
+        self.causes = causes
+        """What is wrong with which field, where the server says so."""
 
 
 class NotFound(KubeError):
@@ -101,7 +117,13 @@ def error_of(
             kind = Unreachable
         case _:
             kind = Invalid
-    return kind(code, reason, message, _retry_after(status, headers))
+    return kind(code, reason, message, _retry_after(status, headers), _causes(status))
+
+
+def _causes(status: Mapping[str, Any]) -> tuple[Cause, ...]:
+    details: Any = status.get("details") or {}
+    given: Any = details.get("causes") or ()
+    return tuple(Cause(str(one.get("field") or ""), str(one.get("message") or "")) for one in given)
 
 
 def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str] | None) -> float | None:

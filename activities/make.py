@@ -171,7 +171,7 @@ async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool
     for owner in owners:
         if owner.get("kind") == names.ATTEMPT_KIND and owner.get("apiVersion") == names.API_VERSION:
             await _wait_for_collector(site, given, owner, what)
-    raise Refusal("AlreadyExists", f"{what} is there already and is not ours: {_described(there)}", final=True)
+    raise Refusal("AlreadyExists", f"{what} is there already and is not ours: {described(there)}", final=True)
 
 
 async def _wait_for_collector(site: Site, given: MakeInput, owner: Mapping[str, Any], what: str) -> None:
@@ -226,7 +226,7 @@ def lost_of(given: MakeInput, message: str) -> Failure:
     )
 
 
-def _described(metadata: Mapping[str, Any]) -> str:
+def described(metadata: Mapping[str, Any]) -> str:
     """Say whose an object is, as far as it says so itself."""
     owners = [f"{owner.get('kind')} {owner.get('name')}" for owner in mappings(metadata.get("ownerReferences"))]
     workload = mapping(metadata.get("annotations")).get(names.ANNOTATION_WORKLOAD)

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast import names
 from holdfast.activities.contract import PrepareInput, Target
 from holdfast.activities.kube import Forbidden, NotFound, UnknownKind
+from holdfast.activities.places import written
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, refused, user_of
 
@@ -52,8 +53,10 @@ async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None
 
 async def _check_permitted(site: Site, given: PrepareInput) -> None:
     await _check_namespace(site, given.target)
-    kinds = {(component.api_version, component.kind) for component in given.plan}
-    await asyncio.gather(*(_check_kind(site, given.target, *kind) for kind in sorted(kinds)))
+    kinds: dict[tuple[str, str], str] = {}
+    for index, component in enumerate(given.plan):
+        kinds.setdefault((component.api_version, component.kind), written(given, index, "template.kind"))
+    await asyncio.gather(*(_check_kind(site, given.target, *kind, place) for kind, place in sorted(kinds.items())))
     ruled = {(one.api_version, one.kind) for one in given.plan if one.status.complete or one.status.failed}
     await asyncio.gather(*(_check_sight(site, given.target, *kind) for kind in sorted(ruled)))
 
@@ -81,21 +84,21 @@ async def _check_namespace(site: Site, target: Target) -> None:
         )
 
 
-async def _check_kind(site: Site, target: Target, api_version: str, kind: str) -> None:
+async def _check_kind(site: Site, target: Target, api_version: str, kind: str, place: str) -> None:
     if (api_version, kind) == ("v1", "Secret"):
         raise refused(
-            "a Secret is among the components, and its contents would stand readable in the workflow's history: "
-            "create it beforehand and refer to it by name (components of kind Secret need payload encryption)"
+            f"{place}: a Secret is among the components, and its contents would stand readable in the workflow's "
+            "history: create it beforehand and refer to it by name (components of kind Secret need payload encryption)"
         )
     try:
         resource = await site.kube.resource(api_version, kind)
     except UnknownKind:
         raise _NotYet(
-            f"cluster {site.cluster} does not serve {kind} of {api_version}: install what defines it"
+            f"{place}: cluster {site.cluster} does not serve {kind} of {api_version}: install what defines it"
         ) from None
     if not resource.namespaced:
         raise refused(
-            f"{kind} of {api_version} belongs to no namespace: only namespaced components can be removed again"
+            f"{place}: {kind} of {api_version} belongs to no namespace: only namespaced components can be removed again"
         )
     user = user_of(target)
     for verb in _VERBS:
@@ -108,7 +111,7 @@ async def _check_kind(site: Site, target: Target, api_version: str, kind: str) -
             ) from None
         if not allowed:
             raise _NotYet(
-                f"service account {target.namespace}/{target.run_as} may not {verb} {resource.plural}"
+                f"{place}: service account {target.namespace}/{target.run_as} may not {verb} {resource.plural}"
                 f"{f' of {resource.group}' if resource.group else ''} in namespace {target.namespace}"
                 f"{f': {why}' if why else ''}"
             )

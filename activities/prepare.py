@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast import names
 from holdfast.activities.anchor import release_anchor
 from holdfast.activities.attempts import refuse_revived
-from holdfast.activities.contract import PlannedComponent, Prepared, PrepareInput, Target
+from holdfast.activities.contract import Prepared, PrepareInput, Target
 from holdfast.activities.kube import (
     AlreadyExists,
     Conflict,
@@ -21,7 +21,9 @@ from holdfast.activities.kube import (
     Unreachable,
 )
 from holdfast.activities.permit import until_permitted
+from holdfast.activities.places import written
 from holdfast.activities.raw import mapping, mappings
+from holdfast.activities.rehearse import rehearse
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, conflict, refused, told
 
@@ -58,9 +60,10 @@ async def _withdraw(site: Site, target: Target) -> None:
 
 async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
     await site.confirm(given.target)
-    _check_names(given.plan)
+    _check_names(given)
     await until_permitted(site, given, pulse)
     await refuse_revived(site, given.target, given.attempt)
+    await rehearse(site, given)
     anchor = await _ensure_anchor(site, given, pulse)
     await apply_report(site.kube, given.target, given.report)
     owner = await _ensure_owner(site, given, anchor, pulse)
@@ -74,12 +77,13 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
     )
 
 
-def _check_names(plan: tuple[PlannedComponent, ...]) -> None:
+def _check_names(given: PrepareInput) -> None:
     seen: dict[tuple[str, str, str], str] = {}
-    for component in plan:
+    for index, component in enumerate(given.plan):
         key = (component.api_version, component.kind, component.object_name)
         if key in seen:
-            raise refused(f"components {seen[key]} and {component.name} are both {component.kind} {key[2]}")
+            place = written(given, index, "template.metadata.name")
+            raise refused(f"{place}: components {seen[key]} and {component.name} are both {component.kind} {key[2]}")
         seen[key] = component.name
 
 

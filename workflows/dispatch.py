@@ -104,6 +104,10 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report=operation.report,
                 waits=waits,
                 patience=_patience(state),
+                # Said once: what the API server accepted stays accepted, and the document is in history already.
+                components=spec.components if number == 1 else (),
+                config_hashes=spec.config_hashes if number == 1 else {},
+                labels=spec.labels if number == 1 else {},
             )
             return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, short_time)
         case OperationKind.CREATE:

@@ -120,7 +120,8 @@ class Audit:
         for line in whole:
             if self._namespace.encode() in line:
                 entry = json.loads(line)
-                if (entry.get("objectRef") or {}).get("namespace") == self._namespace:
+                dry = "dryRun=All" in entry.get("requestURI", "")
+                if (entry.get("objectRef") or {}).get("namespace") == self._namespace and not dry:
                     self._seen.append(_request(entry))
 
 

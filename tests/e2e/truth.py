@@ -300,6 +300,8 @@ def _workload(life: Life) -> str:
 def _requests(line: Mapping[str, Any]) -> Iterator[Request]:
     if line["verb"] in {"get", "list", "watch"} or line["responseStatus"].get("code", 500) >= 300:
         return
+    if "dryRun=All" in line.get("requestURI", ""):
+        return  # Nothing came of it.
     place = line["objectRef"]
     yield Request(
         time=datetime.fromisoformat(line["stageTimestamp"]),
