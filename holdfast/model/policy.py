@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from holdfast.model.base import Duration, Model
 from holdfast.model.pattern import compiled
@@ -76,15 +76,25 @@ class Action(Model):
 
     kind: ActionKind = ActionKind.RESTART
     unit: Scope = Scope.WORKLOAD
+    """What is restarted: the whole workload, or only the component that the failure is of (row U7).
+
+    Member is the same for a component that is itself a pod; where a controller makes the pods, they are its to
+    replace. A failure that is of no one component restarts the workload, whatever stands here."""
     charge: str | None = "restart"
     grace: bool = True
     """Whether the failure grace period is waited out first (document: elided where no controller would heal it)."""
 
-    @model_validator(mode="after")
-    def _only_whole_workloads(self) -> Self:
-        if self.unit is not Scope.WORKLOAD:
-            raise ValueError(f"unit {self.unit.value} cannot be restarted alone: expected Workload")
-        return self
+    @field_validator("unit")
+    @classmethod
+    def _unit_is_known(cls, value: Scope) -> Scope:
+        if value is Scope.GANG:
+            raise ValueError("Gang: there are no gangs yet: expected Member, Component or Workload")
+        return value
+
+    @property
+    def alone(self) -> bool:
+        """Whether it restarts less than the workload."""
+        return self.kind is ActionKind.RESTART and self.unit is not Scope.WORKLOAD
 
 
 class Match(Model):
@@ -183,10 +193,14 @@ class Policy(Model):
         for name in budgets:
             if budgets.count(name) > 1:
                 raise ValueError(f"budget {name!r} is given {budgets.count(name)} times: names must be unique")
+        members = [budget.name for budget in self.budgets if budget.scope is Scope.MEMBER]
+        if len(members) > 1:
+            raise ValueError(f"budgets: expected at most one of scope Member, found {', '.join(members)}")
         for action in (*(rule.action for rule in self.rules), self.default):
             if action.charge is not None and action.charge not in budgets:
                 raise ValueError(f"charge {action.charge!r} names no budget: expected one of {sorted(budgets)}")
-            if action.charge is not None and self.budget(action.charge).scope is not action.unit:
+            scope = self.budget(action.charge).scope if action.charge is not None else Scope.WORKLOAD
+            if scope is Scope.MEMBER and not action.alone:
                 raise ValueError(f"charge {action.charge!r}: expected a budget of scope {action.unit.value}")
         self.check_replacement(self.replacement)
         return self

@@ -75,6 +75,8 @@ class Attempt(Payload):
     replacing: tuple[str, ...] = ()
     """Components that are being made again."""
     replaced_at: Time | None = None
+    warming: dict[str, Time] = Field(default_factory=dict)
+    """Components that a rule had made again and that have not run since: from when on their graces count."""
     everything: bool = False
     """Whether its removal is that of every attempt of this workload, those included that this memory does not know."""
     launch_failure: Failure | None = None

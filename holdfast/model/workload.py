@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from holdfast import names
 from holdfast.model.base import Model, Time
 from holdfast.model.policy import Policy, Replacement
-from holdfast.model.vocabulary import Kind
+from holdfast.model.vocabulary import Kind, Scope
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
 POD_SETS_MAXIMUM = 8
@@ -207,11 +207,26 @@ class Workload(Model):
             for name in rule.match.components:
                 if name not in known:
                     raise ValueError(f"policy.rules[{rule.name}].match.components: {name!r} names no component")
+        self._check_units()
         self._check_dependencies()
         size = len(self.model_dump_json().encode())
         if size > SPEC_BYTES_MAXIMUM:
             raise ValueError(f"the workload is {size:,} bytes: expected at most {SPEC_BYTES_MAXIMUM:,}")
         return self
+
+    def _check_units(self) -> None:
+        """Refuse the unit Member for components whose pods are their controller's to make (row U7)."""
+        named = [(f"policy.rules[{one.name}].action", one.action, one.match.components) for one in self.policy.rules]
+        for path, action, components in [*named, ("policy.default", self.policy.default, ())]:
+            if not action.alone or action.unit is not Scope.MEMBER:
+                continue
+            for component in self.components:
+                meant = component.name in components or (not components and component.expected_pods)
+                if meant and not component.bare:
+                    raise ValueError(
+                        f"{path}.unit: Member: the pods of {component.title} are its controller's to make again: "
+                        "expected Component or Workload"
+                    )
 
     def _check_dependencies(self) -> None:
         known = {component.name: component for component in self.components}

@@ -144,8 +144,16 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         replaced_at=now,
         launches={**attempt.launches, **launches},
         used={**attempt.used, **used},
+        warming={**attempt.warming, **dict.fromkeys(decision.ruled, now)},
     )
-    state = cause(edit(state, attempt=attempt), Reason.REPLACING, decision.why, now)
+    charged = dict(state.used)
+    for charge in decision.charges:
+        charged[charge] = charged.get(charge, 0) + 1
+    if decision.ruled:
+        # What else has failed is judged anew by what is seen once this is made.
+        state = edit(state, used=charged, restarts=state.restarts + len(decision.ruled), looked_at=None)
+    state = edit(state, attempt=attempt)
+    state = cause(state, Reason.REPLACING, decision.why, now)
     return enter(state, state.phase, Reason.REPLACING, decision.why, now)
 
 

@@ -41,9 +41,11 @@ def used_of(state: State, budget: Budget, now: datetime) -> int:
 
 
 def _spent(state: State, budget: Budget) -> int:
-    if budget.scope is Scope.MEMBER:
-        return max(state.attempt.used.values(), default=0) if state.attempt is not None else 0
-    return state.used.get(budget.name, 0)
+    # Of a member's budget the workload itself uses too, where its failure was of no one component.
+    used = state.used.get(budget.name, 0)
+    if budget.scope is Scope.MEMBER and state.attempt is not None:
+        return max(used, *state.attempt.used.values(), 0)
+    return used
 
 
 def _is_healthy(spec: Workload, state: State) -> bool:
@@ -79,8 +81,7 @@ def _renewed(state: State, since: datetime, until: datetime, now: datetime) -> S
         attempt = state.attempt
         if budget.scope is Scope.MEMBER and attempt is not None:
             state = edit(state, attempt=edit(attempt, used={}))
-        else:
-            state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
+        state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
         lived = format_duration(timedelta(seconds=int((until - since).total_seconds())))
         state = cause(state, Reason.BUDGET_RENEWED, f"{budget.name} budget renewed: healthy for {lived}", now)
     return state

@@ -5,9 +5,9 @@ Precedence: user delete > suspend and preempt > failure rules > membership (DESI
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from holdfast.model import ActionKind, Failure, FailureClass, Phase, Reason, Scope, Stage, State, Workload
+from holdfast.model import ActionKind, Failure, FailureClass, Observation, Phase, Reason, Scope, Stage, State, Workload
 from holdfast.policy.decision import (
     Cancel,
     Create,
@@ -25,10 +25,10 @@ from holdfast.policy.decision import (
     Suspend,
     Wait,
 )
-from holdfast.policy.health import admission_due, current, failures, shortfall, timings, warmup_due
+from holdfast.policy.health import admission_due, awaited, current, failures, warmup_due
 from holdfast.policy.replace import Due, due_replacements
+from holdfast.policy.restart import due_at, is_alone, restarted_alone
 from holdfast.policy.rules import Ruling, rulings
-from holdfast.policy.sight import due
 
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
@@ -107,11 +107,13 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     found = [
         one for one in rulings(state.policy, failures(spec, state, now)) if one.action.kind is not ActionKind.IGNORE
     ]
-    ruled = _ruled(state, found[0], now) if found else None
+    ruled = _ruled(spec, state, found, now) if found else None
     if isinstance(ruled, Restart | Fail):
         return ruled
     if attempt.replacing:
         return Ignore("some of its components are being made again")
+    if isinstance(ruled, Replace):
+        return ruled
     replaced = _replaced(state, due, now) if due else None
     if replaced is not None and not (isinstance(replaced, Wait) and ruled is not None):
         return replaced
@@ -121,24 +123,33 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         if seen is None:
             return Look("nothing is known yet of what has just been made: looking for itself")
         return Look("a snapshot came that may be old or new: looking for itself")
-    if attempt.ready_at is None and attempt.stage is Stage.SUBMITTED:
-        absent, unready = shortfall(seen, spec.expected_pods)
-        admission, warmup = admission_due(state, attempt), warmup_due(state, attempt)
-        # A deadline that has passed is a failure, and if a rule ignores that there is nothing left to wait for.
-        if absent and now < admission:
-            news = f"{absent} pods are not created yet" if seen is not None else f"no news yet of its {absent} pods"
-            return Wait(admission, f"admission grace: {news}")
-        if unready and now < warmup:
-            return Wait(warmup, f"warm-up grace: {unready} pods do not run yet")
-    return Ignore("it is healthy")
+    return _waiting(spec, state, seen, now) or Ignore("it is healthy")
 
 
-def _ruled(state: State, ruling: Ruling, now: datetime) -> Decision:
-    """Carry a ruling through grace, confirmation and budget to what it comes to."""
-    unhealthy = state.unhealthy
+def _waiting(spec: Workload, state: State, seen: Observation | None, now: datetime) -> Wait | None:
+    """Return the next deadline of pods that have yet to come; one that has passed is a failure, and waits for nothing.
+
+    If a rule ignores that failure there is nothing left to wait for.
+    """
+    attempt, waits = state.attempt, list[Wait]()
+    assert attempt is not None
+    for one in awaited(spec, state, seen):
+        of = f" of {spec.titles([one.component])}" if one.component else ""
+        admission, warmup = admission_due(state, attempt, one.component), warmup_due(state, attempt, one.component)
+        if one.absent and now < admission:
+            absent = one.absent
+            news = f"{absent} pods{of} are not created yet" if seen is not None else f"no news yet of its {absent} pods"
+            waits.append(Wait(admission, f"admission grace: {news}"))
+        elif one.unready and now < warmup:
+            waits.append(Wait(warmup, f"warm-up grace: {one.unready} pods{of} do not run yet"))
+    return min(waits, key=lambda wait: wait.until, default=None)
+
+
+def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> Decision:
+    """Carry the first of the rulings, which decides, through grace, confirmation and budget to what it comes to."""
+    ruling, unhealthy = found[0], state.unhealthy
     since = unhealthy.since if unhealthy is not None else now
-    grace = timings(state).failure_grace_period if ruling.action.grace else timedelta(0)
-    when = due(since, grace, state.blind)
+    when = due_at(spec, state, ruling, since)
     if now < when:
         return Wait(when, f"failure grace: {ruling.failure.sentence()}")
     # A creation that failed needs no look: it was our own operation that said so.
@@ -147,6 +158,8 @@ def _ruled(state: State, ruling: Ruling, now: datetime) -> Decision:
         return Look(f"confirming before it is acted on: {ruling.failure.sentence()}")
     if ruling.action.kind is ActionKind.FAIL:
         return Fail(failure_reason(ruling.failure), ruling.failure, f"rule {ruling.rule}: {ruling.failure.sentence()}")
+    if is_alone(state, ruling):
+        return restarted_alone(spec, state, found, since, now)
     charge = ruling.action.charge
     if charge is not None:
         limit, used = state.policy.budget(charge).limit, state.used.get(charge, 0)

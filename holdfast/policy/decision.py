@@ -61,6 +61,10 @@ class Replace:
     charged: tuple[str, ...]
     """Those of them that use up their own budget by it."""
     why: str
+    ruled: tuple[str, ...] = ()
+    """Those that a rule restarts, which counts as a restart of each."""
+    charges: tuple[str, ...] = ()
+    """The workload's budgets that are charged, each as often as it stands here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def ended(
         case CreateDone() if attempt is not None and attempt.number == operation.attempt:
             return _created(state, attempt, event, now)
         case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
-            return _replaced(state, attempt, event)
+            return _replaced(state, attempt, event, now)
         case RemoveDone() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
         case ReportDone(sequence) if sequence > state.sequence:
@@ -116,10 +116,11 @@ def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -
     return cause(state, Reason.SUBMISSION_FAILED, f"{submission}: {failure.sentence()}", now)
 
 
-def _replaced(state: State, attempt: Attempt, event: ReplaceDone) -> State:
+def _replaced(state: State, attempt: Attempt, event: ReplaceDone, now: datetime) -> State:
     """Remember the new objects, and that nothing is known of them yet."""
     made = {(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *event.objects)}
-    attempt = edit(attempt, objects=tuple(made.values()), replacing=(), launch_failure=event.failure)
+    warming = {name: now if name in attempt.replacing else since for name, since in attempt.warming.items()}
+    attempt = edit(attempt, objects=tuple(made.values()), replacing=(), launch_failure=event.failure, warming=warming)
     return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
 
 

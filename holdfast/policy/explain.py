@@ -14,6 +14,7 @@ from holdfast.model import (
     PodCounts,
     Reason,
     RefusedCreate,
+    Scope,
     Stage,
     State,
     Status,
@@ -25,7 +26,8 @@ from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
 from holdfast.policy.health import current, removal_due, shortfall, timings
 from holdfast.policy.report import conditions
-from holdfast.policy.rules import rule_on
+from holdfast.policy.restart import is_alone
+from holdfast.policy.rules import Ruling, rule_on
 
 CAUSES_SHOWN = 5
 
@@ -171,19 +173,22 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
         return ()
     result = [Deadline(at=decision.until, what=decision.why)]
     if state.unhealthy is not None:
-        result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {_consequence(state)}"))
+        result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {_consequence(spec, state)}"))
     elif state.pause_until is not None and attempt is not None and attempt.stage is Stage.GONE:
         result.append(Deadline(at=decision.until, what=f"attempt {attempt.number + 1} is created"))
     return tuple(result)
 
 
-def _consequence(state: State) -> str:
+def _consequence(spec: Workload, state: State) -> str:
     """Say what the failure that makes it unhealthy comes to, once its grace is over."""
     if state.unhealthy is None:
         return ""
-    action = rule_on(state.policy, state.unhealthy.failure).action
+    ruling = rule_on(state.policy, state.unhealthy.failure)
+    action = ruling.action
     if action.kind is ActionKind.FAIL:
         return "the workload fails"
+    if is_alone(state, ruling):
+        return _alone(spec, state, ruling)
     number = state.attempt.number + 1 if state.attempt is not None else 1
     if action.charge is None:
         return f"reset, charged to no budget, then attempt {number}"
@@ -192,6 +197,19 @@ def _consequence(state: State) -> str:
         return f"the workload fails, since its {action.charge} budget is used up ({used} of {limit})"
     bound = f" of {limit}" if limit is not None else ""
     return f"reset ({action.charge} {used + 1}{bound}), then attempt {number}"
+
+
+def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
+    """Say what the restart of one component comes to."""
+    name, charge = ruling.failure.component, ruling.action.charge
+    what = f"{spec.titles([name])} is made again alone"
+    if charge is None or state.attempt is None:
+        return f"{what}, charged to no budget"
+    budget = state.policy.budget(charge)
+    used = state.attempt.used.get(name, 0) if budget.scope is Scope.MEMBER else state.used.get(charge, 0)
+    if budget.limit is not None and used >= budget.limit:
+        return f"the workload fails, since its {charge} budget is used up ({used} of {budget.limit})"
+    return f"{what} ({charge} {used + 1}" + (f" of {budget.limit})" if budget.limit is not None else ")")
 
 
 def _unblock(state: State) -> str:

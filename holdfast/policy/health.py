@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import datetime
+from typing import NamedTuple
 
 from holdfast.model import (
     Attempt,
@@ -40,15 +42,18 @@ def current(state: State) -> Observation | None:
     return observation
 
 
-def shortfall(observation: Observation | None, expected: int) -> tuple[int, int]:
+def shortfall(observation: Observation | None, expected: int, without: Container[str] = frozenset()) -> tuple[int, int]:
     """Return how many expected pods are not there, and how many neither run nor have succeeded.
+
+    Components in `without` are left out, of `expected` too.
 
     A complete component lacks nothing, whatever became of its pods; one that the snapshot does not speak of lacks all.
     """
     if observation is None:
         return expected, expected
-    absent = unready = max(0, expected - sum(view.pods.expected for view in observation.components.values()))
-    for view in observation.components.values():
+    views = [view for name, view in observation.components.items() if name not in without]
+    absent = unready = max(0, expected - sum(view.pods.expected for view in views))
+    for view in views:
         if not view.complete:
             pods: PodCounts = view.pods
             absent += max(0, pods.expected - pods.present)
@@ -56,14 +61,50 @@ def shortfall(observation: Observation | None, expected: int) -> tuple[int, int]
     return absent, unready
 
 
-def admission_due(state: State, attempt: Attempt) -> datetime:
-    """Return when all expected pods must exist (row A4)."""
-    return due(attempt.submitted_at or attempt.begun_at, timings(state).admission_grace_period, state.blind)
+class Awaited(NamedTuple):
+    """Pods that have yet to come for the first time, since their components were made."""
+
+    component: str
+    """Empty: the workload's, but for components that a rule had made again."""
+    expected: int
+    absent: int
+    unready: int
 
 
-def warmup_due(state: State, attempt: Attempt) -> datetime:
-    """Return when all expected pods must run (row A5)."""
-    return due(attempt.submitted_at or attempt.begun_at, timings(state).warmup_grace_period, state.blind)
+def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awaited]:
+    """Return whose pods are still in their admission and warm-up grace, or late (rows A4, A5, U7)."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage is not Stage.SUBMITTED:
+        return []
+    result: list[Awaited] = []
+    if attempt.ready_at is None:
+        expected = _expected(spec, attempt)
+        result.append(Awaited("", expected, *shortfall(seen, expected, attempt.warming)))
+    for name in attempt.warming:
+        view = seen.components.get(name) if seen is not None and name not in attempt.replacing else None
+        if view is not None and not view.complete:
+            pods = view.pods
+            absent, unready = max(0, pods.expected - pods.present), max(0, pods.expected - pods.ready)
+            result.append(Awaited(name, pods.expected, absent, unready))
+    return result
+
+
+def _expected(spec: Workload, attempt: Attempt) -> int:
+    return sum(one.expected_pods for one in spec.components if one.name not in attempt.warming)
+
+
+def _made_at(attempt: Attempt, component: str) -> datetime:
+    return attempt.warming.get(component) or attempt.submitted_at or attempt.begun_at
+
+
+def admission_due(state: State, attempt: Attempt, component: str = "") -> datetime:
+    """Return when all expected pods must exist (row A4): the workload's, or a component's that was made again."""
+    return due(_made_at(attempt, component), timings(state).admission_grace_period, state.blind)
+
+
+def warmup_due(state: State, attempt: Attempt, component: str = "") -> datetime:
+    """Return when all expected pods must run (row A5): the workload's, or a component's that was made again."""
+    return due(_made_at(attempt, component), timings(state).warmup_grace_period, state.blind)
 
 
 def removal_due(state: State, attempt: Attempt, now: datetime) -> datetime:
@@ -71,10 +112,11 @@ def removal_due(state: State, attempt: Attempt, now: datetime) -> datetime:
     return due(attempt.removing_at or now, timings(state).forceful_deletion_grace_period, state.blind)
 
 
-def _late(attempt: Attempt, reason: Reason, time: datetime, message: str) -> Failure:
+def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, component: str = "") -> Failure:
     return Failure(
         cls=FailureClass.TIMEOUT,
-        scope=Scope.WORKLOAD,
+        scope=Scope.COMPONENT if component else Scope.WORKLOAD,
+        component=component,
         reason=reason,
         time=time,
         message=message,
@@ -106,26 +148,28 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     seen = current(state)
     if seen is not None and (seen.owner_deleting or not seen.owner_found):
         return [_orphaned(attempt, seen)]
-    if seen is None and attempt.ready_at is not None:
+    if seen is None and (attempt.ready_at is not None or attempt.warming):
         return []  # Some of it has been made again, and nothing is known of that yet.
     # What is made again, alone, is an event of its component and no failure of the workload.
     replaced = {*attempt.replacing, *(due.component for due in due_replacements(spec, state, seen))}
     found = [one for one in seen.failures if one.component not in replaced] if seen is not None else []
-    expected = spec.expected_pods
-    absent, unready = shortfall(seen, expected)
-    if attempt.ready_at is None:
-        late = admission_due(state, attempt)
-        if absent and now >= late:
-            text = f"{absent} of {expected} pods were not created in time"
-            found.append(_late(attempt, Reason.PODS_NOT_ADMITTED, late, text))
-        late = warmup_due(state, attempt)
-        if unready and now >= late:
-            text = f"{unready} of {expected} pods did not run in time"
-            found.append(_late(attempt, Reason.PODS_NOT_RUNNING, late, text))
-    elif unready and not found:
+    for one in awaited(spec, state, seen):
+        late = admission_due(state, attempt, one.component)
+        if one.absent and now >= late:
+            text = f"{one.absent} of {one.expected} pods were not created in time"
+            found.append(_late(attempt, Reason.PODS_NOT_ADMITTED, late, text, one.component))
+        late = warmup_due(state, attempt, one.component)
+        if one.unready and now >= late:
+            text = f"{one.unready} of {one.expected} pods did not run in time"
+            found.append(_late(attempt, Reason.PODS_NOT_RUNNING, late, text, one.component))
+    if attempt.ready_at is not None and not found:
         # After warm-up too, a controller gets its grace to bring a lost pod back (row U13).
-        since = state.unhealthy.failure.time if state.unhealthy is not None else now
-        found.append(_late(attempt, Reason.INSUFFICIENT_PODS_READY, since, f"{unready} of {expected} pods do not run"))
+        expected = _expected(spec, attempt)
+        _, unready = shortfall(seen, expected, attempt.warming)
+        if unready:
+            since = state.unhealthy.failure.time if state.unhealthy is not None else now
+            text = f"{unready} of {expected} pods do not run"
+            found.append(_late(attempt, Reason.INSUFFICIENT_PODS_READY, since, text))
     return found
 
 
@@ -140,12 +184,23 @@ def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
         return now
     match unhealthy.failure.reason:
         case Reason.PODS_NOT_ADMITTED:
-            truly = admission_due(state, attempt)
+            truly = admission_due(state, attempt, unhealthy.failure.component)
         case Reason.PODS_NOT_RUNNING:
-            truly = warmup_due(state, attempt)
+            truly = warmup_due(state, attempt, unhealthy.failure.component)
         case _:
             return unhealthy.since
     return unhealthy.since if truly <= unhealthy.failure.time else min(now, max(truly, unhealthy.since))
+
+
+def _still_warming(attempt: Attempt, seen: Observation) -> dict[str, datetime]:
+    """Return the components made again by a rule that do not run yet, as seen since."""
+    still: dict[str, datetime] = {}
+    for name, since in attempt.warming.items():
+        view = seen.components.get(name)
+        up = view is not None and view.found and (view.complete or view.pods.ready >= view.pods.expected)
+        if name in attempt.replacing or not up:
+            still[name] = since
+    return still
 
 
 def assess(spec: Workload, state: State, now: datetime) -> State:
@@ -161,7 +216,10 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     if attempt.stage is Stage.SUBMITTED and attempt.ready_at is None and seen is not None:
         _, unready = shortfall(seen, spec.expected_pods)
         if not unready:
-            state = edit(state, attempt=edit(attempt, ready_at=now))
+            attempt = edit(attempt, ready_at=now)
+            state = edit(state, attempt=attempt)
+    if attempt.warming and seen is not None and not state.in_doubt:
+        state = edit(state, attempt=edit(attempt, warming=_still_warming(attempt, seen)))
     ruled = [ruling for ruling in rulings(state.policy, failures(spec, state, now)) if ruling.action.kind != "Ignore"]
     if not ruled:
         return edit(state, unhealthy=None) if state.unhealthy is not None else state

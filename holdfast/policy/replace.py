@@ -52,7 +52,7 @@ def _by_rule(component: Component, rule: Replacement, view: ComponentView, attem
     what = component.title
     if not view.found:
         return Due(component.name, f"{what} was deleted", None, rule.charge) if rule.deleted else None
-    at = _backed_off(component.name, rule, attempt)
+    at = backed_off(component.name, rule, attempt)
     if view.failed or (component.bare and view.pods.failed):
         return Due(component.name, f"{what} failed", at, rule.charge) if rule.failed else None
     if view.complete and component.expected_pods and rule.completed:
@@ -60,7 +60,7 @@ def _by_rule(component: Component, rule: Replacement, view: ComponentView, attem
     return None
 
 
-def _backed_off(name: str, rule: Replacement, attempt: Attempt) -> datetime | None:
+def backed_off(name: str, rule: Replacement, attempt: Attempt) -> datetime | None:
     """Return when a component may be made again that ends again and again; None where it has not been made again."""
     launches = attempt.launches.get(name, 0)
     if not launches or attempt.replaced_at is None:

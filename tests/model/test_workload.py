@@ -139,7 +139,7 @@ def test_who_submitted_it_when_does_not_change_the_hash_and_all_else_does() -> N
         ({"submitted_at": "2026-01-01T00:00:00"}, "submittedAt", "a time needs its zone"),
         ({"policy": {"budgets": [{"name": "restart", "limit": -1}]}}, "policy.budgets[0].limit", "greater than or"),
         ({"policy": {"rules": [{"name": "a"}, {"name": "a"}]}}, "policy", "rule name 'a' is used 2 times"),
-        ({"policy": {"default": {"unit": "Member"}}}, "policy.default", "unit Member cannot be restarted alone"),
+        ({"policy": {"default": {"unit": "Gang"}}}, "policy.default.unit", "expected Member, Component or Workload"),
         ({"policy": {"timings": {"successTtl": "-1s"}}}, "policy.timings.successTtl", "'-1s' is not a duration"),
     ],
 )

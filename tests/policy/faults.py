@@ -20,8 +20,9 @@ from holdfast.model import (
     Replacement,
     Stage,
     State,
+    Workload,
 )
-from holdfast.policy import advance, decide, fold, health, report
+from holdfast.policy import advance, decide, fold, health, report, restart
 from holdfast.policy import replace as replacing
 from holdfast.policy.edit import edit
 from holdfast.policy.events import CreateDone
@@ -106,9 +107,9 @@ def charging_a_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
 def charging_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ruled = decide._ruled  # pyright: ignore[reportPrivateUsage]
 
-    def wrong(state: State, *rest: Any) -> Any:
+    def wrong(spec: Workload, state: State, *rest: Any) -> Any:
         budgets = tuple(edit(one, limit=1_000) for one in state.policy.budgets)
-        return ruled(edit(state, policy=edit(state.policy, budgets=budgets)), *rest)
+        return ruled(spec, edit(state, policy=edit(state.policy, budgets=budgets)), *rest)
 
     monkeypatch.setattr(decide, "_ruled", wrong)
 
@@ -122,7 +123,7 @@ def counting_the_dark(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(start: datetime, grace: timedelta, blind: object) -> datetime:
         return start + grace
 
-    for module in (health, decide):
+    for module in (health, restart):
         monkeypatch.setattr(module, "due", wrong)
 
 

@@ -1,0 +1,62 @@
+"""A rule that restarts one component alone: which ones, from when on, and what it costs (row U7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from holdfast.model import Reason, Scope, Stage, State, Workload
+from holdfast.policy.decision import Fail, Replace
+from holdfast.policy.health import timings
+from holdfast.policy.replace import backed_off
+from holdfast.policy.rules import Ruling
+from holdfast.policy.sight import due
+
+
+def is_alone(state: State, ruling: Ruling) -> bool:
+    """Whether a ruling restarts a component alone: the failure is of one, and the attempt is whole but for it."""
+    attempt = state.attempt
+    whole = attempt is not None and attempt.stage is Stage.SUBMITTED and attempt.launch_failure is None
+    return whole and ruling.action.alone and bool(ruling.failure.component)
+
+
+def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> datetime:
+    """Return from when on a ruling is carried out: after its grace, and what fails again and again ever later."""
+    grace = timings(state).failure_grace_period if ruling.action.grace else timedelta(0)
+    at = due(since, grace, state.blind)
+    if not is_alone(state, ruling) or state.attempt is None:
+        return at
+    name = ruling.failure.component
+    rule = next((one.replacement for one in spec.components if one.name == name), None) or state.policy.replacement
+    return max(at, backed_off(name, rule, state.attempt) or at)
+
+
+def restarted_alone(
+    spec: Workload, state: State, found: Iterable[Ruling], since: datetime, now: datetime
+) -> Replace | Fail:
+    """Return the restart of each component whose ruling is due, charged once for all its failures."""
+    attempt = state.attempt
+    assert attempt is not None
+    used, members, charges = dict(state.used), list[str](), list[str]()
+    first: dict[str, Ruling] = {}
+    for ruling in found:
+        if is_alone(state, ruling) and due_at(spec, state, ruling, since) <= now:
+            first.setdefault(ruling.failure.component, ruling)
+    for name, ruling in first.items():
+        charge = ruling.action.charge
+        if charge is None:
+            continue
+        budget = state.policy.budget(charge)
+        spent = attempt.used.get(name, 0) if budget.scope is Scope.MEMBER else used.get(charge, 0)
+        if budget.limit is not None and spent >= budget.limit:
+            why = f"{charge} budget is used up ({spent} of {budget.limit}): {ruling.failure.sentence()}"
+            return Fail(Reason.RETRY_LIMIT_EXCEEDED, ruling.failure, why)
+        if budget.scope is Scope.MEMBER:
+            members.append(name)
+        else:
+            used[charge] = spent + 1
+            charges.append(charge)
+    why = "; ".join(
+        f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})" for name, ruling in first.items()
+    )
+    return Replace(tuple(first), tuple(members), why, ruled=tuple(first), charges=tuple(charges))
