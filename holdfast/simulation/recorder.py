@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from holdfast.model import BudgetStatus, OperationKind, Phase, Reason, State, Workload
+from holdfast.model import BudgetStatus, Cause, OperationKind, Phase, Reason, State, Workload
 from holdfast.policy.explain import status_of
 from holdfast.policy.steps import Run, Sleep, Step
 from holdfast.simulation.clock import START, Clock
@@ -32,6 +32,8 @@ class Recorder:
     clock: Clock
     state: State
     entries: list[Entry] = field(default_factory=list[Entry])
+    causes: list[Cause] = field(default_factory=list[Cause])
+    """All of them; a state keeps the latest alone."""
     _deadline: _Deadline | None = None
     _told: tuple[int, str, datetime] | None = None
     _past: list[Expected] = field(default_factory=list[Expected])
@@ -54,13 +56,19 @@ class Recorder:
         self.state = after
         fresh = after.causes_total - before.causes_total
         causes = after.causes[-fresh:] if fresh else ()
+        self.causes += causes
         phase = before.phase
+        begins = _number(after) != _number(before)
         for index, cause in enumerate(causes):
             # A cause is remembered in the phase that it ended: what it led to is the next one's.
-            phase = causes[index + 1].phase if index + 1 < len(causes) else after.phase
+            last = index + 1 == len(causes)
+            phase = causes[index + 1].phase if not last else cause.phase if begins else after.phase
             self._replacements += cause.reason is Reason.REPLACING
             self._write(EntryKind.DECISION, phase, cause.message, cause.reason, attempt=cause.attempt)
-        if after.phase is not phase:
+        if before.unhealthy is not None and after.unhealthy is None and not causes and after.phase is before.phase:
+            text = f"well again, and left undisturbed: {before.unhealthy.failure.sentence()}"
+            self._write(EntryKind.DECISION, phase, text, Reason.HEALED)
+        if after.phase is not phase or begins:
             self._write(EntryKind.DECISION, after.phase, after.message or after.reason.value, after.reason)
         self._expect(step)
 
@@ -87,7 +95,7 @@ class Recorder:
                 self._close()
 
     def _set(self, what: str, text: str, due: datetime) -> None:
-        attempt = self.state.attempt.number if self.state.attempt is not None else 0
+        attempt = _number(self.state)
         same = self._deadline
         if same is not None and (same.attempt, same.what) == (attempt, what):
             same.due, same.text = due, text
@@ -121,7 +129,7 @@ class Recorder:
         until: datetime | None = None,
         attempt: int | None = None,
     ) -> None:
-        number = self.state.attempt.number if self.state.attempt is not None else 0
+        number = _number(self.state)
         self.entries.append(
             Entry(
                 at=self.clock.passed,
@@ -171,3 +179,7 @@ class Recorder:
             phases=dict(self._spent),
             deadlines=tuple(self._past),
         )
+
+
+def _number(state: State) -> int:
+    return state.attempt.number if state.attempt is not None else 0

@@ -83,6 +83,7 @@ class _Play:
             workload=self._spec.name,
             profile=self._spec.policy.profile,
             entries=tuple(self._recorder.entries),
+            causes=tuple(self._recorder.causes),
             truncated=full,
             summary=self._recorder.summary(finished=self._ended is not None),
         )
@@ -130,8 +131,8 @@ class _Play:
         attempt = self._state.attempt
         if attempt is None:
             return
-        reached = ["created"] + (["running"] if attempt.ready_at is not None else [])
-        for since in reached:
+        marks = {"created": attempt.begun_at, "running": attempt.ready_at, "gone": attempt.gone_at}
+        for since in [name for name, reached in marks.items() if reached is not None]:
             if (attempt.number, since) in self._marked:
                 continue
             self._marked.add((attempt.number, since))
@@ -196,12 +197,12 @@ class _Play:
         if owner is None or owner.deleting is not None:
             return
         seen = self._world.observe(attempt.number, live=False)
-        if self._seen is None or _meaning(seen) != _meaning(self._seen):
+        if self._seen is None or meaning(seen) != meaning(self._seen):
             self._seen = seen
             self._inbox.append(Observed(seen))
 
 
-def _meaning(seen: Observation) -> Observation:
+def meaning(seen: Observation) -> Observation:
     """Return what a snapshot says, whenever it was taken."""
     failures = tuple(
         edit(one, time=START) if one.reason == Reason.MISSING_COMPONENT else one for one in seen.failures

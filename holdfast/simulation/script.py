@@ -157,9 +157,9 @@ class Event(Model):
     """In place of `at`: again and again, for the first time after so long."""
     times: Annotated[int, Field(ge=1, le=TIMES_MAXIMUM)] | None = None
     attempt: Annotated[int | Literal["each"] | None, _count_or("each")] = None
-    """The mark: when this attempt's pods run. `each`: in every attempt."""
-    since: Literal["running", "created"] | None = None
-    """What of the attempt is the mark: its pods run (as if not given), or its creation begins."""
+    """The mark is this attempt; `each`: every attempt."""
+    since: Literal["running", "created", "gone"] | None = None
+    """What of the attempt is the mark: its pods run (as if not given), its creation begins, or it is proven gone."""
 
     fail: Fail | None = None
     succeed: Succeed | None = None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
-from holdfast.model import BudgetStatus, Duration, Model, Phase
+from pydantic import Field
+
+from holdfast.model import BudgetStatus, Cause, Duration, Model, Phase
 
 
 class EntryKind(StrEnum):
@@ -80,6 +83,8 @@ class Simulation(Model):
     workload: str
     profile: str
     entries: tuple[Entry, ...]
+    causes: Annotated[tuple[Cause, ...], Field(exclude=True)] = ()
+    """What the decisions among the entries were made of, as a workflow keeps them."""
     truncated: bool = False
     """Whether it was broken off, since there was no end of entries."""
     summary: Summary

@@ -1,0 +1,246 @@
+"""A simulation's script done for real: pods fail on their nodes, quotas refuse, people signal, all times scaled alike.
+
+What a script counts from an attempt's mark is counted here from when the workflow itself wrote that mark down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.service import RPCError
+
+from holdfast import names
+from holdfast.model import Policy, Status, Timings, Workload
+from holdfast.simulation import Script
+from holdfast.simulation.script import (
+    Asked,
+    Blind,
+    Delete,
+    Fail,
+    Happening,
+    PodsRefused,
+    Refuse,
+    Stuck,
+    Succeed,
+    Unschedulable,
+)
+from holdfast.simulation.script import Event as Scripted
+from tests.e2e.proxy import Proxy
+from tests.e2e.site import until
+from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space
+from tests.simulation.cases import in_store
+
+FACTOR = 20.0
+"""All grace and pause periods, and all times of a script, are divided by it: a minute is three seconds."""
+TTL_FACTOR = 20.0 * 4_000
+"""The success TTL, the only wait of days, has its own: seven days are eight seconds."""
+OWN_NODE = "holdfast.dev/simulated-node"
+
+
+def scaled(policy: Policy) -> Policy:
+    """Return the policy with all its waits divided."""
+    waits = {name: getattr(policy.timings, name) for name in Timings.model_fields}
+    divided = {
+        name: span / (TTL_FACTOR if name == "success_ttl" else FACTOR)
+        for name, span in waits.items()
+        if span is not None
+    }
+    return policy.model_copy(update={"timings": Timings(**{**waits, **divided})})
+
+
+@dataclass
+class Enactment:
+    """One script under way."""
+
+    space: Space
+    workload: Workload
+    script: Script
+    proxy: Proxy | None = None
+    begun: datetime = field(default_factory=lambda: datetime.now(UTC))
+    done: set[tuple[int, int, int]] = field(default_factory=set[tuple[int, int, int]])
+    lifted: list[tuple[datetime, Callable[[], Awaitable[None]]]] = field(default_factory=list[Any])
+    """What is to be put right again, and when."""
+
+    async def play(self, seconds: float) -> Status:
+        """Submit the workload, let the script happen to it, and return the status it ended with."""
+        for index, event in enumerate(self.script.events):
+            if event.attempt is None and event.at == timedelta(0):
+                await self._happens(event, (index, 0, 0))
+        self.begun = datetime.now(UTC)
+        handle = await self.space.submit(self.workload)
+        playing = asyncio.create_task(self._play(handle))
+        ending = asyncio.create_task(self.space.ended(handle, seconds))
+        try:
+            await asyncio.wait({playing, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not ending.done():
+                playing.result()  # What could not be done is why there is no end.
+            return await ending
+        finally:
+            for task in (playing, ending):
+                task.cancel()
+            await asyncio.gather(playing, ending, return_exceptions=True)
+
+    async def _play(self, handle: Handle) -> None:
+        while True:
+            try:
+                status = await self.space.site.status(handle)
+            except RPCError:
+                await asyncio.sleep(0.1)
+                continue
+            now = datetime.now(UTC)
+            for due, key, event in in_store(self.script, status.causes, self.begun, FACTOR):
+                if due <= now and key not in self.done:
+                    await self._happens(event, key, handle)
+            for entry in [one for one in self.lifted if one[0] <= now]:
+                self.lifted.remove(entry)
+                await entry[1]()
+            await asyncio.sleep(0.1)
+
+    # --- what happens
+
+    async def _happens(self, event: Scripted, key: tuple[int, int, int], handle: Handle | None = None) -> None:
+        self.done.add(key)
+        name, what = event.what
+        if isinstance(what, Asked):
+            assert handle is not None
+            await handle.signal(getattr(names, f"SIGNAL_{name.upper()}"), what.note)
+        else:
+            await self._cluster(what)
+
+    async def _cluster(self, what: Happening) -> None:
+        match what:
+            case Fail():
+                for pod in (await self._running(what.component))[: self._count(what.pods)]:
+                    more = {"kwok_pod_reason": what.pod_reason} if what.pod_reason else {}
+                    await self._annotate(
+                        pod, kwok_exit_code=str(what.exit_code), kwok_reason=what.reason, kwok_fail="0s", **more
+                    )
+            case Succeed():
+                for pod in (await self._running(what.component))[: self._count(what.pods)]:
+                    await self._annotate(pod, kwok_complete="0s")
+            case Delete(component=component, pods=None):
+                (found,) = [one for one in self.workload.components if self._is(one.name, component)]
+                template = found.template
+                await self.space.delete(template["apiVersion"], template["kind"], template["metadata"]["name"])
+            case PodsRefused():
+                await self._quota("pods", what.lasts)
+            case Refuse():
+                await self._quota("count/jobs.batch", what.lasts)
+            case Stuck():
+                await self._stuck(what)
+            case Unschedulable():
+                assert what.lasts is not None
+                self._lift(what.lasts, self._open_node)
+            case Blind():
+                assert self.proxy is not None
+                await self.proxy.refuse()
+                self._lift(what.lasts, self.proxy.heal)
+            case _:
+                raise NotImplementedError(what)
+
+    def _lift(self, lasts: timedelta | None, action: Callable[[], Awaitable[None]]) -> None:
+        if lasts is not None:
+            self.lifted.append((datetime.now(UTC) + lasts / FACTOR, action))
+
+    @staticmethod
+    def _count(pods: int | str) -> int | None:
+        return pods if isinstance(pods, int) else None
+
+    def _is(self, component: str, named: str | None) -> bool:
+        (found,) = [one for one in self.workload.components if one.name == component]
+        return named in {None, found.name, found.template["metadata"].get("name")}
+
+    async def _pods(self, component: str | None) -> list[dict[str, Any]]:
+        pods = sorted(await self.space.pods(self.workload.name), key=lambda pod: pod["metadata"]["name"])
+        return [pod for pod in pods if self._is(pod["metadata"]["labels"][names.LABEL_COMPONENT], component)]
+
+    async def _running(self, component: str | None) -> list[dict[str, Any]]:
+        return [
+            pod
+            for pod in await self._pods(component)
+            if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+        ]
+
+    async def _annotate(self, pod: dict[str, Any], **annotations: str) -> None:
+        await self.space.site.annotate("Pod", pod["metadata"]["name"], self.space.namespace, **annotations)
+
+    async def _quota(self, resource: str, lasts: timedelta | None) -> None:
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+        await self.space.make({**quota, "spec": {"hard": {resource: "0"}}})
+        kube = self.space.site.kube
+
+        async def counted() -> bool:
+            found = await kube.get("v1", "ResourceQuota", "none", self.space.namespace)
+            return resource in found.get("status", {}).get("hard", {})
+
+        await until(counted, 20, "the quota has been counted")  # Until then it refuses for another reason.
+        self._lift(lasts, lambda: self.space.delete("v1", "ResourceQuota", "none"))
+
+    async def _stuck(self, what: Stuck) -> None:
+        pods = (await self._pods(what.component))[: self._count(what.pods)]
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            if not what.finalizer:
+                await self.space.patch("v1", "Pod", name, {"metadata": {"labels": STUBBORN}})
+                continue
+            await self.space.finalize("v1", "Pod", name, FOREIGN_FINALIZER)
+            self._lift(what.lasts, lambda name=name: self.space.finalize("v1", "Pod", name))
+
+    # --- a node of its own
+
+    async def _open_node(self) -> None:
+        kube, name = self.space.site.kube, self.space.namespace
+        found = await kube.get("v1", "Node", name)
+        await kube.patch("v1", "Node", name, uid=found["metadata"]["uid"], patch={"spec": {"unschedulable": None}})
+
+
+@asynccontextmanager
+async def enacted(space: Space, workload: Workload, script: Script, proxy: Proxy | None) -> AsyncIterator[Enactment]:
+    """Make ready what a script needs: a node of the workload's own, closed, where none is to be found for its pods."""
+    workload = workload.model_copy(update={"policy": scaled(workload.policy)})
+    if not any(isinstance(event.what[1], Unschedulable) for event in script.events):
+        yield Enactment(space, workload, script, proxy)
+        return
+    kube, name = space.site.kube, space.namespace
+    labels = {OWN_NODE: name}
+    taint = {"key": OWN_NODE, "value": name, "effect": "NoSchedule"}
+    capacity = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    await kube.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+            "spec": {"unschedulable": True, "taints": [taint]},
+            "status": {"capacity": capacity, "allocatable": capacity},
+        }
+    )
+    try:
+        yield Enactment(space, _placed(workload, labels, taint), script, proxy)
+    finally:
+        found = await kube.get("v1", "Node", name)
+        await kube.delete("v1", "Node", name, uid=found["metadata"]["uid"])
+
+
+def _placed(workload: Workload, labels: dict[str, str], taint: dict[str, str]) -> Workload:
+    """Return the workload of bare pods with one node alone for them."""
+    components = [
+        one.model_copy(
+            update={
+                "template": {
+                    **one.template,
+                    "spec": {
+                        **one.template["spec"],
+                        "nodeSelector": labels,
+                        "tolerations": [{**taint, "operator": "Equal"}],
+                    },
+                }
+            }
+        )
+        for one in workload.components
+    ]
+    return workload.with_components(components)
