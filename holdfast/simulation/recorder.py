@@ -50,13 +50,15 @@ class Recorder:
 
     def task(self, before: State, after: State, step: Step) -> None:
         """Write down what one step of the workload decided."""
-        self._charged += max(0, sum(after.used.values()) - sum(before.used.values()))
         if before.outcome is None and after.phase is not before.phase:
             self._spend(before.phase)
         self.state = after
         fresh = after.causes_total - before.causes_total
         causes = after.causes[-fresh:] if fresh else ()
         self.causes += causes
+        renewed = any(cause.reason is Reason.BUDGET_RENEWED for cause in causes)
+        spent = sum(after.used.values()) - (0 if renewed else sum(before.used.values()))
+        self._charged += min(max(0, spent), after.restarts - before.restarts)
         phase = before.phase
         begins = _number(after) != _number(before)
         for index, cause in enumerate(causes):
