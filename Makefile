@@ -63,7 +63,8 @@ test-pure: setup ## the tests that need no server
 
 test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of resets over their whole audit log
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
-	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/pytest -m "$(SERVERS)" $(E2E) $(ARGS) || status=$$?; \
+	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.e2e.sampler --stack $(STACK) $(if $(ARGS),--some) -- \
+			$(BIN)/pytest -m "$(SERVERS)" $(E2E) $(ARGS) || status=$$?; \
 		$(BIN)/python -m tests.e2e.law --stack $(STACK) $(if $(ARGS),--some) || status=1; \
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
 

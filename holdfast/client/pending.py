@@ -8,6 +8,7 @@ from typing import Final
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import PendingActivityState, TimeoutType
 from temporalio.api.failure.v1 import Failure
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecutionDescription
 from temporalio.converter import DataConverter
 
@@ -40,12 +41,20 @@ async def activities_of(description: WorkflowExecutionDescription) -> tuple[Acti
                 state=state,
                 attempt=pending.attempt,
                 since=begun.ToDatetime(tzinfo=UTC) if begun.seconds else None,
-                heartbeat=tuple(await _decoded(converter, list(pending.heartbeat_details.payloads))),
+                heartbeat=tuple(await _decoded(converter, _own_words(pending, state))),
                 last_failure=_told(pending.last_failure) if pending.HasField("last_failure") else "",
                 next_attempt_at=next_at.ToDatetime(tzinfo=UTC) if next_at.seconds else None,
             )
         )
     return tuple(views)
+
+
+def _own_words(pending: PendingActivityInfo, state: str) -> list[Payload]:
+    """Return the last heartbeat of this very try: Temporal keeps that of the try before, whose worker may be dead."""
+    beat, begun = pending.last_heartbeat_time, pending.last_started_time
+    if state == "Scheduled" or (beat.seconds, beat.nanos) < (begun.seconds, begun.nanos):
+        return []
+    return list(pending.heartbeat_details.payloads)
 
 
 def _told(failure: Failure) -> str:

@@ -65,8 +65,9 @@ class ActivityView(Payload):
     def sentence(self, now: datetime) -> str:
         """Say what it is doing in one line, or return an empty text where there is nothing worth saying."""
         parts: list[str] = []
-        if self.state == "Scheduled" and self.attempt <= 1 and self.since is not None and not self.last_failure:
-            waited = now - self.since
+        due = self.next_attempt_at or self.since
+        if self.state == "Scheduled" and due is not None:
+            waited = now - due
             if waited > timedelta(seconds=5):
                 parts.append(
                     f"{self.type}: no worker of this cluster has taken it for {_seconds(waited)}: "

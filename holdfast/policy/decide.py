@@ -136,7 +136,7 @@ def _waiting(spec: Workload, state: State, seen: Observation | None, now: dateti
     for one in awaited(spec, state, seen):
         of = f" of {spec.titles([one.component])}" if one.component else ""
         admission, warmup = admission_due(state, attempt, one.component), warmup_due(state, attempt, one.component)
-        if one.absent and now < admission:
+        if one.absent and now < admission and not now < warmup < admission:
             absent = one.absent
             news = f"{absent} pods{of} are not created yet" if seen is not None else f"no news yet of its {absent} pods"
             waits.append(Wait(admission, f"admission grace: {news}"))

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from holdfast.model import (
     ActionKind,
+    Attempt,
     BudgetStatus,
     Deadline,
     Explanation,
@@ -30,6 +31,12 @@ from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
 
 CAUSES_SHOWN = 5
+_REMEDIES: dict[str, str] = {
+    Reason.PODS_NOT_ADMITTED: "its controllers' Events (kubectl describe) name the quota, webhook or right they lack",
+    Reason.PODS_NOT_RUNNING: "its pods' Events (kubectl describe pod) name the node, volume or image they wait for",
+    Reason.INSUFFICIENT_PODS_READY: "its pods come back if their controller can make them and a node takes them",
+}
+"""Where to look, by what makes it unhealthy: what it waits for is not ours to know."""
 
 
 def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: datetime | None = None) -> Status:
@@ -104,11 +111,13 @@ def _gives_up(state: State) -> str:
     """Say for how long a submission waits for what it is refused."""
     timeout = timings(state).submission_timeout
     if state.policy.refused_create is not RefusedCreate.WAIT:
-        return ""
+        return f" (bears refusals that may pass for {format_duration(timings(state).admission_grace_period)})"
     return f" (gives up after {format_duration(timeout)} of refusals)" if timeout is not None else " (never gives up)"
 
 
 def _why(spec: Workload, state: State) -> str:
+    if state.held is not None:
+        return state.held.why
     if state.unhealthy is not None:
         return f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
     attempt = state.attempt
@@ -122,7 +131,10 @@ def _why(spec: Workload, state: State) -> str:
 def _now(spec: Workload, state: State, now: datetime) -> str:
     attempt, operation = state.attempt, state.operation
     if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
-        text = f"deleting attempt {attempt.number}"
+        forcing = attempt.stage is Stage.FORCING
+        text = (
+            f"forcing out what is left of attempt {attempt.number}" if forcing else f"deleting attempt {attempt.number}"
+        )
         if attempt.remnants:
             left = "; ".join(each.sentence() for each in attempt.remnants[:3])
             total = attempt.remnants_total
@@ -133,7 +145,9 @@ def _now(spec: Workload, state: State, now: datetime) -> str:
     if operation is not None and operation.kind is OperationKind.PREPARE:
         return f"checking rights and making the owner of attempt {operation.attempt}"
     if operation is not None and operation.kind is OperationKind.CREATE:
-        return f"creating the {len(spec.components)} components of attempt {operation.attempt}{_gives_up(state)}"
+        count = len(spec.components)
+        what = "1 component" if count == 1 else f"the {count} components"
+        return f"creating {what} of attempt {operation.attempt}{_gives_up(state)}"
     if operation is not None and operation.kind is OperationKind.OBSERVE:
         return "taking a live look before anything is acted on"
     if state.held is not None:
@@ -157,26 +171,40 @@ def _now(spec: Workload, state: State, now: datetime) -> str:
 def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
     """Return what happens next by itself, in order; the later ones are what follows if nothing intervenes."""
     attempt = state.attempt
-    waits = timings(state)
     if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
         result: list[Deadline] = []
         if attempt.stage is Stage.REMOVING:
             at = removal_due(state, attempt, now)
             result.append(Deadline(at=at, what="forceful deletion, unless all is gone by then"))
-        if attempt.pause_after:
-            pause = format_duration(waits.retry_pause_period)
-            at = max(now, result[0].at if result else now)
-            result.append(Deadline(at=at, what=f"once gone: retry pause {pause}, then attempt {attempt.number + 1}"))
+        elif state.operation is not None and state.operation.until is not None:
+            at = max(now, state.operation.until)
+            result.append(Deadline(at=at, what="what is left then is told, and forced again"))
+        at = max(now, result[0].at if result else now)
+        result.append(Deadline(at=at, what=f"once gone: {_once_gone(state, attempt)}"))
         return tuple(result)
     decision = decide(spec, state, now)
     if not isinstance(decision, Wait):
         return ()
     result = [Deadline(at=decision.until, what=decision.why)]
+    if state.outcome is not None:
+        return (Deadline(at=decision.until, what=f"{decision.why} is over: its resources are removed"),)
     if state.unhealthy is not None:
         result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {_consequence(spec, state)}"))
     elif state.pause_until is not None and attempt is not None and attempt.stage is Stage.GONE:
         result.append(Deadline(at=decision.until, what=f"attempt {attempt.number + 1} is created"))
     return tuple(result)
+
+
+def _once_gone(state: State, attempt: Attempt) -> str:
+    """Say what follows the proof that an attempt is gone, as things stand."""
+    if state.outcome is not None:
+        return f"its quota is released, and it ends as {state.outcome.value}"
+    if state.intent.suspend:
+        return "its quota is released, and it waits for resume"
+    if attempt.pause_after:
+        pause = format_duration(timings(state).retry_pause_period)
+        return f"retry pause {pause}, then attempt {attempt.number + 1}"
+    return f"attempt {attempt.number + 1}"
 
 
 def _consequence(spec: Workload, state: State) -> str:
@@ -230,6 +258,10 @@ def _unblock(state: State) -> str:
             return "a node does not answer: power it off or repair it; a process may still run there"
     if state.reason is Reason.RESETTING and state.pause_until is not None:
         return "retry skips the pause"
+    if state.phase is Phase.SUCCEEDED and attempt is not None and attempt.stage is Stage.SUBMITTED:
+        return "nothing has to be done; cancel removes its resources now"
+    if state.unhealthy is not None:
+        return _REMEDIES.get(state.unhealthy.failure.reason, "")
     return ""
 
 

@@ -94,6 +94,7 @@ REPLACED = [
 ]
 
 
+@pytest.mark.row("A18", level="pure")
 @pytest.mark.parametrize(("expected", "pending", "running", "succeeded", "failures", "counted"), REPLACED)
 def test_A18_a_failed_pod_counts_only_until_it_is_replaced(
     expected: int, pending: int, running: int, succeeded: int, failures: int, counted: int
@@ -107,6 +108,7 @@ def test_A18_a_failed_pod_counts_only_until_it_is_replaced(
     assert [one.subject for one in seen.failures] == [f"f{n}" for n in range(failures - counted, failures)]
 
 
+@pytest.mark.row("A18", level="pure")
 def test_A18_a_failed_pod_without_a_controller_always_counts():
     plan = (planned(kind="Pod", api="v1"),)
     seen = look(failed("old"), pod("new", "Running"), plan=plan)
@@ -114,6 +116,7 @@ def test_A18_a_failed_pod_without_a_controller_always_counts():
     assert seen.failures_total == 1
 
 
+@pytest.mark.row("A18", level="pure")
 def test_A18_a_terminating_pod_replaces_nothing():
     assert look(failed("f"), pod("t", "Running", deleting=True)).components["work"].pods.failed == 1
 

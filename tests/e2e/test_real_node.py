@@ -192,3 +192,36 @@ async def test_A3_a_killed_process_resets_and_the_next_attempt_succeeds(real: Sp
     real.truth.assert_one_attempt_at_a_time("train")
     real.truth.assert_told_truly("train")
     await real.assert_paused(handle, "train", 2, 1.0)
+
+
+@ROW("A15", level="e2e")
+async def test_A15_a_terminal_exit_code_of_a_real_container_fails_the_workload_at_once(real: Space):
+    """The failure grace would last five minutes, and there are retries left."""
+    waits = {"failureGracePeriodDuration": "300s", "terminalExitCodes": "3, 4"}
+    handle = await real.submit(appwrapper("train", pod("sleep 1; exit 4"), **waits))
+    status = await real.ended(handle)
+    assert (status.phase, status.restarts, status.executions) == ("Failed", 0, 1)
+    assert status.failure is not None
+    assert (status.failure.exit_code, status.failure.node) == (4, "real")
+    assert "rule terminal-exit-codes" in status.message
+    await real.truth.settle()
+    assert [each["exitCode"] for each in ended(real)] == [4]
+
+
+@ROW("A15", level="e2e")
+@pytest.mark.parametrize("kind", ["pod", "job"])
+async def test_A15_a_retryable_exit_code_is_retried_and_any_other_is_not(real: Space, kind: str):
+    script = 'sleep 1; if [ "$HOLDFAST_ATTEMPT" -gt 1 ]; then exit 9; fi; exit 7'
+    waits = {"failureGracePeriodDuration": "1s", "retryableExitCodes": " 7 , 8"}
+    handle = await real.submit(appwrapper("train", pod(script) if kind == "pod" else job(script, 1), **waits))
+    status = await real.ended(handle)
+    assert (status.phase, status.restarts, status.executions) == ("Failed", 1, 2)
+    assert status.failure is not None
+    assert status.failure.exit_code == 9
+    assert "rule retryable-exit-codes" in status.message
+    resets = [each.message for each in status.causes if each.reason == "Resetting"]
+    # A Job that gives up says so itself, and need not be waited for.
+    assert [("exited 7" if kind == "pod" else "BackoffLimitExceeded") in each for each in resets] == [True]
+    await real.truth.settle()
+    assert [each["exitCode"] for each in (*ended(real, 1), *ended(real, 2))] == [7, 9]
+    real.truth.assert_one_attempt_at_a_time("train")

@@ -109,6 +109,19 @@ def test_A5_pods_not_running_in_time_are_given_the_failure_grace_then_reset():
     assert life.state.phase is Phase.RESETTING
 
 
+@ROW("A5", level="pure")
+def test_A5_a_warm_up_shorter_than_the_admission_grace_ends_first_though_nothing_was_seen_of_the_pods():
+    spec = workload(timings={"warmup_grace_period": timedelta(seconds=10)})
+    life = Life(spec=spec).settle()
+    life.view = {"pending": 2}
+    life.after(seconds=10)
+    assert life.state.unhealthy is not None
+    assert life.state.unhealthy.failure.reason == Reason.PODS_NOT_RUNNING
+    life.after(seconds=60)
+    assert life.state.phase is Phase.RESETTING
+    assert life.now == START + timedelta(seconds=70)
+
+
 @ROW("A6", level="pure")
 def test_A6_a_missing_component_resets_without_grace_once_a_live_look_confirms_it():
     life = Life().runs().sees(running=2, found=False)
@@ -398,6 +411,17 @@ def test_A16_delete_in_any_phase_removes_until_proven_gone_then_ends(phase: str)
         else -1
     )
     assert all(kind is not OperationKind.CREATE for kind, _, _ in life.ran[last + 1 :])
+
+
+@ROW("A18", level="pure")
+def test_A18_failed_pods_that_their_job_has_replaced_reset_nothing_and_the_last_does():
+    """The snapshot counts only the failed pods that nothing has replaced: `tests/activities/test_snapshot.py`."""
+    life = Life().runs()
+    for _ in range(3):
+        life.sees(running=1, failed=1).after(seconds=59).sees(running=2).after(hours=1)
+    assert (life.state.phase, life.state.restarts, life.state.used) == (Phase.RUNNING, 0, {})
+    life.sees(running=1, failed=1).after(seconds=60)
+    assert (life.state.phase, life.state.restarts) == (Phase.RESETTING, 1)
 
 
 @ROW("U1", level="pure")

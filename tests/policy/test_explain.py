@@ -7,6 +7,7 @@ import pytest
 from holdfast.model import OperationKind, Phase, Reason
 from holdfast.policy.events import Cancelled, Resumed, Suspended
 from holdfast.policy.explain import explain_of, markdown, status_of
+from holdfast.policy.hold import hold
 from tests.policy.life import Life, workload
 
 ROW = pytest.mark.row
@@ -95,6 +96,43 @@ def test_U11_no_phase_is_left_without_a_reason(bring: str):
     assert explanation.now
     assert explanation.reason is not Reason.QUEUED
     assert explanation.name in markdown(explanation)
+
+
+@ROW("U11", level="pure")
+@pytest.mark.parametrize(
+    ("wish", "follows"),
+    [
+        (Suspended(), "once gone: its quota is released, and it waits for resume"),
+        (Cancelled(), "once gone: its quota is released, and it ends as Cancelled"),
+        (None, "once gone: retry pause 1m30s, then attempt 2"),
+    ],
+)
+def test_U11_a_removal_says_what_follows_its_proof(wish: Suspended | Cancelled | None, follows: str):
+    life = Life(hold={OperationKind.REMOVE}).runs()
+    text = told(life.tell(wish) if wish is not None else life.sees(failed=1, job_failed=True))
+    assert "now deleting attempt 1" in text
+    assert follows in text
+
+
+@ROW("U11", level="pure")
+def test_U11_a_forced_removal_says_so_and_when_it_is_told_again():
+    life = Life(stubborn=True, undying=True, hold={OperationKind.FORCE_REMOVE}).runs().tell(Suspended())
+    text = told(life)
+    assert "now forcing out what is left of attempt 1: 1 object left" in text
+    assert "next +30 what is left then is told, and forced again" in text
+
+
+@ROW("U11", level="pure")
+def test_U11_what_is_held_says_what_contradicts_what_and_not_what_failed_before():
+    life = Life(hold={OperationKind.OBSERVE}).runs().sees(running=1, failed=1).after(seconds=60)
+    life.state = hold(life.state, "attempt 7 is there", 7, life.now)
+    assert "why attempt 7 is there" in told(life.settle())
+
+
+@ROW("U11", level="pure")
+def test_U11_pods_that_are_late_say_where_to_look():
+    life = Life().settle().sees(pending=2)
+    assert "unblock its pods' Events" in told(life.after(minutes=5))
 
 
 def test_markdown_keeps_its_table_whole():
