@@ -9,7 +9,7 @@ from holdfast.errors import InvalidWorkload, Problem
 from holdfast.formats import appwrapper, manifests, own
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
-from holdfast.formats.text import Document, Json, as_json, documents
+from holdfast.formats.text import Document, Json, as_json, documents, half_letter
 from holdfast.model import Policy, Status, Workload
 from holdfast.profiles import PROFILES
 
@@ -96,6 +96,8 @@ def _documents(given: str | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> 
     for one in flat:
         if not isinstance(cast("Any", one.content), dict):
             raise InvalidWorkload([Problem("items", "expected objects", one.content)], "the List")
+        if broken := half_letter(one.content):
+            raise InvalidWorkload([Problem(broken, "holds half of a letter: expected whole Unicode text")], str(one))
     return flat
 
 
@@ -105,7 +107,8 @@ def _workloads(found: list[Document], context: Context) -> list[Workload]:
         form = next((one for one in FORMATS if one.knows(document.content)), None)
         if form is None:
             message = "expected a Kubernetes object with apiVersion and kind, or a workload with schemaVersion"
-            raise InvalidWorkload([Problem("", message)], str(document))
+            missing = "kind" if document.content.get("apiVersion") else "apiVersion"
+            raise InvalidWorkload([Problem(missing, message)], str(document))
         sorted_out.setdefault(form.name, (form, []))[1].append(document)
     workloads = [
         workload for form, own_documents in sorted_out.values() for workload in form.read(own_documents, context)
@@ -119,8 +122,9 @@ def _workloads(found: list[Document], context: Context) -> list[Workload]:
 def _secrets(workload: Workload) -> Iterable[Problem]:
     for index, component in enumerate(workload.components):
         if component.template["kind"] == "Secret" and component.template["apiVersion"] == "v1":
+            place = "" if workload.source == manifests.SOURCE else "spec."
             yield Problem(
-                f"components[{index}].template",
+                f"{place}components[{index}].template",
                 "is a Secret, whose content would stand in the workflow's history in clear: create it beforehand and "
                 "refer to it by name, or encrypt payloads",
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -109,7 +110,10 @@ def read(
             "queue": f"metadata.labels[{LABEL_QUEUE}]",
             "components": "spec.components",
         }
-        raise InvalidWorkload(relocated(problems_of(error, Workload), places), source) from None
+        found = relocated(problems_of(error, Workload), places)
+        # What is wrong with the whole, such as its size, is wrong with what it is made of.
+        problems = [replace(one, path=one.path or "spec.components") for one in found]
+        raise InvalidWorkload(problems, source) from None
 
 
 def _name(metadata: MetadataPart, asked: str | None, problems: list[Problem]) -> str:

@@ -32,6 +32,7 @@ def read_components(
         problems.append(Problem("spec.components", "expected at least one component"))
     found: list[Component] = []
     total = 0
+    seen: dict[tuple[str, str, str], int] = {}
     for index, component in enumerate(given):
         path = f"spec.components[{index}]"
         before = len(problems)
@@ -42,6 +43,7 @@ def read_components(
         if elsewhere is not None and elsewhere != namespace:
             message = f"expected {namespace!r}, the AppWrapper's own, or none"
             problems.append(Problem(f"{path}.template.metadata.namespace", message, elsewhere))
+        _check_name(template, index, seen, problems)
         pod_sets = _pod_sets(component, path, problems)
         infos = component.podSetInfos or []
         if infos and len(infos) != len(pod_sets):
@@ -68,6 +70,23 @@ def read_components(
     if given and not total and not problems:
         problems.append(Problem("spec.components", "bring no pods: expected a known kind, or podSets, in one at least"))
     return with_config(found)
+
+
+def _check_name(template: Json, index: int, seen: dict[tuple[str, str, str], int], problems: list[Problem]) -> None:
+    """Refuse a name that is no text, and one that an earlier component of the same kind has."""
+    path = f"spec.components[{index}].template.metadata"
+    for field in ("name", "generateName"):
+        found = inside(template, "metadata", field)
+        if found is not None and not isinstance(found, str):
+            problems.append(Problem(f"{path}.{field}", "expected text: write it in quotes", found))
+            return
+    name = inside(template, "metadata", "name")
+    if name:
+        key = (*group_kind(template), name)
+        earlier = seen.setdefault(key, index)
+        if earlier != index:
+            message = f"is the name of another {key[1]} here, that of spec.components[{earlier}]"
+            problems.append(Problem(f"{path}.name", message, name))
 
 
 def _pod_sets(component: ComponentPart, path: str, problems: list[Problem]) -> list[PodSetPart]:

@@ -78,7 +78,7 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
     problems.extend(wrong)
     if not problems and not any(component.expected_pods for component in components):
         message = f"bring no pods: expected a Pod, Job or the like among them, or the annotation {ANNOTATION_POD_SETS}"
-        problems.append(Problem("", f"these objects {message}"))
+        problems.append(Problem(f"{documents[0]}: kind", f"these objects {message}"))
     policy = _policy(settings, context, problems)
     if problems:
         raise InvalidWorkload(problems, _source(documents))

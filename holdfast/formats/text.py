@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import yaml
 
-from holdfast.errors import InvalidWorkload, Problem
+from holdfast.errors import InvalidWorkload, Problem, field_path
 
 Json = dict[str, Any]
 
@@ -168,6 +168,22 @@ _resolvers.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.012
 _resolvers.add_implicit_resolver(_MERGE, re.compile(r"^<<$"), ["<"])
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_plain_int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_plain_float)
+
+
+def half_letter(value: Any, path: str = "") -> str:
+    """Return where a text holds half of a UTF-16 pair, which no UTF-8 can carry; empty if none does."""
+    if isinstance(value, str):
+        return path if any("\ud800" <= letter <= "\udfff" for letter in value) else ""
+    if isinstance(value, dict):
+        for key, inner in cast("Json", value).items():
+            here = field_path((key,), path)
+            if found := half_letter(key, path or "the document") or half_letter(inner, here):
+                return found
+    if isinstance(value, list):
+        for index, inner in enumerate(cast("list[Any]", value)):
+            if found := half_letter(inner, f"{path}[{index}]"):
+                return found
+    return ""
 
 
 def as_json(value: Any) -> Any:

@@ -48,6 +48,15 @@ FAST = {
     "successTTLDuration": "0s",
 }
 PREFIX = "workload.codeflare.dev.appwrapper/"
+GROUPS = (
+    "test.holdfast.dev",
+    "examples.holdfast.dev",
+    "example.com",
+    "jobset.x-k8s.io",
+    "kubeflow.org",
+    "ray.io",
+)
+"""API groups whose kinds workloads of the tests may be made of."""
 
 
 _cached = os.environ.get("TEST_MAX_CACHED_WORKFLOWS")
@@ -153,7 +162,7 @@ class Site:
     async def namespace(self) -> str:
         """Make and enable a namespace of the test's own."""
         name = f"{self.cluster}-{secrets.token_hex(3)}"
-        await enable(self.kube, name, extra_groups=("test.holdfast.dev", "examples.holdfast.dev", "example.com"))
+        await enable(self.kube, name, extra_groups=GROUPS)
         self.namespaces.append(name)
         return name
 

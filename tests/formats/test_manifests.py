@@ -160,8 +160,12 @@ def test_annotations_that_are_no_settings_are_let_be() -> None:
 @pytest.mark.parametrize(
     ("document", "path", "says"),
     [
-        (config_map(), "", "these objects bring no pods: expected a Pod, Job or the like among them"),
-        (custom(template=PODS), "", f"or the annotation {POD_SETS}"),
+        (
+            config_map(),
+            "ConfigMap settings: kind",
+            "these objects bring no pods: expected a Pod, Job or the like among them",
+        ),
+        (custom(template=PODS), "Widget w: kind", f"or the annotation {POD_SETS}"),
         (job(parallelism="2"), "Job train: spec.parallelism", "expected a whole number, at least 0 (found '2')"),
         (job(template=None), "Job train: spec.template", "does not lead to a pod template"),
         ({"apiVersion": "v1", "kind": "Pod", **PODS}, "Pod: metadata.name", "expected a name or a generateName"),

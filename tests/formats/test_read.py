@@ -112,7 +112,7 @@ def test_a_malformed_override_is_refused(overrides: dict[str, str], path: str, s
 def test_a_secret_is_accepted_only_where_payloads_are_encrypted() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "hunter2"}}
     (problem,) = refusal(appwrapper(secret, job()))
-    assert problem.path == "components[0].template"
+    assert problem.path == "spec.components[0].template"
     assert "create it beforehand and refer to it by name" in problem.message
     assert "hunter2" not in str(problem)
     assert one(appwrapper(secret, job()), payloads_encrypted=True).components[0].template == secret
