@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from holdfast.model import BudgetStatus, Cause, OperationKind, Phase, Reason, State, Workload
-from holdfast.policy.explain import status_of
+from holdfast.model import BudgetStatus, Cause, OperationKind, Phase, Reason, State
+from holdfast.policy.budgets import used_of
 from holdfast.policy.steps import Run, Sleep, Step
 from holdfast.simulation.clock import START, Clock
-from holdfast.simulation.objects import UID
 from holdfast.simulation.timeline import Entry, EntryKind, Expected, Summary
 
 _FORCE, _FORCE_AGAIN = "forceful deletion", "another round of forceful deletion"
@@ -28,7 +27,6 @@ class _Deadline:
 class Recorder:
     """The timeline so far."""
 
-    spec: Workload
     clock: Clock
     state: State
     entries: list[Entry] = field(default_factory=list[Entry])
@@ -148,7 +146,10 @@ class Recorder:
     # --- what it came to
 
     def _budgets(self) -> tuple[BudgetStatus, ...]:
-        return status_of(self.spec, self.state, self.clock.now, UID).budgets
+        state, now = self.state, self.clock.now
+        return tuple(
+            BudgetStatus(name=one.name, limit=one.limit, used=used_of(state, one, now)) for one in state.policy.budgets
+        )
 
     def _spend(self, phase: Phase) -> None:
         spent = self.clock.now - self._since

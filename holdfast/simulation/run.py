@@ -20,7 +20,7 @@ from holdfast.simulation.script import Event as Scripted
 from holdfast.simulation.timeline import Simulation
 from holdfast.simulation.world import World
 
-ENTRIES_MAXIMUM = 20_000
+ENTRIES_MAXIMUM = 5_000
 TASKS_MAXIMUM = 1_000
 """Steps of the workload at one instant; more would mean that it runs in a circle."""
 
@@ -52,7 +52,7 @@ class _Play:
         self._state = State(since=START, policy=spec.policy)
         if spec.suspend:
             self._state = edit(self._state, intent=edit(self._state.intent, suspend=True, note="submitted suspended"))
-        self._recorder = Recorder(spec, self._clock, self._state)
+        self._recorder = Recorder(self._clock, self._state)
         self._world = World(spec, self._clock, script.pods, script.nodes, self._recorder.event)
         self._inbox: list[Event] = []
         self._activity: Activity | None = None

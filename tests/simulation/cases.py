@@ -5,6 +5,7 @@ Each says the same three times. `decisions` is the only place where what is comp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -90,17 +91,18 @@ def in_store(script: Script, causes: Iterable[Cause], begun: datetime, factor: f
     return sorted(found, key=lambda each: each[:2])
 
 
-Decision = tuple[int, str, str]
+Decision = tuple[int, str, str, str]
+_RULE = re.compile(r"\brule ([A-Za-z0-9-]+)")
 
 
 def decisions(causes: Iterable[Cause]) -> list[Decision]:
-    """Return what was decided: each cause's attempt, the phase it was decided in, and its reason.
+    """Return what was decided: each cause's attempt, the phase it was decided in, its reason, and the rule it names.
 
     What is left out, since it says how something was observed and not what was decided: the time and wording of each;
     and DeletionBlocked, which tells again what is left of a removal whenever that has changed.
     """
     return [
-        (cause.attempt, cause.phase.value, cause.reason.value)
+        (cause.attempt, cause.phase.value, cause.reason.value, rule[1] if (rule := _RULE.search(cause.message)) else "")
         for cause in causes
         if cause.reason is not Reason.DELETION_BLOCKED
     ]
