@@ -15,7 +15,7 @@ from typing import Any
 from temporalio.service import RPCError
 
 from holdfast import names
-from holdfast.model import Policy, Status, Timings, Workload
+from holdfast.model import Policy, Reason, Status, Timings, Workload
 from holdfast.simulation import Script
 from holdfast.simulation.script import (
     Asked,
@@ -62,16 +62,17 @@ class Enactment:
     script: Script
     proxy: Proxy | None = None
     begun: datetime = field(default_factory=lambda: datetime.now(UTC))
+    submitted: bool = False
     done: set[tuple[int, int, int]] = field(default_factory=set[tuple[int, int, int]])
-    lifted: list[tuple[datetime, Callable[[], Awaitable[None]]]] = field(default_factory=list[Any])
-    """What is to be put right again, and when."""
+    lifted: list[tuple[datetime | timedelta, Callable[[], Awaitable[None]]]] = field(default_factory=list[Any])
+    """What is to be put right again, and when; or how long after the submission, which takes time here alone."""
 
     async def play(self, seconds: float) -> Status:
         """Submit the workload, let the script happen to it, and return the status it ended with."""
         for index, event in enumerate(self.script.events):
             if event.attempt is None and event.at == timedelta(0):
                 await self._happens(event, (index, 0, 0))
-        self.begun = datetime.now(UTC)
+        self.begun, self.submitted = datetime.now(UTC), True
         handle = await self.space.submit(self.workload)
         playing = asyncio.create_task(self._play(handle))
         ending = asyncio.create_task(self.space.ended(handle, seconds))
@@ -96,10 +97,18 @@ class Enactment:
             for due, key, event in in_store(self.script, status.causes, self.begun, FACTOR):
                 if due <= now and key not in self.done:
                     await self._happens(event, key, handle)
-            for entry in [one for one in self.lifted if one[0] <= now]:
-                self.lifted.remove(entry)
-                await entry[1]()
+            for due, lift in list(self.lifted):
+                if self._is_over(due, status, now):
+                    self.lifted.remove((due, lift))
+                    await lift()
             await asyncio.sleep(0.1)
+
+    @staticmethod
+    def _is_over(due: datetime | timedelta, status: Status, now: datetime) -> bool:
+        if isinstance(due, datetime):
+            return due <= now
+        submitted = [cause.time for cause in status.causes if cause.reason is Reason.SUBMISSION_SUCCEEDED]
+        return bool(submitted) and submitted[0] + due <= now
 
     # --- what happens
 
@@ -145,7 +154,8 @@ class Enactment:
 
     def _lift(self, lasts: timedelta | None, action: Callable[[], Awaitable[None]]) -> None:
         if lasts is not None:
-            self.lifted.append((datetime.now(UTC) + lasts / FACTOR, action))
+            span = lasts / FACTOR
+            self.lifted.append((datetime.now(UTC) + span if self.submitted else span, action))
 
     @staticmethod
     def _count(pods: int | str) -> int | None:
