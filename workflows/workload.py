@@ -15,7 +15,6 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from holdfast import names
-    from holdfast.activities.contract import Created, Prepared, Removed, Replaced, Reported
     from holdfast.model import (
         Explanation,
         Observation,
@@ -23,7 +22,6 @@ with workflow.unsafe.imports_passed_through():
         OperationKind,
         Phase,
         Policy,
-        RefusedCreate,
         Stage,
         State,
         Status,
@@ -34,10 +32,11 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.change import ComponentsChange, PolicyChange, changed, reconfigured
     from holdfast.policy.edit import edit
     from holdfast.policy.explain import explain_of, markdown, status_of
-    from holdfast.policy.fold import fold, observed
+    from holdfast.policy.fold import fold
     from holdfast.policy.operations import begin
     from holdfast.policy.steps import End, Interrupt, Run, Sleep
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of
+    from holdfast.workflows.outcome import is_breakable, refusal, succeeded
 
 _KEYWORD = SearchAttributeKey.for_keyword
 _PHASE, _REASON = _KEYWORD(names.SA_PHASE), _KEYWORD(names.SA_REASON)
@@ -48,20 +47,6 @@ _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 MEMO_CAUSES = 3
 _PATCH_SUBMITTED = "submitted-is-a-column"
 _MAKING = {OperationKind.CREATE, OperationKind.REPLACE}
-_BREAKABLE = {
-    OperationKind.REPLACE,
-    OperationKind.OBSERVE,
-    OperationKind.REMOVE,
-    OperationKind.FORCE_REMOVE,
-    OperationKind.REPORT,
-}
-"""Operations that may be broken off and begun again without a trace, so that a new run can begin."""
-
-
-def _is_breakable(state: State, kind: OperationKind) -> bool:
-    # A preparation that may wait for ever must not keep a history from ending.
-    waits = kind is OperationKind.PREPARE and state.policy.refused_create is RefusedCreate.WAIT
-    return waits or kind in _BREAKABLE
 
 
 def _asked_at() -> datetime:
@@ -134,7 +119,7 @@ class WorkloadWorkflow:
                 # A cancellation can be swallowed when an activity completes in the same task.
                 state = fold(state, events.Cancelled("cancelled through Temporal"), now)
             state, step = advance(spec, state, now)
-            if isinstance(step, Run) and not (_is_breakable(state, step.kind) and self._full()):
+            if isinstance(step, Run) and not (is_breakable(state, step.kind) and self._full()):
                 state = begin(spec, state, step, now)
             self._state = state
             self._show(spec, state, now)
@@ -187,30 +172,13 @@ class WorkloadWorkflow:
         except (ActivityError, asyncio.CancelledError) as error:
             cause = error.cause if isinstance(error, ActivityError) else None
             if isinstance(cause, ApplicationError):
-                if cause.type == names.ERROR_FOREIGN_ATTEMPT:
-                    return fold(state, events.OperationRefused(cause.type, cause.message, int(cause.details[0])), now)
-                if operation.kind in {OperationKind.PREPARE, OperationKind.CREATE}:
-                    return fold(state, events.OperationRefused(cause.type or "", cause.message), now)
+                refused = refusal(operation, cause.type or "", cause.message, cause.details)
+                if refused is not None:
+                    return fold(state, refused, now)
             if not isinstance(error, asyncio.CancelledError) and not isinstance(cause, CancelledError):
                 workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
             return fold(state, events.OperationInterrupted(), now)
-        match result:
-            case Prepared():
-                done = events.PrepareDone(result.cluster_uid, result.owner_uid, result.limits, result.sequence)
-            case Created():
-                done = events.CreateDone(result.objects, result.failure, result.interrupted, result.exhausted)
-            case Replaced():
-                done = events.ReplaceDone(result.objects, result.failure)
-            case Removed():
-                done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
-            case Reported():
-                done = events.ReportDone(result.sequence)
-            case Observation():
-                state = fold(state, events.ReportDone(), now)
-                return observed(state, result, operation.since, now)
-            case _:
-                done = events.ReportDone()
-        return fold(state, done, now)
+        return succeeded(state, operation, result, now)
 
     # --- what it carries out
 
@@ -251,7 +219,7 @@ class WorkloadWorkflow:
         """Whether a new run can begin now; breaks off what may be broken off, so that it soon can."""
         if state.operation is None:
             return True
-        if _is_breakable(state, state.operation.kind) and not state.operation.interrupted:
+        if is_breakable(state, state.operation.kind) and not state.operation.interrupted:
             self._break_off(state)
         return False
 

@@ -25,6 +25,7 @@ from holdfast.cli.output import emit
 
 if TYPE_CHECKING:
     from holdfast.client import ExplanationView, StatusView, Summary
+    from holdfast.model.history import History
 
 
 def list_(
@@ -120,17 +121,21 @@ def history(
     temporal_namespace: TemporalNamespace = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """List what decided what, oldest first; -o json or yaml exports it."""
+    """List all that decided something in a workload's life, oldest first; -o json or yaml exports its whole life.
+
+    It is read from Temporal's record of the workflow, over all of its runs: also with every worker down, and after the
+    workload has ended and its objects are gone. What can no longer be told is said below the list.
+    """
     named = chosen(name, namespace)
 
-    async def go() -> StatusView:
+    async def go() -> History:
         async with session(address, temporal_namespace, cluster) as holdfast:
-            return await (await holdfast.get(named.name, named.namespace)).status()
+            return await (await holdfast.get(named.name, named.namespace)).history()
 
-    from holdfast.cli import render
+    from holdfast.cli import past_text
 
-    view = asyncio.run(go())
-    emit([cause.model_dump(mode="json") for cause in view.status.causes], output, lambda: render.history(view))
+    life = asyncio.run(go())
+    emit(life.model_dump(mode="json"), output, lambda: past_text.history(life))
 
 
 def add_to(app: typer.Typer, panel: str) -> None:

@@ -88,25 +88,6 @@ def pods(counts: PodCounts) -> str:
     return f"{counts.running} of {counts.expected} running{rest}"
 
 
-def history(view: StatusView) -> str:
-    """List what decided what, oldest first."""
-    told = view.status
-    rows = [
-        (
-            f"{each.time.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
-            str(each.attempt),
-            each.phase.value,
-            each.reason.value,
-            each.message,
-        )
-        for each in told.causes
-    ]
-    text = table(("TIME (UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT HAPPENED"), rows)
-    if told.causes_total > len(rows):
-        text += f"\n(the latest {len(rows)} of {told.causes_total})"
-    return text if view.fresh else f"{text}\n({_STALE})"
-
-
 def summaries(told: Sequence[Summary], now: datetime) -> str:
     """List workloads, one a line."""
     if not told:

@@ -22,11 +22,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained
+from holdfast.client.past import fetch
 from holdfast.client.pending import activities_of
 from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
-from holdfast.model import Cause, Explanation, Model, Phase, Policy, Status, Workload
+from holdfast.model import Explanation, Model, Phase, Policy, Status, Workload
+from holdfast.model.history import History
+from holdfast.past import Story, history_of
 from holdfast.policy.change import ComponentsChange, PolicyChange
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
@@ -106,9 +109,21 @@ class Run:
             explanation=explanation, fresh=fresh, closed=closed, activities=await activities_of(description)
         )
 
-    async def history(self) -> tuple[Cause, ...]:
-        """Return what decided what, oldest first: the last 50 causes; `status.causes_total` counts all."""
-        return (await self.status()).status.causes
+    async def history(self) -> History:
+        """Return its whole life: all causes, attempts, budgets, outcome, over all runs of its workflow (row U12).
+
+        It is read from Temporal's record alone: workers and objects may be gone. A life before a resubmission is
+        another life.
+
+        Raises:
+            WorkloadNotFound: if Temporal does not know it any more.
+            NotReachable: if Temporal does not answer.
+        """
+        return history_of(await self.story())
+
+    async def story(self) -> Story:
+        """Return what `history` is made of: what each step was told, and what it decided."""
+        return await fetch(self.client, self.place, self.workflow_id, self.run_id)
 
     async def suspend(self, reason: str = "", *, wait: bool = False) -> StatusView:
         """Take it off the cluster, keeping its place: it can be resumed. `wait` waits until it is Suspended."""

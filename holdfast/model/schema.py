@@ -15,7 +15,7 @@ ID: Final = f"https://{names.GROUP}/schema/{names.VERSION}/workload.schema.json"
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a workload as it is on the wire."""
-    body = _untitled(Workload.model_json_schema(by_alias=True, mode="validation"))
+    body = untitled(Workload.model_json_schema(by_alias=True, mode="validation"))
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
         "$id": ID,
@@ -29,7 +29,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _untitled(body: dict[str, Any]) -> dict[str, Any]:
+def untitled(body: dict[str, Any]) -> dict[str, Any]:
     """Return the schema without the titles pydantic makes of field names, which say nothing that the names do not."""
     for part in (body, *body.get("$defs", {}).values()):
         for field in cast("dict[str, dict[str, Any]]", part.get("properties", {})).values():

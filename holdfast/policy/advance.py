@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from holdfast.model import Attempt, Held, OperationKind, Phase, Reason, Report, Stage, State, Workload
 from holdfast.policy.budgets import follow
@@ -37,19 +39,34 @@ LATER_FORCED_ROUND = timedelta(minutes=10)
 _REMOVALS = {OperationKind.REMOVE, OperationKind.FORCE_REMOVE}
 
 
+class Taken(NamedTuple):
+    """One decision, the state it was taken in, and the state it leads to."""
+
+    decision: Decision
+    before: State
+    after: State
+
+
 def advance(spec: Workload, state: State, now: datetime) -> tuple[State, Step]:
-    """Return the state after all that can be decided now is decided, and what to carry out.
+    """Return the state after all that can be decided now is decided, and what to carry out."""
+    *_, last = decisions(spec, state, now)
+    return last.after, step_of(spec, last.after, last.decision, now)
+
+
+def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
+    """Yield the decisions that are taken now, in order; the last one changes nothing any more.
 
     A decision that changes the state may make room for another (a suspension of a workload that has nothing in the
     cluster is at once complete), so decisions are taken until one of them is to wait or to do something.
     """
     while True:
         before = state
-        state = settle(spec, follow(spec, assess(spec, state, now), now), now)
-        decision = decide(spec, state, now)
-        state = _apply(spec, state, decision, now)
+        ready = settle(spec, follow(spec, assess(spec, state, now), now), now)
+        decision = decide(spec, ready, now)
+        state = _apply(spec, ready, decision, now)
+        yield Taken(decision, ready, state)
         if state is before or state == before:
-            return state, _step(spec, state, decision, now)
+            return
 
 
 def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> State:
@@ -197,7 +214,7 @@ def _unhold(state: State, held: Held, now: datetime) -> State:
     return edit(state, held=None, attempt=attempt, anchored=True, in_doubt=False, observation=None, looked_at=None)
 
 
-def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
+def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
     """Return what to carry out, given what is already under way."""
     wanted = _wanted(spec, state, decision, now)
     running = state.operation

@@ -63,7 +63,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         attempt=state.attempt.number if state.attempt is not None else 0,
         executions=state.executions,
         restarts=state.restarts,
-        budgets=_budgets(state, asked or now),
+        budgets=budgets_of(state, asked or now),
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=spec.expected_pods),
         next=deadlines[0] if deadlines else None,
@@ -85,7 +85,7 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
         since=state.since,
         attempt=state.attempt.number if state.attempt is not None else 0,
         next_attempt=_next_attempt(state),
-        budgets=_budgets(state, asked or now),
+        budgets=budgets_of(state, asked or now),
         why=_why(spec, state),
         now=_now(spec, state, now),
         next=_deadlines(spec, state, now),
@@ -94,7 +94,8 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
     )
 
 
-def _budgets(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
+def budgets_of(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
+    """Return what is left of each budget."""
     return tuple(
         BudgetStatus(name=budget.name, limit=budget.limit, used=used_of(state, budget, now))
         for budget in state.policy.budgets

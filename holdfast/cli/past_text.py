@@ -1,0 +1,32 @@
+"""A workload's whole life as text: its causes line by line, and what is missing of them. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from holdfast.cli.render import table
+from holdfast.model.history import History
+
+
+def history(life: History) -> str:
+    """List what decided what, oldest first, then how far it came, and what can no longer be told."""
+    rows = [
+        (cause.number, (instant(cause.time), str(cause.attempt), cause.phase.value, cause.reason.value, cause.message))
+        for cause in life.causes
+    ]
+    rows += [
+        (gap.first, ("?", "", "", "", f"{gap.last - gap.first + 1} causes are not known: {gap.why}"))
+        for gap in life.gaps
+    ]
+    text = table(("TIME (UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT HAPPENED"), [row for _, row in sorted(rows)])
+    budgets = "".join(f", {budget.sentence()}" for budget in life.budgets)
+    ended = f"over since {instant(life.ended_at)}" if life.ended_at is not None else "its workflow is running"
+    attempts = f"{life.executions} attempt{'' if life.executions == 1 else 's'}"
+    phase = life.phase.value if life.phase is not None else "?"
+    lines = [text, "", f"{life.name}  {phase}, {attempts}, {life.restarts} restarts{budgets}; {ended}"]
+    return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
+
+
+def instant(at: datetime) -> str:
+    """Write an instant in UTC, to the second."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"

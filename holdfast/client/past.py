@@ -1,0 +1,96 @@
+"""Fetching a workload's past: the histories of all runs of its life, from Temporal or from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.client.connection import Place, explained
+from holdfast.errors import HoldfastError, WorkloadNotFound
+from holdfast.past import Run, Story, read_run, told
+
+
+async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Story:
+    """Return the story of the life that a run belongs to; of the latest where none is named.
+
+    No worker is needed: Temporal's own record is read, run by run, back to where the life began and on to where it is.
+
+    Raises:
+        WorkloadNotFound: if Temporal does not know it any more.
+        NotReachable: if Temporal does not answer.
+        HoldfastError: if this release cannot read it.
+    """
+    named = await _fetched(client, place, workflow_id, run_id)
+    if named is None:
+        raise WorkloadNotFound(workflow_id)
+    runs = [named]
+    while runs[0].previous_run_id:
+        before = await _fetched(client, place, workflow_id, runs[0].previous_run_id)
+        if before is None:
+            break  # Its retention is over, which the story says.
+        runs.insert(0, before)
+    while runs[-1].next_run_id:
+        after = await _fetched(client, place, workflow_id, runs[-1].next_run_id)
+        if after is None:
+            break
+        runs.append(after)
+    return _told(runs, workflow_id)
+
+
+async def _fetched(client: Client, place: Place, workflow_id: str, run_id: str) -> Run | None:
+    """Return a run, or None where Temporal does not know it."""
+    try:
+        history = await client.get_workflow_handle(workflow_id, run_id=run_id or None).fetch_history()
+    except RPCError as error:
+        translated = explained(error, place)
+        if error.status is RPCStatusCode.NOT_FOUND and type(translated) is HoldfastError:
+            return None
+        raise translated from error
+    return await _read(history, client.data_converter, workflow_id)
+
+
+async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
+    """Return the story that exported Temporal histories tell: one file for each run, in any order.
+
+    Args:
+        paths: As `temporal workflow show --output json` writes them.
+        converter: Reads their payloads.
+
+    Raises:
+        HoldfastError: if one is no such file, or they are not all of one life.
+    """
+    runs: list[Run] = []
+    for path in paths:
+        try:
+            history = WorkflowHistory.from_json("unknown", path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise HoldfastError(
+                f"{path}: expected a Temporal history, as `temporal workflow show --output json` writes it: {error}"
+            ) from error
+        runs.append(await _read(history, converter, str(path)))
+    runs.sort(key=lambda run: run.began_at)
+    for before, after in pairwise(runs):
+        if after.first_run_id != before.first_run_id:
+            raise HoldfastError(f"runs {before.run_id} and {after.run_id} are not of one life: give one life's files")
+        if after.previous_run_id != before.run_id:
+            raise HoldfastError(f"the run between {before.run_id} and {after.run_id} is missing: give its file too")
+    return _told(runs, "the histories given")
+
+
+async def _read(history: WorkflowHistory, converter: DataConverter, source: str) -> Run:
+    try:
+        return await read_run(history.events, converter)
+    except ValueError as error:
+        raise HoldfastError(f"{source}: {error}") from error
+
+
+def _told(runs: list[Run], source: str) -> Story:
+    try:
+        return told(runs)
+    except ValueError as error:
+        raise HoldfastError(f"{source}: {error}") from error

@@ -1,0 +1,275 @@
+"""A run's history events turned into values: payloads are read with the client's own data converter and codec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError, FailureError
+
+from holdfast import names
+from holdfast.activities.contract import Created, Prepared, Removed, Replaced, Reported
+from holdfast.model import Observation, State, Status
+from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
+from holdfast.policy.change import ComponentsChange, PolicyChange
+
+_RESULTS: Final[dict[str, Any]] = {
+    names.ACTIVITY_PREPARE: Prepared,
+    names.ACTIVITY_CREATE: Created,
+    names.ACTIVITY_REPLACE: Replaced,
+    names.ACTIVITY_OBSERVE: Observation,
+    names.ACTIVITY_REMOVE: Removed,
+    names.ACTIVITY_FORCE_REMOVE: Removed,
+    names.ACTIVITY_REPORT: Reported | None,
+}
+_CHANGES: Final = {names.UPDATE_POLICY: PolicyChange, names.UPDATE_COMPONENTS: ComponentsChange}
+_SINGLE_BATCH: Final = 2
+"""The SDK's flag of histories whose tasks are told everything at once."""
+
+
+@dataclass(slots=True)
+class _Raw:
+    """A workflow task as its events have it."""
+
+    started: HistoryEvent
+    completed: int
+    inputs: list[HistoryEvent]
+    batched: bool
+    commands: list[HistoryEvent] = field(default_factory=list[HistoryEvent])
+
+
+async def read_run(events: Sequence[HistoryEvent], converter: DataConverter) -> Run:
+    """Return the run whose history these events are.
+
+    Args:
+        events: All of the run's events so far, oldest first.
+        converter: As the client that started it has it; its codec is applied.
+
+    Raises:
+        ValueError: if it is no history of a workload's workflow.
+    """
+    if not events or events[0].event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+        raise ValueError("expected the history of one run, from its first event on")
+    begun = events[0].workflow_execution_started_event_attributes
+    if begun.workflow_type.name != names.WORKLOAD_WORKFLOW:
+        raise ValueError(f"workflow type {begun.workflow_type.name!r}: expected {names.WORKLOAD_WORKFLOW}")
+    reading = _Reading(converter, {event.event_id: event for event in events})
+    payloads = list(begun.input.payloads)
+    document = await reading.value(payloads[:1], dict, "the workload")
+    carried = await reading.value(payloads[1:2], State | None, "the memory it began with")
+    last = events[-1]
+    closed = _CLOSED.get(last.event_type, "")
+    return Run(
+        workflow_id=begun.workflow_id,
+        run_id=begun.original_execution_run_id,
+        first_run_id=begun.first_execution_run_id,
+        previous_run_id=begun.continued_execution_run_id,
+        next_run_id=last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id,
+        began_at=_time(events[0]),
+        ended_at=_time(last) if closed else None,
+        closed=closed,
+        events=len(events),
+        document=document,
+        carried=carried,
+        tasks=tuple([await reading.task(raw) for raw in _raw_tasks(events)]),
+        unreadable=tuple(reading.unreadable),
+    )
+
+
+_CLOSED: Final = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: "Completed",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: "Failed",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: "Canceled",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: "Terminated",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: "TimedOut",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: "ContinuedAsNew",
+}
+_INPUTS: Final = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED,
+    EventType.EVENT_TYPE_TIMER_FIRED,
+}
+
+
+def _raw_tasks(events: Iterable[HistoryEvent]) -> list[_Raw]:
+    """Part the events by workflow tasks; what a task that failed or timed out was told, the next one is told."""
+    tasks: list[_Raw] = []
+    inputs: list[HistoryEvent] = []
+    started: HistoryEvent | None = None
+    batched = False
+    for event in events:
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+            started = event
+        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED and started is not None:
+            flags = event.workflow_task_completed_event_attributes.sdk_metadata.lang_used_flags
+            batched = batched or _SINGLE_BATCH in flags
+            tasks.append(_Raw(started, event.event_id, inputs, batched))
+            inputs, started = [], None
+        elif event.event_type in _INPUTS:
+            inputs.append(event)
+        elif tasks:
+            tasks[-1].commands.append(event)
+    return tasks
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reads one run; what cannot be read is noted and left out."""
+
+    converter: DataConverter
+    events: dict[int, HistoryEvent]
+    unreadable: list[str] = field(default_factory=list[str])
+
+    async def value(self, payloads: Sequence[Payload], type_: Any, what: str) -> Any:
+        """Return the one value of some payloads, or None."""
+        if not payloads:
+            return None
+        try:
+            return (await self.converter.decode(payloads, [type_]))[0]
+        except Exception as error:  # The codec and the converter are the user's, and may raise anything.
+            self.unreadable.append(f"{what} cannot be read: {str(error).splitlines()[0] if str(error) else error!r}")
+            return None
+
+    async def task(self, raw: _Raw) -> Task:
+        wishes: list[tuple[tuple[int, int], Signalled | Updated]] = []
+        results: list[Finished | Fired | CancelAsked] = []
+        for event in raw.inputs:
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                signal = await self._signal(event)
+                if signal is not None:
+                    wishes.append(((event.event_id, 0), signal))
+            else:
+                results.append(await self._result(event))
+        begun: list[str] = []
+        timers: list[int] = []
+        statuses: list[Status] = []
+        ended: Ended | None = None
+        for event in raw.commands:
+            match event.event_type:
+                case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                    begun.append(event.activity_task_scheduled_event_attributes.activity_type.name)
+                case EventType.EVENT_TYPE_TIMER_STARTED:
+                    timers.append(event.event_id)
+                case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+                    accepted = event.workflow_execution_update_accepted_event_attributes
+                    update = await self._update(event)
+                    if update is not None:
+                        wishes.append(((accepted.accepted_request_sequencing_event_id, 1), update))
+                case EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED:
+                    fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+                    if names.MEMO_STATUS in fields:
+                        what = f"the status written at event {event.event_id}"
+                        status = await self.value([fields[names.MEMO_STATUS]], Status, what)
+                        statuses += [status] if status is not None else []
+                case _:
+                    ended = await self._ended(event) or ended
+        wishes.sort(key=lambda each: each[0])
+        return Task(
+            event=raw.started.event_id,
+            at=_time(raw.started),
+            suggested=raw.started.workflow_task_started_event_attributes.suggest_continue_as_new,
+            batched=raw.batched,
+            wishes=tuple(wish for _, wish in wishes),
+            results=tuple(results),
+            begun=tuple(begun),
+            timers=tuple(timers),
+            statuses=tuple(statuses),
+            ended=ended,
+        )
+
+    async def _signal(self, event: HistoryEvent) -> Signalled | None:
+        signal = event.workflow_execution_signaled_event_attributes
+        name, payloads = signal.signal_name, list(signal.input.payloads)
+        what = f"signal {name} at event {event.event_id}"
+        if name == names.SIGNAL_OBSERVE:
+            seen = await self.value(payloads[:1], Observation, what)
+            return Signalled(name, seen) if seen is not None else None
+        if not payloads:
+            return Signalled(name, "")
+        text = await self.value(payloads[:1], str, what)
+        return Signalled(name, text) if text is not None else None
+
+    async def _update(self, event: HistoryEvent) -> Updated | None:
+        asked = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        type_ = _CHANGES.get(asked.name)
+        if type_ is None:
+            return None
+        what = f"update {asked.name} at event {event.event_id}"
+        change = await self.value(list(asked.args.payloads)[:1], type_, what)
+        return Updated(change) if change is not None else None
+
+    async def _result(self, event: HistoryEvent) -> Finished | Fired | CancelAsked:
+        match event.event_type:
+            case EventType.EVENT_TYPE_TIMER_FIRED:
+                return Fired(event.timer_fired_event_attributes.started_event_id)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+                return CancelAsked()
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                done = event.activity_task_completed_event_attributes
+                name = self._activity(done.scheduled_event_id)
+                what = f"the result of {name} at event {event.event_id}"
+                return Finished(name, await self.value(list(done.result.payloads), _RESULTS.get(name, Any), what))
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+                failed = event.activity_task_failed_event_attributes
+                return await self._failed(self._activity(failed.scheduled_event_id), failed.failure)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+                scheduled = event.activity_task_timed_out_event_attributes.scheduled_event_id
+            case _:
+                scheduled = event.activity_task_canceled_event_attributes.scheduled_event_id
+        return Finished(self._activity(scheduled), broken_off=True)
+
+    async def _failed(self, activity: str, failure: Failure) -> Finished:
+        error = await self._error(failure)
+        if not isinstance(error, ApplicationError):
+            return Finished(activity, broken_off=True)
+        return Finished(
+            activity, error=error.type or "", message=error.message, details=tuple(error.details), broken_off=True
+        )
+
+    async def _error(self, failure: Failure) -> BaseException | None:
+        try:
+            return await self.converter.decode_failure(failure)
+        except Exception as error:  # As above.
+            self.unreadable.append(f"a failure cannot be read: {error!r}")
+            return None
+
+    async def _ended(self, event: HistoryEvent) -> Ended | None:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+                payloads = list(event.workflow_execution_continued_as_new_event_attributes.input.payloads)
+                return Ended("continued", state=await self.value(payloads[1:2], State, "the memory it handed on"))
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+                payloads = list(event.workflow_execution_completed_event_attributes.result.payloads)
+                return Ended("completed", status=await self.value(payloads[:1], Status, "its result"))
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+                return await self._failure(event.workflow_execution_failed_event_attributes.failure)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+                return Ended("cancelled")
+            case _:
+                return None
+
+    async def _failure(self, failure: Failure) -> Ended:
+        details = list(failure.application_failure_info.details.payloads)
+        status = await self.value(details[:1], Status, "its last status") if details else None
+        error = await self._error(failure)
+        message = error.message if isinstance(error, FailureError) else failure.message
+        return Ended("failed", status=status, message=message)
+
+    def _activity(self, scheduled: int) -> str:
+        return self.events[scheduled].activity_task_scheduled_event_attributes.activity_type.name
+
+
+def _time(event: HistoryEvent) -> datetime:
+    # As `workflow.now()` works it out, to the last digit.
+    return datetime.fromtimestamp(event.event_time.ToNanoseconds() / 1e9, UTC)

@@ -1,0 +1,153 @@
+"""A story as the document that is exported: attempts put together from the turns, and a word on what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.model import Attempt, Reason, Stage
+from holdfast.model.history import Gap, History, NumberedCause, PastAttempt, PastRun
+from holdfast.past.story import Story
+from holdfast.policy.advance import Taken
+from holdfast.policy.decision import Cancel, Fail, Release, Restart, Resubmit, Retry, Succeed, Suspend
+from holdfast.policy.edit import edit
+from holdfast.policy.explain import budgets_of
+
+_SHOWN: Final = 3
+
+
+def history_of(story: Story) -> History:
+    """Return the export of a story."""
+    spec, state, status, first, last = story.spec, story.state, story.status, story.runs[0], story.runs[-1]
+    figures = state or status
+    now = story.turns[-1].at if story.turns else first.began_at
+    gaps = tuple(_gaps(story))
+    outcome = state.outcome if state is not None else None
+    if state is None and status is not None and status.phase.ended:
+        outcome = status.phase
+    return History(
+        name=spec.name,
+        namespace=spec.namespace,
+        cluster=spec.cluster,
+        uid=story.uid,
+        workflow_id=spec.workflow_id,
+        runs=tuple(
+            PastRun(
+                run_id=run.run_id,
+                began_at=run.began_at,
+                ended_at=run.ended_at,
+                closed=run.closed,
+                events=run.events,
+            )
+            for run in story.runs
+        ),
+        begun_at=first.began_at,
+        ended_at=last.ended_at,
+        phase=figures.phase if figures is not None else None,
+        reason=figures.reason if figures is not None else None,
+        message=figures.message if figures is not None else "",
+        outcome=outcome,
+        failure=state.outcome_failure if state is not None else status.failure if status is not None else None,
+        executions=figures.executions if figures is not None else 0,
+        restarts=figures.restarts if figures is not None else 0,
+        budgets=budgets_of(state, now) if state is not None else status.budgets if status is not None else (),
+        attempts=_attempts(story),
+        causes=tuple(
+            NumberedCause(**told.cause.model_dump(), number=number, written=told.written)
+            for number, told in sorted(story.causes.items())
+        ),
+        causes_total=story.total,
+        gaps=gaps,
+        complete=not gaps,
+        exact=story.exact,
+        notes=tuple(_notes(story)),
+    )
+
+
+def _attempts(story: Story) -> tuple[PastAttempt, ...]:
+    """Put the attempts together from what each turn knew of them."""
+    found: dict[int, PastAttempt] = {}
+    for run in story.runs:
+        if run.carried is not None and run.carried.attempt is not None:
+            _see(found, run.carried.attempt)
+    for turn in story.turns:
+        if turn.folded.attempt is not None:
+            _see(found, turn.folded.attempt)
+        for taken in turn.taken:
+            if taken.before.attempt is not None:
+                _see(found, taken.before.attempt)
+            _end(found, taken)
+            if taken.after.attempt is not None:
+                _see(found, taken.after.attempt)
+    return tuple(found[number] for number in sorted(found))
+
+
+def _see(found: dict[int, PastAttempt], attempt: Attempt) -> None:
+    old = found.get(attempt.number) or PastAttempt(number=attempt.number, begun_at=attempt.begun_at)
+    found[attempt.number] = edit(
+        old,
+        submitted_at=attempt.submitted_at or old.submitted_at,
+        ready_at=attempt.ready_at or old.ready_at,
+        removing_at=attempt.removing_at or old.removing_at,
+        gone_at=attempt.gone_at or old.gone_at,
+        forced=old.forced or attempt.stage is Stage.FORCING,
+        launches=attempt.launches or old.launches,
+    )
+
+
+def _end(found: dict[int, PastAttempt], taken: Taken) -> None:
+    """Take note of a decision that ends an attempt."""
+    attempt = taken.before.attempt
+    record = found.get(attempt.number) if attempt is not None else None
+    if record is None or attempt is None or attempt.stage not in {Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED}:
+        return
+    match taken.decision:
+        case Restart(failure, _, charge):
+            end = edit(record, ended_by=Reason.RESETTING, why=failure.sentence(), failure=failure, charged=charge)
+        case Fail(reason, failure, why):
+            end = edit(record, ended_by=reason, why=why, failure=failure)
+        case Succeed(why):
+            end = edit(record, ended_by=Reason.COMPLETED, why=why)
+        case Suspend(reason, why) | Cancel(reason, why) | Release(reason, why):
+            end = edit(record, ended_by=record.ended_by or reason, why=record.why or why)
+        case Resubmit(why):
+            end = edit(record, ended_by=Reason.SUBMISSION_FAILED, why=why)
+        case Retry(why):
+            end = edit(record, ended_by=record.ended_by or Reason.RETRY_REQUESTED, why=record.why or why)
+        case _:
+            return
+    found[record.number] = end
+
+
+def _gaps(story: Story) -> Iterator[Gap]:
+    forgotten = story.runs[0].previous_run_id
+    known = sorted(story.causes)
+    before = 0
+    for number in (*known, story.total + 1):
+        if number > before + 1:
+            early = before == 0 and forgotten
+            why = "Temporal no longer keeps the run they were in" if early else "an older release decided otherwise"
+            yield Gap(first=before + 1, last=number - 1, why=why)
+        before = number
+
+
+def _notes(story: Story) -> Iterator[str]:
+    if story.runs[0].previous_run_id:
+        yield (
+            f"Its life began earlier: Temporal no longer keeps run {story.runs[0].previous_run_id}. "
+            "What that run handed on is here; attempts that had ended by then are not."
+        )
+    for text in story.contradictions[:_SHOWN]:
+        yield (
+            f"Another release than this one lived it, and decided otherwise ({text}). "
+            "From there to the end of that run only what the workflow wrote down itself is here."
+        )
+    for text in story.other_causes[:_SHOWN]:
+        yield (
+            f"Another release than this one lived it, decided the same and kept other causes ({text}). "
+            "From there to the end of that run only those that the workflow wrote down itself are here."
+        )
+    if story.reworded:
+        yield f"{story.reworded} causes are worded otherwise by this release: the workflow's own words are here."
+    for text in story.unread[:_SHOWN]:
+        yield f"{text[0].upper()}{text[1:]}: what it said is not here."

@@ -1,0 +1,275 @@
+"""A run lived again: the loop of the workload's workflow, driven by what its history says it was told. Pure.
+
+It mirrors `holdfast.workflows.workload` step by step, and has the engine decide anew; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, assert_never
+
+from holdfast import names
+from holdfast.model import Cause, OperationKind, State, Workload
+from holdfast.past.tasks import CancelAsked, Finished, Fired, Signalled, Task, Updated
+from holdfast.policy import events
+from holdfast.policy.advance import Taken, decisions, step_of
+from holdfast.policy.change import PolicyChange, changed, reconfigured
+from holdfast.policy.edit import edit
+from holdfast.policy.fold import fold
+from holdfast.policy.operations import begin
+from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
+from holdfast.workflows.outcome import is_breakable, refusal, succeeded
+
+_CANCELLED: Final = "cancelled through Temporal"
+_ACTIVITIES: Final = {
+    OperationKind.PREPARE: names.ACTIVITY_PREPARE,
+    OperationKind.CREATE: names.ACTIVITY_CREATE,
+    OperationKind.REPLACE: names.ACTIVITY_REPLACE,
+    OperationKind.OBSERVE: names.ACTIVITY_OBSERVE,
+    OperationKind.REMOVE: names.ACTIVITY_REMOVE,
+    OperationKind.FORCE_REMOVE: names.ACTIVITY_FORCE_REMOVE,
+    OperationKind.REPORT: names.ACTIVITY_REPORT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the workflow's loop: what was known, what was decided, what was carried out."""
+
+    event: int
+    """The event that began its workflow task."""
+    at: datetime
+    spec: Workload
+    folded: State
+    """After what had come was taken in, and before anything was decided."""
+    taken: tuple[Taken, ...]
+    after: State
+    step: Step | None
+    """None where it only took in what had come, to hand it on to the next run."""
+
+
+@dataclass(slots=True)
+class Life:
+    """The memory of one run, from one workflow task to the next."""
+
+    spec: Workload
+    uid: str
+    state: State | None
+    """None before the first task of a life: it begins at that task's time."""
+    causes: dict[int, Cause] = field(default_factory=dict[int, Cause])
+    """By number, from 1 on: those that were added in this run."""
+    _turned: bool = False
+    _inbox: list[events.Event] = field(default_factory=list[events.Event])
+    _busy: bool = False
+    _finished: Finished | None = None
+    _timer: int | None = None
+    """The event that started the timer that is kept; 0 for one that this task has set."""
+    _until: datetime | None = None
+    _cancelled: bool = False
+    _leaving: Step | str | None = None
+    """What it waits to do until its handlers have finished."""
+    _left: bool = False
+    _begun: list[str] = field(default_factory=list[str])
+
+    def live(self, task: Task) -> list[Turn]:
+        """Live one workflow task, and return its turns.
+
+        Raises:
+            ValueError: if the history says something else than this release would have done.
+        """
+        if self.state is None:
+            self.state = _first(self.spec, task.at)
+        turns: list[Turn] = []
+        self._begun = []
+        first, self._turned, timer = not self._turned, True, self._timer
+        for wish in task.wishes:
+            self._wish(wish)
+        # The SDK lets the workflow act on signals and updates before it tells it the rest; not so in its first task.
+        if self._inbox and not (first or task.batched):
+            turns += self._turns(task)
+        woken = first or bool(self._inbox)
+        for result in task.results:
+            woken = self._result(result, timer) or woken
+        if woken:
+            turns += self._turns(task)
+        if self._timer == 0:
+            self._timer = task.timers[-1] if task.timers else None
+        self._check(task)
+        return turns
+
+    def _wish(self, wish: Signalled | Updated) -> None:
+        match wish:
+            case Signalled(name, value):
+                event = _signal(name, value, self.uid)
+                self._inbox += [event] if event is not None else []
+            case Updated(change):
+                assert self.state is not None
+                if isinstance(change, PolicyChange):
+                    policy = changed(self.state.policy, change)
+                    self.state = edit(self.state, policy=policy)
+                    self._inbox.append(events.PolicyChanged(policy, change.note))
+                    return
+                before, self.spec = self.spec, reconfigured(self.spec, change)
+                now = self.spec.config_hashes
+                again = tuple(name for name, hash_ in now.items() if before.config_hashes[name] != hash_)
+                if again:
+                    self._inbox.append(events.Reconfigured(again, change.note))
+            case _:
+                assert_never(wish)
+
+    def _result(self, result: Finished | Fired | CancelAsked, timer: int | None) -> bool:
+        """Take note of what has ended; say whether it wakes the loop."""
+        match result:
+            case Finished():
+                if not self._busy:
+                    raise ValueError(f"{result.activity} came back, and nothing was under way")
+                self._finished = result
+                return True
+            case Fired(number):
+                if number != timer or self._timer != timer:
+                    return False  # It was taken back in the same task.
+                self._timer, self._until = None, None
+                return True
+            case CancelAsked():
+                self._cancelled = True
+                self._inbox.append(events.Cancelled(_CANCELLED))
+                return True
+            case _:
+                assert_never(result)
+
+    def _turns(self, task: Task) -> list[Turn]:
+        if self._left:
+            return []
+        turns = [self._turn(task)]
+        # What was broken off before it could begin has ended at once.
+        while self._busy and self._finished is not None and self._leaving is None:
+            turns.append(self._turn(task))
+        return turns
+
+    def _turn(self, task: Task) -> Turn:
+        """Turn the loop once: take in, decide, and say what is carried out."""
+        assert self.state is not None
+        now, spec, full = task.at, self.spec, task.suggested
+        if self._leaving is not None:
+            return self._stay(task)
+        state = self._take_in(self.state, now)
+        if self._cancelled and not state.intent.cancel:
+            state = self._noted(state, fold(state, events.Cancelled(_CANCELLED), now))
+        folded = state
+        taken = tuple(decisions(spec, state, now))
+        for one in taken:
+            state = self._noted(state, one.after)
+        step = step_of(spec, state, taken[-1].decision, now)
+        if isinstance(step, Run) and not (is_breakable(state, step.kind) and full):
+            state = begin(spec, state, step, now)
+        self.state = state
+        match step:
+            case Run(kind):
+                if full and state.operation is None:
+                    self._leaving = "continue"
+                else:
+                    self._busy = True
+                    self._begun.append(_ACTIVITIES[kind])
+                    self._set_timer(None)
+            case Interrupt():
+                self._break_off()
+                self._set_timer(None)
+            case Sleep(until, _):
+                if full and self._may_continue():
+                    self._leaving = "continue"
+                else:
+                    self._set_timer(until)
+            case End():
+                self._leaving = step
+        if self._leaving == "continue" and task.ended is not None:
+            self.state, self._left = edit(self.state, runs=self.state.runs + 1), True
+        return Turn(task.event, now, spec, folded, taken, self.state, step)
+
+    def _stay(self, task: Task) -> Turn:
+        """Wait for handlers to finish; what comes meanwhile is taken in when it hands its memory on."""
+        assert self.state is not None
+        folded = self.state
+        if self._leaving == "continue" and task.ended is not None:
+            folded = self._take_in(self.state, task.at)
+            self.state, self._left = edit(folded, runs=folded.runs + 1), True
+        return Turn(task.event, task.at, self.spec, folded, (), self.state, None)
+
+    def _take_in(self, state: State, now: datetime) -> State:
+        inbox, self._inbox = self._inbox, []
+        for event in inbox:
+            state = self._noted(state, fold(state, event, now))
+        operation, finished = state.operation, self._finished
+        if finished is None or operation is None:
+            return state
+        self._busy, self._finished = False, None
+        if not finished.broken_off:
+            return self._noted(state, succeeded(state, operation, finished.result, now))
+        done: events.Event = events.OperationInterrupted()
+        if finished.error is not None:
+            done = refusal(operation, finished.error, finished.message, finished.details) or done
+        return self._noted(state, fold(state, done, now))
+
+    def _noted(self, before: State, after: State) -> State:
+        """Keep the causes that were added."""
+        fresh = after.causes_total - before.causes_total
+        for offset, cause in enumerate(after.causes[len(after.causes) - fresh :] if fresh else ()):
+            self.causes[before.causes_total + offset + 1] = cause
+        return after
+
+    def _may_continue(self) -> bool:
+        assert self.state is not None
+        operation = self.state.operation
+        if operation is None:
+            return True
+        if is_breakable(self.state, operation.kind) and not operation.interrupted:
+            self._break_off()
+        return False
+
+    def _break_off(self) -> None:
+        assert self.state is not None
+        operation = self.state.operation
+        if not self._busy or operation is None:
+            return
+        self.state = edit(self.state, operation=edit(operation, interrupted=True))
+        activity = _ACTIVITIES[operation.kind]
+        if activity in self._begun and self._finished is None:
+            self._begun.remove(activity)
+            self._finished = Finished(activity, broken_off=True)
+
+    def _set_timer(self, until: datetime | None) -> None:
+        if until == self._until and (until is None) == (self._timer is None):
+            return
+        self._timer, self._until = (None, None) if until is None else (0, until)
+
+    def _check(self, task: Task) -> None:
+        if tuple(self._begun) != task.begun:
+            ours, theirs = (", ".join(each) or "nothing" for each in (self._begun, task.begun))
+            raise ValueError(f"it began {theirs}, where this release would have begun {ours}")
+        if task.ended is not None and task.ended.how != "other" and self._leaving is None:
+            raise ValueError(f"it {task.ended.how}, where this release would have gone on")
+
+
+def _first(spec: Workload, now: datetime) -> State:
+    state = State(since=now, policy=spec.policy)
+    if spec.suspend:
+        state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
+    return state
+
+
+def _signal(name: str, value: Any, uid: str) -> events.Event | None:
+    if name == names.SIGNAL_OBSERVE:
+        return events.Observed(value) if value.workload_uid == uid else None
+    match name:
+        case names.SIGNAL_SUSPEND:
+            return events.Suspended(value)
+        case names.SIGNAL_PREEMPT:
+            return events.Suspended(value, preempted=True)
+        case names.SIGNAL_RESUME:
+            return events.Resumed(value)
+        case names.SIGNAL_CANCEL:
+            return events.Cancelled(value)
+        case names.SIGNAL_RETRY:
+            return events.Retried(value)
+        case _:
+            return None

@@ -1,0 +1,58 @@
+"""What the end of an operation means to the engine, and which operations may be broken off. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast import names
+from holdfast.activities.contract import Created, Prepared, Removed, Replaced, Reported
+from holdfast.model import Observation, Operation, OperationKind, RefusedCreate, State
+from holdfast.policy import events
+from holdfast.policy.fold import fold, observed
+
+_BREAKABLE: Final = {
+    OperationKind.REPLACE,
+    OperationKind.OBSERVE,
+    OperationKind.REMOVE,
+    OperationKind.FORCE_REMOVE,
+    OperationKind.REPORT,
+}
+
+
+def is_breakable(state: State, kind: OperationKind) -> bool:
+    """Whether an operation may be broken off and begun again without a trace, so that a new run can begin."""
+    # A preparation that may wait for ever must not keep a history from ending.
+    waits = kind is OperationKind.PREPARE and state.policy.refused_create is RefusedCreate.WAIT
+    return waits or kind in _BREAKABLE
+
+
+def refusal(operation: Operation, type_: str, message: str, details: Sequence[Any]) -> events.OperationRefused | None:
+    """Return what an activity's own error means; None where the operation is merely begun again."""
+    if type_ == names.ERROR_FOREIGN_ATTEMPT:
+        return events.OperationRefused(type_, message, int(details[0]))
+    if operation.kind in {OperationKind.PREPARE, OperationKind.CREATE}:
+        return events.OperationRefused(type_, message)
+    return None
+
+
+def succeeded(state: State, operation: Operation, result: Any, now: datetime) -> State:
+    """Return the state after the operation under way has come back with a result."""
+    match result:
+        case Prepared():
+            done = events.PrepareDone(result.cluster_uid, result.owner_uid, result.limits, result.sequence)
+        case Created():
+            done = events.CreateDone(result.objects, result.failure, result.interrupted, result.exhausted)
+        case Replaced():
+            done = events.ReplaceDone(result.objects, result.failure)
+        case Removed():
+            done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
+        case Reported():
+            done = events.ReportDone(result.sequence)
+        case Observation():
+            state = fold(state, events.ReportDone(), now)
+            return observed(state, result, operation.since, now)
+        case _:
+            done = events.ReportDone()
+    return fold(state, done, now)
