@@ -29,6 +29,7 @@ ALLOWED = {
     "workflows": "import temporalio.workflow\nimport holdfast.policy\nfrom holdfast.activities import contract",
     "worker": "import holdfast.workflows\nimport holdfast.activities.create\nimport kubernetes.aio",
     "simulation": "import holdfast.policy\nimport holdfast.activities.snapshot",
+    "past": "import holdfast.workflows",
     "client": "import temporalio.client\nimport holdfast.model",
     "plugin": "import holdfast.worker",
     "local": "import subprocess",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from holdfast.cli.render import table
+from holdfast.model import BudgetStatus
 from holdfast.model.history import History
+from holdfast.past.other import Comparison
 
 
 def history(life: History) -> str:
@@ -30,3 +33,31 @@ def history(life: History) -> str:
 def instant(at: datetime) -> str:
     """Write an instant in UTC, to the second."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def comparison(result: Comparison) -> str:
+    """List the points of a real life beside what the other policy says of them, then how both end."""
+    rows = [
+        (
+            instant(point.at),
+            str(point.attempt),
+            point.verdict,
+            point.real or "-",
+            f"{point.other or '-'}: {point.note}" if point.note else point.other or "-",
+            f"{_spent(point.budgets)} / {_spent(point.other_budgets)}",
+        )
+        for point in result.points
+    ]
+    heads = ("TIME (UTC)", "ATTEMPT", "OTHER IS", "REALLY", "WITH THE OTHER POLICY", "BUDGETS REAL / OTHER")
+    lines = table(heads, rows).splitlines()
+    parted = next((index for index, point in enumerate(result.points) if point.verdict != "same"), None)
+    if parted is not None:
+        lines.insert(parted + 2, _PARTED)
+    return "\n".join([*lines, "", f"{result.name}  {result.end}", *(f"note: {note}" for note in result.notes)])
+
+
+_PARTED = "--- from here reality took another way: each point is judged as it really came, only budgets go on ---"
+
+
+def _spent(budgets: Sequence[BudgetStatus]) -> str:
+    return ", ".join(budget.sentence() for budget in budgets) or "none"

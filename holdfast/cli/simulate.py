@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.options import Cluster, Format, Namespace, Output
+from holdfast.cli.compare import compare
+from holdfast.cli.options import Address, Cluster, Format, Namespace, Output, TemporalNamespace
 from holdfast.cli.output import emit
 from holdfast.cli.submit import As, Set, overrides, read_file
 from holdfast.errors import HoldfastError, InvalidWorkload
@@ -22,9 +23,30 @@ if TYPE_CHECKING:
 
 def simulate(
     file: Annotated[
-        str, typer.Argument(help="The workload, as `submit` takes it; - is standard input.", metavar="FILE")
-    ],
-    script: Annotated[str, typer.Option("--script", help="What goes wrong, when: see examples/failures.yaml.")],
+        str | None,
+        typer.Argument(
+            help="The workload, as `submit` takes it; - is standard input.", metavar="FILE", show_default=False
+        ),
+    ] = None,
+    script: Annotated[
+        str | None,
+        typer.Option("--script", help="What goes wrong, when: see examples/failures.yaml.", show_default=False),
+    ] = None,
+    history: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--history",
+            help="Instead of FILE and --script: what really happened to this workload; or a file that "
+            "`temporal workflow show --output json` wrote (once for each run of one workload).",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", help="With --history: the other policy, or what of it is to differ.", show_default=False
+        ),
+    ] = None,
     settings: Set = None,
     until: Annotated[
         str | None, typer.Option("--until", help="When to end: 12h, 7d. Default: the script's own.", show_default=False)
@@ -32,13 +54,25 @@ def simulate(
     name: As = None,
     namespace: Namespace = None,
     cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Show what would be decided, and when, if a script of failures came true: on virtual time, without any server.
 
     Times are counted from the submission. The same files always give the same output. The exit code is 0 whatever
     becomes of the workload.
+
+    With --history: what another policy would have decided on what really happened, point by point, with its own budget
+    figures. Where it would have decided otherwise, reality took another way from there, and the output says so.
     """
+    if history:
+        if file is not None or script is not None or until is not None or name is not None:
+            raise typer.BadParameter("goes with --policy and --set, not with a script", param_hint="--history")
+        compare(history, policy, settings, namespace, cluster, address, temporal_namespace, output)
+        return
+    if file is None or script is None or policy is not None:
+        raise typer.BadParameter("expected FILE and --script, or --history and --policy", param_hint="FILE")
     if file == "-" and script == "-":
         raise typer.BadParameter("only one of FILE and --script can be standard input", param_hint="--script")
     end = _until(until)

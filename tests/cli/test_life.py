@@ -61,8 +61,9 @@ async def test_submit_steer_and_watch(client: Client, file: Path, name: str) -> 
 
         assert (await run("preempt", name)).stdout == f"preempt asked of {name}\n"
         assert "making room" in (await run("history", name)).stdout
-        causes = json.loads((await run("history", name, "-o", "json")).stdout)
-        assert causes[0]["time"] < causes[-1]["time"]
+        life = json.loads((await run("history", name, "-o", "json")).stdout)
+        assert life["exact"]
+        assert [cause["number"] for cause in life["causes"]] == list(range(1, life["causesTotal"] + 1))
         assert f"{name} Cancelled" in (await run("cancel", name, "--wait")).stdout
 
         refused = await run("suspend", name, code=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.cli import render
+from holdfast.cli import past_text, render
 from holdfast.cli.watch import Seen
 from holdfast.client.views import ActivityView, ExplanationView, StatusView, Summary, explanation_from
 from holdfast.model import (
@@ -22,6 +22,7 @@ from holdfast.model import (
     Scope,
     Status,
 )
+from holdfast.model.history import Gap, History, NumberedCause
 
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 
@@ -163,11 +164,26 @@ def test_the_list_is_a_table() -> None:
 
 
 def test_history_says_what_is_left_out() -> None:
-    told = status(causes=(cause("a", 0), cause("b", 1)), causes_total=9)
-    text = render.history(StatusView(status=told, fresh=True))
-    assert text.splitlines()[0].split() == ["TIME", "(UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT", "HAPPENED"]
-    assert text.endswith("(the latest 2 of 9)")
-    assert "no worker answered" in render.history(StatusView(status=told, fresh=False))
+    life = History(
+        name="x",
+        namespace="default",
+        cluster="dev",
+        uid="u",
+        workflow_id="workload/dev/default/x",
+        runs=(),
+        begun_at=NOW,
+        causes=(NumberedCause(**cause("the last", 1).model_dump(), number=9, written=True),),
+        causes_total=9,
+        gaps=(Gap(first=1, last=8, why="Temporal no longer keeps the run they were in"),),
+        complete=False,
+        exact=True,
+        notes=("Its life began earlier.",),
+    )
+    heads, gap, last, *_, note = past_text.history(life).splitlines()
+    assert heads.split() == ["TIME", "(UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT", "HAPPENED"]
+    assert gap.endswith("8 causes are not known: Temporal no longer keeps the run they were in")
+    assert last.endswith("the last")
+    assert note == "note: Its life began earlier."
 
 
 def test_watch_tells_each_cause_and_transition_once() -> None:

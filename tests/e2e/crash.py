@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -223,9 +223,9 @@ def pod(name: str = "solo", *, labels: dict[str, str] | None = None, **annotatio
 
 
 @asynccontextmanager
-async def own_temporal(stack: Stack, directory: Path) -> AsyncIterator[OwnTemporal]:
-    """Run a Temporal server of the test's own."""
-    temporal = OwnTemporal(stack, directory)
+async def own_temporal(stack: Stack, directory: Path, *settings: str) -> AsyncIterator[OwnTemporal]:
+    """Run a Temporal server of the test's own, with dynamic settings (`name=value`)."""
+    temporal = OwnTemporal(stack, directory, settings)
     await temporal.start()
     try:
         yield temporal
@@ -236,8 +236,9 @@ async def own_temporal(stack: Stack, directory: Path) -> AsyncIterator[OwnTempor
 class OwnTemporal:
     """A Temporal server of the test's own, that can be killed and started again on the same data."""
 
-    def __init__(self, stack: Stack, directory: Path) -> None:
+    def __init__(self, stack: Stack, directory: Path, settings: Sequence[str] = ()) -> None:
         self._program = stack.binary("temporal")
+        self._settings = [f"--dynamic-config-value={setting}" for setting in settings]
         self._directory = directory
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -257,6 +258,7 @@ class OwnTemporal:
             "--headless",
             f"--db-filename={self._directory / 'temporal.sqlite'}",
             "--log-level=error",
+            *self._settings,
         ]
         with (self._directory / "temporal.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)

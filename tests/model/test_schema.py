@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from holdfast.formats import read
+from holdfast.model import history
 from holdfast.model.schema import schema, text
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,13 @@ def test_the_committed_schema_is_current() -> None:
         "python -c 'from holdfast.model.schema import text; print(text(), end=\"\")' > docs/schema/workload.schema.json"
     )
     assert COMMITTED.read_text(encoding="utf-8") == text(), f"renew it: {command}"
+
+
+def test_the_committed_schema_of_the_history_is_current() -> None:
+    committed = ROOT / "docs/schema/history.schema.json"
+    command = f"python -c 'from holdfast.model.history import text; print(text(), end=\"\")' > {committed.name}"
+    assert committed.read_text(encoding="utf-8") == history.text(), f"renew it in docs/schema: {command}"
+    jsonschema.Draft202012Validator.check_schema(history.schema())
 
 
 def test_the_schema_is_a_schema_that_says_what_it_is() -> None:

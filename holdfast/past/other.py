@@ -1,0 +1,363 @@
+"""What another policy would have decided on what really happened: the same observations, at the same times. Pure.
+
+The other policy judges each turn of the real life with its own clocks and its own budget figures, and between two turns
+each of its deadlines that comes before the real one. Where it would have acted otherwise, reality took another way from
+there: the real course is taken as given again, and only the other's budget figures go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.model import (
+    ActionKind,
+    BudgetStatus,
+    Failure,
+    Model,
+    Phase,
+    Policy,
+    State,
+    Time,
+    Unhealthy,
+    Workload,
+    format_duration,
+)
+from holdfast.past.life import Turn
+from holdfast.past.story import Story
+from holdfast.policy.advance import Taken, decisions
+from holdfast.policy.decision import (
+    Cancel,
+    Create,
+    Decision,
+    Fail,
+    Look,
+    Release,
+    Replace,
+    Restart,
+    Resubmit,
+    Retry,
+    Succeed,
+    Suspend,
+    Wait,
+)
+from holdfast.policy.edit import edit
+from holdfast.policy.explain import budgets_of
+from holdfast.policy.health import LIVE, timings
+from holdfast.policy.rules import rule_on
+
+_ACTING: Final = (Create, Restart, Resubmit, Replace, Suspend, Fail, Succeed, Cancel, Release, Retry)
+_SAME: Final = "same"
+
+
+class Point(Model):
+    """One moment at which reality decided something, or the other policy would have."""
+
+    at: Time
+    attempt: int
+    real: str
+    """What was really decided; empty where nothing was."""
+    other: str
+    """What the other policy would have decided; empty where nothing."""
+    verdict: str
+    """`same`; `earlier`, `later`, `instead` or `not at all`, seen from the other policy; `not really` where only the
+    other policy would have acted."""
+    note: str = ""
+    budgets: tuple[BudgetStatus, ...]
+    other_budgets: tuple[BudgetStatus, ...]
+
+
+class Comparison(Model):
+    """A real life beside what another policy would have decided on it."""
+
+    name: str
+    points: tuple[Point, ...]
+    parted_at: Time | None = None
+    """When reality first took another way; what came after it is not what the other policy would have met."""
+    outcome: Phase | None = None
+    other_outcome: Phase | None = None
+    """None where it is not known: reality ended where the other policy would have gone on, or has not ended."""
+    end: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """What the other policy has done already, and reality has not."""
+
+    decision: Decision
+    attempt: int
+    point: int
+    """Where in the list it stands."""
+
+
+def compared(story: Story, policy: Policy) -> Comparison:
+    """Return what another policy would have decided on a real life, point by point."""
+    carried = story.runs[0].carried
+    other = _Other(policy, dict(carried.used) if carried is not None else {})
+    for index, turn in enumerate(story.turns):
+        after = story.turns[index + 1].at if index + 1 < len(story.turns) else turn.at
+        raw = turn.folded
+        for real in turn.taken:
+            other.judge(turn, raw, real)
+            raw = real.after
+        other.wait(turn, raw, after)
+    return _summed(story, other)
+
+
+@dataclass(slots=True)
+class _Other:
+    """The other policy's own memory beside the real one."""
+
+    policy: Policy
+    used: dict[str, int]
+    member: dict[str, int] = field(default_factory=dict[str, int])
+    """What members have used of their budgets, in the attempt below."""
+    attempt: int = 0
+    unhealthy: Unhealthy | None = None
+    ahead: _Ahead | None = None
+    points: list[Point] = field(default_factory=list[Point])
+    parted: datetime | None = None
+    failed: datetime | None = None
+
+    def judge(self, turn: Turn, raw: State, real: Taken) -> None:
+        """Judge what reality has just decided on, and compare."""
+        taken = self._decide(turn.spec, raw, turn.at, looks=isinstance(real.decision, Look))
+        self._keep(taken.before)
+        acted = isinstance(real.decision, _ACTING)
+        if self.ahead is not None:
+            self._catch_up(turn.at, real, self.ahead, healed=taken.before.unhealthy is None)
+        elif acted and isinstance(taken.decision, _ACTING):
+            self._both(turn.at, real, taken)
+        elif acted:
+            self._only_real(turn.at, real, taken)
+        elif isinstance(taken.decision, _ACTING):
+            self._only_other(turn.at, real.after, taken)
+        if isinstance(real.decision, Retry) and real.before.outcome is not None:
+            self.used = {}
+
+    def wait(self, turn: Turn, raw: State, until: datetime) -> None:
+        """Let the other policy's own deadlines pass, until reality goes on."""
+        last = turn.taken[-1].decision if turn.taken else None
+        real = last.until if isinstance(last, Wait) else None
+        if self.ahead is not None or isinstance(last, Look):
+            return None
+        at = turn.at
+        while True:
+            decision = self._decide(turn.spec, raw, at, looks=False).decision
+            if not isinstance(decision, Wait) or not at < decision.until < until:
+                return None
+            if real is not None and decision.until >= real:
+                return None
+            at = decision.until
+            taken = self._decide(turn.spec, raw, at, looks=False)
+            self._keep(taken.before)
+            if isinstance(taken.decision, _ACTING):
+                return self._only_other(at, raw, taken)
+
+    def _decide(self, spec: Workload, raw: State, at: datetime, *, looks: bool) -> Taken:
+        """Return what the other policy decides; where it would look, what is known is what it would see."""
+        state = self._seen(raw)
+        taken = next(decisions(spec, state, at))
+        if isinstance(taken.decision, Look) and not looks:
+            return next(decisions(spec, edit(state, looked_at=at, in_doubt=False), at))
+        return taken
+
+    def _seen(self, raw: State) -> State:
+        """Return the real memory with the other's policy, clocks and budget figures in place of its own."""
+        attempt = raw.attempt
+        if attempt is not None and attempt.number != self.attempt:
+            self.attempt, self.member, self.unhealthy = attempt.number, {}, None
+        living = attempt is not None and attempt.stage in LIVE
+        state = edit(
+            raw,
+            policy=self.policy,
+            used=self.used,
+            unhealthy=self.unhealthy if living else raw.unhealthy,
+            attempt=edit(attempt, used=self.member) if attempt is not None else None,
+        )
+        waits = timings(state)
+        if raw.pause_until is not None and attempt is not None and attempt.gone_at is not None:
+            state = edit(state, pause_until=attempt.gone_at + waits.retry_pause_period)
+        if raw.hold_until is not None:
+            held = waits.success_ttl if raw.outcome is Phase.SUCCEEDED else waits.deletion_on_failure_grace_period
+            state = edit(state, hold_until=raw.since + held)
+        return state
+
+    def _keep(self, state: State) -> None:
+        self.unhealthy, self.used = state.unhealthy, state.used
+        if state.attempt is not None:
+            self.member = state.attempt.used
+
+    def _charge(self, taken: Taken, at: datetime) -> None:
+        """Take over what acting cost the other policy, and whether it ended the workload."""
+        self.used = taken.after.used
+        if taken.after.attempt is not None and taken.after.attempt.number == self.attempt:
+            self.member = taken.after.attempt.used
+        if isinstance(taken.decision, Fail) and self.failed is None:
+            self.failed = at
+
+    def _both(self, at: datetime, real: Taken, taken: Taken) -> None:
+        same = type(real.decision) is type(taken.decision)
+        if not (same and isinstance(taken.decision, Fail)):
+            self._charge(taken, at)
+        note = ""
+        if not same:
+            self._part(at)
+            note = _words_of_failure(taken.decision)
+        self._add(at, real.after, _said(real), _said(taken), _SAME if same else "instead", note)
+
+    def _only_real(self, at: datetime, real: Taken, taken: Taken) -> None:
+        """Note what the other policy would not have decided yet, or not at all."""
+        self._part(at)
+        other = taken.decision
+        failure = real.decision.failure if isinstance(real.decision, Restart | Fail) else None
+        cost = self._later(failure) if failure is not None else ""
+        if isinstance(other, Wait):
+            text = f"not before {other.until:%H:%M:%S} ({other.why})"
+            healed = "; whether it would have healed by then is not known" if failure is not None else ""
+            self._add(at, real.after, _said(real), text, "later", f"{cost}{healed}".removeprefix("; "))
+        else:
+            self._add(at, real.after, _said(real), "", "not at all", getattr(other, "why", ""))
+
+    def _later(self, failure: Failure) -> str:
+        """Charge what a failure would cost later, and say what it would come to."""
+        action = rule_on(self.policy, failure).action
+        if action.kind is ActionKind.IGNORE:
+            return ""
+        if action.kind is ActionKind.FAIL:
+            return "then it fails"
+        if action.charge is None:
+            return "then it resets, charged to nothing"
+        used, limit = self.used.get(action.charge, 0), self.policy.budget(action.charge).limit
+        if limit is not None and used >= limit:
+            return f"then it fails, since its {action.charge} budget is used up"
+        self.used = {**self.used, action.charge: used + 1}
+        return f"then it resets, charged to {action.charge}"
+
+    def _only_other(self, at: datetime, state: State, taken: Taken) -> None:
+        """Note that the other policy acts now, and reality does not yet."""
+        self._part(at)
+        self._charge(taken, at)
+        number = state.attempt.number if state.attempt is not None else 0
+        self.ahead = _Ahead(taken.decision, number, len(self.points))
+        note = _words_of_failure(taken.decision)
+        self._add(at, state, "", _said(taken), "not really", note)
+
+    def _catch_up(self, at: datetime, real: Taken, ahead: _Ahead, *, healed: bool) -> None:
+        """See whether reality has come to what the other policy did before, or will not."""
+        point = self.points[ahead.point]
+        if isinstance(real.decision, _ACTING):
+            same = type(real.decision) is type(ahead.decision)
+            text = f"{_said(real)} at {at:%H:%M:%S}, {format_duration(_whole(at, point.at))} after"
+            verdict = "earlier" if same else "instead"
+            self.points[ahead.point] = edit(point, real=text, verdict=verdict, budgets=_figures(real.after, at))
+            self.ahead = None
+        elif isinstance(ahead.decision, Restart | Fail | Replace) and healed:
+            self.points[ahead.point] = edit(point, real=f"healed at {at:%H:%M:%S}")
+            self.ahead = None
+
+    def _part(self, at: datetime) -> None:
+        self.parted = self.parted or at
+
+    def _add(self, at: datetime, state: State, real: str, other: str, verdict: str, note: str) -> None:
+        shadow = edit(state, policy=self.policy, used=self.used)
+        if shadow.attempt is not None:
+            shadow = edit(shadow, attempt=edit(shadow.attempt, used=self.member))
+        self.points.append(
+            Point(
+                at=at,
+                attempt=state.attempt.number if state.attempt is not None else 0,
+                real=real,
+                other=other,
+                verdict=verdict,
+                note=note,
+                budgets=_figures(state, at),
+                other_budgets=_figures(shadow, at),
+            )
+        )
+
+
+def _figures(state: State, at: datetime) -> tuple[BudgetStatus, ...]:
+    return budgets_of(state, at)
+
+
+def _whole(after: datetime, before: datetime) -> timedelta:
+    return timedelta(seconds=round((after - before).total_seconds(), 1))
+
+
+def _words_of_failure(decision: Decision) -> str:
+    return decision.why if isinstance(decision, Fail) else ""
+
+
+def _said(taken: Taken) -> str:
+    """Say a decision in a few words."""
+    match taken.decision:
+        case Create():
+            number = taken.after.attempt.number if taken.after.attempt is not None else 0
+            return f"create attempt {number}"
+        case Restart(_, rule, charge):
+            return f"reset (rule {rule}, {f'charged to {charge}' if charge else 'uncharged'})"
+        case Resubmit():
+            return "make it anew"
+        case Replace(components):
+            return f"make again {', '.join(components)}"
+        case Suspend():
+            return "suspend"
+        case Fail(reason):
+            return f"fail ({reason.value})"
+        case Succeed():
+            return "succeed"
+        case Cancel():
+            return "cancel"
+        case Release():
+            return "remove what is held"
+        case Retry():
+            return "begin again"
+        case _:
+            return ""
+
+
+def _summed(story: Story, other: _Other) -> Comparison:
+    state, status = story.state, story.status
+    outcome = state.outcome if state is not None else None
+    if state is None and status is not None and status.phase.ended:
+        outcome = status.phase
+    real = f"really: {outcome.value}" if outcome is not None else "really: it has not ended yet"
+    verdicts = {point.verdict for point in other.points}
+    theirs = outcome
+    if other.failed is not None:
+        theirs = Phase.FAILED
+        end = f"{real}; with the other policy: Failed at {other.failed:%Y-%m-%d %H:%M:%S}"
+    elif other.parted is None:
+        end = f"{real}; with the other policy: the same"
+    elif verdicts <= {_SAME, "earlier", "later"}:
+        end = f"{real}; with the other policy: the same, as far as what really happened can tell"
+    else:
+        theirs = None
+        end = f"{real}; with the other policy: not known, since reality took another way"
+    return Comparison(
+        name=story.spec.name,
+        points=tuple(other.points),
+        parted_at=other.parted,
+        outcome=outcome,
+        other_outcome=theirs,
+        end=end,
+        notes=tuple(_notes(story, other.policy)),
+    )
+
+
+def _notes(story: Story, policy: Policy) -> Iterator[str]:
+    mine, theirs = story.spec.policy.timings, policy.timings
+    if story.contradictions:
+        yield f"Another release lived it, and decided otherwise: the rest is left out ({story.contradictions[0]})."
+    if story.runs[0].carried is not None:
+        yield "Its beginning is no longer kept: the other policy's budgets begin with the figures that were handed on."
+    if any(turn.after.policy != story.spec.policy for turn in story.turns):
+        yield "Its policy was changed on its way: the other policy stays as it is given."
+    if mine.forceful_deletion_grace_period != theirs.forceful_deletion_grace_period:
+        yield "How long a removal has before force is no decision point: removals took as long as they really did."
+    if mine.submission_timeout != theirs.submission_timeout:
+        yield "How long a refused submission is borne is no decision point: it was borne as long as it really was."

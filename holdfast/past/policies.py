@@ -1,0 +1,93 @@
+"""Reading the other policy: a document that names what is to differ, checked field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.formats.settings import Given, read_settings
+from holdfast.model import Policy, Workload
+
+_SECTIONS = ("policy", "spec.policy")
+
+
+def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], source: str) -> Policy:
+    """Return the policy that a document asks for.
+
+    Args:
+        text: YAML or JSON: the `policy` section of a workload's document, or a document that has one. What it leaves
+            out stays as the workload has it, or, where it names another profile, as that profile has it.
+        spec: The workload that really lived.
+        profiles: By name.
+        source: What was read, for messages.
+
+    Raises:
+        InvalidWorkload: with the path of each field that is wrong.
+    """
+    try:
+        given: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidWorkload([Problem("", f"is not YAML: {str(error).splitlines()[0]}")], source) from None
+    prefix = ""
+    for section in _SECTIONS:
+        inner: Any = given
+        for part in section.split("."):
+            inner = cast("dict[str, Any]", inner).get(part) if isinstance(inner, dict) else None
+        if inner is not None:
+            given, prefix = inner, section
+            break
+    if not isinstance(given, dict):
+        raise InvalidWorkload([Problem(prefix, "expected an object: the policy section of a workload", given)], source)
+    document = cast("dict[str, Any]", given)
+    base = _base(document, spec, profiles, prefix, source)
+    whole: dict[str, Any] = {**base.model_dump(mode="json"), **document}
+    timings = document.get("timings")
+    if isinstance(timings, dict):
+        whole["timings"] = {**base.timings.model_dump(mode="json"), **cast("dict[str, Any]", timings)}
+    try:
+        policy = Policy.model_validate(whole)
+    except ValidationError as error:
+        raise InvalidWorkload(problems_of(error, Policy, prefix), source) from None
+    return _fitting(policy, spec, source)
+
+
+def with_settings(policy: Policy, given: Mapping[str, str], spec: Workload) -> Policy:
+    """Return the policy with settings in place of its own (`--set failureGracePeriod=30s`).
+
+    Raises:
+        InvalidWorkload: if a setting is none of a policy, or the policy has no place for it.
+    """
+    settings, problems = read_settings(Given(f"--set {name}", name, value) for name, value in given.items())
+    problems += settings.problems(policy)
+    problems += [Problem(settings.paths[name], "is no setting of a policy") for name in settings.fields]
+    if settings.profile is not None:
+        problems.append(Problem(settings.paths["profile"], "is given in the policy's document, as profile"))
+    if problems:
+        raise InvalidWorkload(problems, "--set")
+    return _fitting(settings.policy(policy), spec, "--set")
+
+
+def _base(document: dict[str, Any], spec: Workload, profiles: Mapping[str, Policy], prefix: str, source: str) -> Policy:
+    named = document.get("profile", spec.policy.profile)
+    if named == spec.policy.profile:
+        return spec.policy
+    if named not in profiles:
+        path = f"{prefix}.profile".lstrip(".")
+        problem = Problem(path, "is not one of the allowed values", named, tuple(sorted(profiles)))
+        raise InvalidWorkload([problem], source)
+    return profiles[str(named)]
+
+
+def _fitting(policy: Policy, spec: Workload, source: str) -> Policy:
+    """Return the policy, if the workload's components can be ruled by it."""
+    for component in spec.components:
+        if component.replacement is not None:
+            try:
+                policy.check_replacement(component.replacement)
+            except ValueError as error:
+                raise InvalidWorkload([Problem(f"components.{component.name}", str(error))], source) from None
+    return policy

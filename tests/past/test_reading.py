@@ -1,0 +1,196 @@
+"""A life read from its history: the same turns that the workflow takes, and every cause of it (row U12)."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import jsonschema
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import PayloadCodec
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from holdfast.model import Cause, Reason, State, Status, Workload
+from holdfast.model.history import schema
+from holdfast.past import Run, history_of, read_run, told
+from holdfast.policy.advance import advance
+from holdfast.policy.steps import Step
+from holdfast.workflows import workload as workflow_module
+from holdfast.workflows.workload import WorkloadWorkflow
+from tests.past.recorded import NAMES, histories, runs, story
+
+ROW = pytest.mark.row
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_turns_are_those_that_the_workflow_takes(name: str, monkeypatch: pytest.MonkeyPatch):
+    taken: list[tuple[datetime, State]] = []
+
+    def watched(spec: Workload, state: State, now: datetime) -> tuple[State, Step]:
+        taken.append((now, state))
+        return advance(spec, state, now)
+
+    monkeypatch.setattr(workflow_module, "advance", watched)
+    replayer = Replayer(
+        workflows=[WorkloadWorkflow],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        data_converter=pydantic_data_converter,
+    )
+    for history in histories(name):
+        identifier = history.events[0].workflow_execution_started_event_attributes.workflow_id
+        await replayer.replay_workflow(dataclasses.replace(history, workflow_id=identifier))
+    turns = [(turn.at, turn.folded) for turn in (await story(name)).turns if turn.taken]
+    assert [at for at, _ in turns] == [at for at, _ in taken]
+    assert turns == taken
+
+
+@ROW("U12", level="pure")
+@pytest.mark.parametrize("name", NAMES)
+async def test_U12_every_cause_is_there_once_in_the_workflows_own_words(name: str):
+    life = history_of(await story(name))
+    assert [cause.number for cause in life.causes] == list(range(1, life.causes_total + 1))
+    assert life.complete
+    assert life.causes == tuple(sorted(life.causes, key=lambda cause: cause.time))
+    assert life.restarts == sum(attempt.charged is not None for attempt in life.attempts)
+    assert life.outcome is not None
+    assert all(attempt.gone_at is not None for attempt in life.attempts[-1:])
+    jsonschema.validate(json.loads(life.model_dump_json()), schema(), cls=jsonschema.Draft202012Validator)
+
+
+@ROW("U12", level="pure")
+@pytest.mark.parametrize("name", ["held", "made-again", "interrupted-submission"])
+async def test_U12_causes_that_the_workflow_no_longer_keeps_are_worked_out_again(name: str):
+    written = history_of(await story(name))
+    bare = history_of(told([_without_causes(run) for run in await runs(name)]))
+    assert len(bare.causes) == written.causes_total
+    assert not any(cause.written for cause in bare.causes)
+    for ours, theirs in zip(bare.causes, written.causes, strict=True):
+        assert (ours.time, ours.attempt, ours.phase, ours.reason) == (
+            theirs.time,
+            theirs.attempt,
+            theirs.phase,
+            theirs.reason,
+        )
+
+
+async def test_U12_attempts_say_what_ended_them():
+    life = history_of(await story("failed"))
+    assert [attempt.number for attempt in life.attempts] == [1, 2, 3, 4]
+    assert [attempt.charged for attempt in life.attempts] == ["restart"] * 3 + [None]
+    assert [attempt.ended_by for attempt in life.attempts] == [Reason.RESETTING] * 3 + [Reason.RETRY_LIMIT_EXCEEDED]
+    for attempt in life.attempts:
+        assert attempt.failure is not None
+        assert attempt.submitted_at is not None
+        assert attempt.removing_at is not None
+        assert attempt.gone_at is not None
+        assert attempt.begun_at < attempt.submitted_at < attempt.removing_at < attempt.gone_at
+    assert [(budget.name, budget.used, budget.limit) for budget in life.budgets] == [("restart", 3, 3)]
+    assert history_of(await story("forced-deletion")).attempts[0].forced
+
+
+async def test_a_life_continued_as_new_is_one_life():
+    life = history_of(await story("continue-as-new"))
+    assert len(life.runs) == 7
+    assert [run.closed for run in life.runs] == ["ContinuedAsNew"] * 6 + ["Completed"]
+    assert [attempt.number for attempt in life.attempts] == [1, 2, 3]
+
+
+async def test_what_another_release_decided_is_said_and_not_invented():
+    (run,) = await runs("held")
+    odd = next(index for index, task in enumerate(run.tasks) if "remove" in task.begun)
+    tasks = list(run.tasks)
+    tasks[odd] = dataclasses.replace(tasks[odd], begun=("observe",))
+    life = history_of(told([dataclasses.replace(run, tasks=tuple(tasks))]))
+    assert not life.exact
+    assert "decided otherwise" in life.notes[0]
+    assert all(cause.written for cause in life.causes if cause.time > tasks[odd].at)
+    bare = history_of(told([_without_causes(dataclasses.replace(run, tasks=tuple(tasks)))]))
+    assert not bare.complete
+    assert bare.gaps[-1].last == bare.causes_total
+    assert all(cause.time <= tasks[odd].at for cause in bare.causes)
+
+
+async def test_causes_that_another_release_kept_otherwise_are_taken_from_what_it_wrote():
+    life = history_of(await story("reset"))
+    assert not life.exact
+    assert "kept other causes" in life.notes[0]
+    assert all(cause.written for cause in life.causes)
+
+
+async def test_a_beginning_that_temporal_no_longer_keeps_is_said():
+    later = (await runs("continue-as-new"))[3:]
+    life = history_of(told([_without_causes(run) for run in later]))
+    assert life.gaps[0].first == 1
+    assert "no longer keeps" in life.gaps[0].why
+    assert any("Its life began earlier" in note for note in life.notes)
+    assert life.causes_total == 9
+
+
+class Crossed(PayloadCodec):
+    """Stands for encryption: what it has not decoded, nobody can read."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [
+            Payload(metadata={"encoding": b"crossed"}, data=base64.b85encode(each.SerializeToString()))
+            for each in payloads
+        ]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload.FromString(base64.b85decode(each.data)) for each in payloads]
+
+
+async def test_encrypted_payloads_are_read_with_the_clients_codec():
+    codec = Crossed()
+    (history,) = histories("held")
+    for event in history.events:
+        for payload in _payloads(event):
+            payload.CopyFrom((await codec.encode([payload]))[0])
+    converter = dataclasses.replace(pydantic_data_converter, payload_codec=codec)
+    assert told([await read_run(history.events, converter)]).causes == (await story("held")).causes
+    blind = await read_run(history.events, pydantic_data_converter)
+    assert any("cannot be read" in text for text in blind.unreadable)
+
+
+def _payloads(message: Any) -> Iterator[Payload]:
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            parts = [value[key] for key in value] if field.message_type.fields_by_name["value"].message_type else []
+        else:
+            parts = list(value) if hasattr(value, "append") or hasattr(value, "add") else [value]
+        for part in parts:
+            if isinstance(part, Payload):
+                yield part
+            else:
+                yield from _payloads(part)
+
+
+def _without_causes(run: Run) -> Run:
+    """Return the run as one whose workflow had kept no cause of its own, but counted them."""
+
+    def bare(status: Status | None) -> Status | None:
+        return status.model_copy(update={"causes": tuple[Cause, ...]()}) if status is not None else None
+
+    tasks = [
+        dataclasses.replace(
+            task,
+            statuses=tuple(bare(status) for status in task.statuses),
+            ended=dataclasses.replace(
+                task.ended,
+                status=bare(task.ended.status),
+                state=task.ended.state.model_copy(update={"causes": ()}) if task.ended.state is not None else None,
+            )
+            if task.ended is not None
+            else None,
+        )
+        for task in run.tasks
+    ]
+    carried = run.carried.model_copy(update={"causes": ()}) if run.carried is not None else None
+    return dataclasses.replace(run, tasks=tuple(tasks), carried=carried)
