@@ -17,6 +17,7 @@ from holdfast.local.ports import LOOPBACK
 from holdfast.local.resolve import Progress, resolve
 from holdfast.local.runner import PartStatus, Runner
 from holdfast.local.state import StackState, known_stacks
+from holdfast.local.tools import SNAPSHOT_TOOLS
 
 NAMESPACE = "default"
 """Temporal namespace of every local stack."""
@@ -218,6 +219,31 @@ class Stack:
         with file_lock(self.directory / "lock"):
             self._reload()
             backup.restore(self.runner, self.parts(), name, source)
+
+    def take_snapshot(self, target: Path) -> None:
+        """Write a snapshot of what Kubernetes remembers into a new file, while all goes on.
+
+        Raises:
+            StackError: the file exists, or etcd gave no whole snapshot.
+        """
+        self._reload()
+        backup.take_snapshot(self._part("etcd").address, target)
+
+    def restore_snapshot(self, source: Path, *, raised_by: int = 0, progress: Progress = quiet) -> None:
+        """Put a snapshot in the place of what Kubernetes remembers, and start afresh all parts that know of it.
+
+        Args:
+            source: the snapshot.
+            raised_by: by how much its revision is raised, all before it being marked as compacted; 0 leaves it.
+            progress: told how the program comes that reads it.
+
+        Raises:
+            StackError: it is no snapshot, or the program that reads it cannot be had.
+        """
+        (etcdutl,) = resolve(SNAPSHOT_TOOLS, progress).values()
+        with file_lock(self.directory / "lock"):
+            self._reload()
+            backup.restore_snapshot(self.runner, self.parts(), etcdutl, source, raised_by=raised_by)
 
     def down(self, purge: bool = False, progress: Progress = quiet) -> None:
         """Stop every part that this stack started, and nothing else.

@@ -126,6 +126,15 @@ TOOLS: dict[str, Tool] = {
             seconds=35,
             release=Release(f"{_ETCD_BASE}/{_ETCD_DIR}.tar.gz", f"{_ETCD_BASE}/SHA256SUMS", f"{_ETCD_DIR}/etcd"),
         ),
+        Tool(
+            name="etcdutl",
+            version=ETCD,
+            module="etcd",
+            package="go.etcd.io/etcd/etcdutl/v3",
+            seconds=10,
+            release=Release(f"{_ETCD_BASE}/{_ETCD_DIR}.tar.gz", f"{_ETCD_BASE}/SHA256SUMS", f"{_ETCD_DIR}/etcdutl"),
+            version_args=("version",),
+        ),
         _kubernetes("kube-apiserver", 180),
         _kubernetes("kube-controller-manager", 60),
         Tool(
@@ -148,4 +157,6 @@ TOOLS: dict[str, Tool] = {
 
 CLUSTER_TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kube-scheduler", "kubectl")
 TEMPORAL_TOOLS = ("temporal",)
+SNAPSHOT_TOOLS = ("etcdutl",)
+"""Had only when a snapshot of etcd is put back."""
 REAL_NODE_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")

@@ -22,6 +22,7 @@ from tests.e2e.audit import Audit, Request
 from tests.e2e.site import Site, Worker, appwrapper, open_site, until
 
 Part = Literal["etcd", "temporal"]
+SNAPSHOT = ".db"
 MADE_AND_REMOVED = frozenset({"pods", "jobs", "attempts", "anchors"})
 
 
@@ -136,7 +137,13 @@ class Restored:
         await self.site.ready(self.worker)
         return target
 
-    async def go_back(self, part: Part, copy: Path, *, anew: bool = True) -> None:
+    async def snapshot(self, directory: Path) -> Path:
+        """Take a snapshot of etcd, by etcd's own means, while all goes on."""
+        target = directory / f"snapshot{SNAPSHOT}"
+        await asyncio.to_thread(self.site.stack.take_snapshot, target)
+        return target
+
+    async def go_back(self, part: Part, copy: Path, *, anew: bool = True, raised_by: int = 0) -> None:
         """Put an earlier Kubernetes or Temporal in the place of the present one; begin with a new worker, or keep it.
 
         After Temporal it must be a new one: workflows in the old one's cache know events that Temporal does not.
@@ -144,7 +151,10 @@ class Restored:
         if anew:
             self.worker.kill()
         self.since = datetime.now(UTC)
-        await asyncio.to_thread(self.site.stack.restore_data, part, copy)
+        if copy.suffix == SNAPSHOT:
+            await asyncio.to_thread(self.site.stack.restore_snapshot, copy, raised_by=raised_by)
+        else:
+            await asyncio.to_thread(self.site.stack.restore_data, part, copy)
         if anew:
             self.worker = await self.site.start_worker()
         await self.site.ready(self.worker)

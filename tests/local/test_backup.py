@@ -69,6 +69,30 @@ def test_an_older_cluster_in_the_place_of_the_present_one(stack: Stack, tmp_path
     stack.kubectl("delete", "pod", "before", "deleted", "anew", "--timeout=30s")
 
 
+@pytest.mark.parametrize("raised_by", [0, 1_000_000], ids=["as it was", "raised"])
+def test_a_snapshot_in_the_place_of_the_present_cluster(stack: Stack, tmp_path: Path, raised_by: int) -> None:
+    _make(stack, "before")
+    _eventually(lambda: _running(stack) == {"before"})
+    snapshot = tmp_path / "snapshot.db"
+    stack.take_snapshot(snapshot)
+    _make(stack, "after")
+    stack.kubectl("delete", "pod", "before")
+    _eventually(lambda: _running(stack) == {"after"})
+    version = _version(stack)
+    stack.restore_snapshot(snapshot, raised_by=raised_by)
+    assert _running(stack) == {"before"}
+    assert all(part.healthy for part in stack.status())
+    # Either the versions begin again where the snapshot was, or they are beyond all that was ever seen.
+    assert (_version(stack) > version + raised_by // 2) == (raised_by > 0)
+    _make(stack, "anew")
+    _eventually(lambda: _running(stack) == {"before", "anew"})
+    stack.kubectl("delete", "pod", "before", "anew", "--timeout=30s")
+
+
+def _version(stack: Stack) -> int:
+    return int(json.loads(stack.kubectl("get", "--raw", "/api/v1/pods"))["metadata"]["resourceVersion"])
+
+
 def test_an_older_temporal_in_the_place_of_the_present_one(stack: Stack, tmp_path: Path) -> None:
     _start(stack, "before")
     stack.copy_data("temporal", tmp_path / "copy")
@@ -88,4 +112,9 @@ def test_what_cannot_be_copied_or_put_back_is_said(stack: Stack, tmp_path: Path)
         stack.copy_data("etcd", tmp_path)
     with pytest.raises(StackError, match="there is no copy of etcd"):
         stack.restore_data("etcd", tmp_path / "none")
+    with pytest.raises(StackError, match="exists already"):
+        stack.take_snapshot(tmp_path)
+    (tmp_path / "no-snapshot").write_text("something else")
+    with pytest.raises(StackError, match="cannot be put back"):
+        stack.restore_snapshot(tmp_path / "no-snapshot")
     assert all(part.healthy for part in stack.status())
