@@ -239,6 +239,9 @@ class Attention:
         found = self._news(uid, at)
         if found is None:
             self._signals.drop(uid)
+            if uid not in self._cache.workloads and not self._listed():
+                self._looks[uid] = now + DOUBT_FIRST  # Whether it has vanished can only be told once all can be read.
+                return
             self._forget_if_gone(uid)
             return
         facts, key, _ = found
@@ -378,12 +381,24 @@ class Attention:
 
     def _forget_if_gone(self, uid: str) -> None:
         if uid in self._cache.workloads:
+            self._forget_attempt_if_gone(uid)
             return
         self._cache.forget(uid)
         subject = self._subjects.pop(uid, None)
         for key in subject.keys if subject is not None else ():
             self._acknowledged.pop(short_key(key), None)
         self._signals.forget(uid)
+
+    def _forget_attempt_if_gone(self, uid: str) -> None:
+        """Forget what was told of an attempt that is gone: in a cluster that was restored its return is news."""
+        subject, anchor = self._subjects.get(uid), self._cache.anchor(uid)
+        if subject is None or anchor is None or self._cache.newest(uid) is not None or not self._listed():
+            return  # What cannot be read is not gone.
+        ours = (anchor.facts.uid, f"{anchor.facts.uid}/{anchor.attempt}")
+        if subject.keys and not set(subject.keys) & set(ours):
+            for key in subject.keys:
+                self._acknowledged.pop(short_key(key), None)
+            subject.told, subject.keys = None, ()
 
 
 def _orphaned(anchor: AnchorSeen, newest: AttemptSeen | None) -> bool:

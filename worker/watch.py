@@ -234,7 +234,10 @@ class _Watching:
 
     def _compare(self, now: float) -> None:
         """Once all is listed: find out whether the cluster is an earlier one than whoever watched before has seen."""
-        if self._compared or not self.feeds.settled:
+        if not self.feeds.settled:
+            self._compared = False  # What went while it could not be read left no trace: it is asked for again.
+            return
+        if self._compared:
             return
         self._compared = True
         if self.feeds.highest < self._memory.version:

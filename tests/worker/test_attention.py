@@ -287,6 +287,50 @@ def test_a_heartbeat_stays_small() -> None:
     assert ACKNOWLEDGED_MAXIMUM * RECORD_BYTES * 4 / 3 < 1 << 20
 
 
+def test_an_attempt_that_was_gone_and_lives_again_is_news(world: World) -> None:
+    """A cluster restored from a snapshot with a raised revision shows nothing else of it."""
+    world.running()
+    assert len(world.pass_time(60)) == 1
+    world.attempt(deleting=True)
+    for name in ("p0", "p1"):
+        world.pod(name, gone=True)
+    world.job(gone=True)
+    world.attempt(gone=True)
+    assert world.pass_time(60) == []
+    world.running()
+    (again,) = world.pass_time(60)
+    assert again.observation.attempt == 1
+
+
+def test_an_attempt_that_cannot_be_read_for_a_while_is_not_forgotten() -> None:
+    world = World()
+    world.running()
+    assert len(world.pass_time(60)) == 1
+    world.listed = False
+    world.attempt(gone=True)
+    assert world.pass_time(60) == []
+    world.listed = True
+    world.running()
+    assert world.pass_time(60) == []
+
+
+def test_a_workload_that_vanishes_while_attempts_cannot_be_read_is_told_once_they_can() -> None:
+    world = World()
+    world.anchor(deployed=True)
+    world.attempt()
+    world.job()
+    for name in ("p0", "p1"):
+        world.pod(name)
+    assert len(world.pass_time(60)) == 1
+    world.listed = False
+    world.attempt(gone=True)
+    world.anchor(deployed=True, gone=True)
+    assert world.pass_time(60) == []
+    world.listed = True
+    (told,) = world.pass_time(60)
+    assert not told.observation.owner_found
+
+
 def test_digests_of_what_is_gone_are_let_go(world: World) -> None:
     for number in range(1, 20):
         world.running(number=number)

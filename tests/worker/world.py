@@ -36,6 +36,7 @@ class World:
     spans: tuple[Interval, ...] = ()
     unseen: frozenset[KindKey] = frozenset()
     settled: bool = True
+    listed: bool = True
     plans: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     asked: list[Any] = field(default_factory=list)
 
@@ -46,6 +47,7 @@ class World:
             blind=lambda since, _: tuple(span for span in self.spans if span.end > since),
             unseen=lambda: self.unseen,
             settled=lambda _: self.settled,
+            listed=lambda: self.listed,
             version=lambda _, __: self.version,
         )
 
