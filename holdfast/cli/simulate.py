@@ -30,7 +30,7 @@ def simulate(
     ] = None,
     script: Annotated[
         str | None,
-        typer.Option("--script", help="What goes wrong, when: see examples/failures.yaml.", show_default=False),
+        typer.Option("--script", help="What goes wrong, when: see examples/scripts/failures.yaml.", show_default=False),
     ] = None,
     history: Annotated[
         list[str] | None,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from temporalio.client import Client
 
 from holdfast.local.resolve import resolve
@@ -63,7 +64,7 @@ async def test_what_a_page_says_to_type_works(page: Path, folder: Path, address:
             assert process.returncode == 0, f"{text}\n{output.decode()}"
 
 
-COMMANDS = {"namespace", "enable", "worker", "doctor", "dev", "configure", "sweep"}
+COMMANDS = {"namespace", "enable", "worker", "doctor", "dev", "submit", "configure", "simulate", "sweep"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -73,6 +74,9 @@ def test_blocks_that_are_not_run_still_name_commands_that_exist(page: Path) -> N
     from holdfast.cli.app import app
 
     for language, text in blocks(page, run=False):
+        if language == "yaml":
+            assert yaml.safe_load(text), text
+            continue
         assert language == "bash", text
         for line in text.splitlines():
             words = line.split("#")[0].split()
