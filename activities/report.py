@@ -102,6 +102,7 @@ def events_of(report: Report, anchor: Mapping[str, Any], now: datetime) -> list[
                 "metadata": {
                     "name": metadata["name"][: 253 - len(suffix)].rstrip("-.") + suffix,
                     "namespace": metadata["namespace"],
+                    "annotations": {names.LABEL_ATTEMPT: str(event.attempt)},
                 },
                 "involvedObject": {
                     "apiVersion": names.API_VERSION,

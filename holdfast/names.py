@@ -95,6 +95,9 @@ SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
     SA_RESTARTS: "Int",
 }
 
+# Metrics of workflows, on the worker's page with the unit as a suffix.
+METRIC_PREEMPTION: Final = "holdfast_preemption"
+
 # Temporal: memo keys.
 MEMO_UID: Final = "holdfast.uid"
 MEMO_KIND: Final = "holdfast.kind"

@@ -21,7 +21,11 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
+from holdfast import names
+
 _BIND_TRIES: Final = 5
+_PREEMPTION_SECONDS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600, 21600)
+"""Buckets: a preemption takes seconds, the forceful deletion grace and more, or what a finalizer wants."""
 
 
 class Metrics:
@@ -110,6 +114,7 @@ def sdk_runtime() -> tuple[Runtime, str]:
                     counters_total_suffix=True,
                     unit_suffix=True,
                     durations_as_seconds=True,
+                    histogram_bucket_overrides={names.METRIC_PREEMPTION: _PREEMPTION_SECONDS},
                 )
             )
             return Runtime(telemetry=telemetry), f"http://127.0.0.1:{port}/metrics"

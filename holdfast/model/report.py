@@ -23,6 +23,8 @@ class Event(Payload):
     type: Literal["Normal", "Warning"] = "Normal"
     reason: Reason
     message: str
+    attempt: int = 0
+    """The attempt it is of; 0 before the first."""
 
 
 class Report(Payload):

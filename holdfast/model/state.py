@@ -198,6 +198,8 @@ class State(Payload):
     outcome: Phase | None = None
     """Settled outcome: Succeeded, Failed or Cancelled. What remains is holding and removing."""
     outcome_failure: Failure | None = None
+    preempted_at: Time | None = None
+    """When the preemption was asked for that what is in the cluster is being removed for; None once all is gone."""
     pause_until: Time | None = None
     hold_until: Time | None = None
     anchored: bool = False

@@ -162,6 +162,7 @@ def _removed(state: State, event: RemoveDone, operation: Operation, now: datetim
             looked_at=None,
             in_doubt=False,
             unhealthy=None,
+            preempted_at=None,
             pause_until=now + pause if attempt.pause_after else None,
         )
         return cause(state, Reason.DELETION_COMPLETE, f"attempt {attempt.number} is proven gone", now)

@@ -46,6 +46,9 @@ def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | Pol
         case Suspended(note, preempted):
             reason = Reason.PREEMPTED if preempted else Reason.SUSPEND_REQUESTED
             state = edit(state, intent=edit(intent, suspend=True, suspend_reason=reason, note=note))
+            there = state.attempt is not None and state.attempt.stage is not Stage.GONE
+            if preempted and there and state.preempted_at is None:
+                state = edit(state, preempted_at=now)
             return cause(state, reason, note or ("preempted" if preempted else "suspend was asked for"), now)
         case Resumed(note):
             state = edit(state, intent=edit(intent, suspend=False, note=""))

@@ -120,7 +120,10 @@ def events_of(state: State) -> tuple[Event, ...]:
         return ()
     return tuple(
         Event(
-            type="Warning" if cause.reason in WARNINGS else "Normal", reason=cause.reason, message=cause.message[:1024]
+            type="Warning" if cause.reason in WARNINGS else "Normal",
+            reason=cause.reason,
+            message=cause.message[:1024],
+            attempt=cause.attempt,
         )
         for cause in state.causes[-min(fresh, EVENTS_MAXIMUM) :]
     )

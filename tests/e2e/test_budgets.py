@@ -1,17 +1,20 @@
-"""What a restart budget counts, and what renews it (rows U3, U10), on real controllers."""
+"""What a restart budget counts, what renews it, and what is counted apart (rows U3, U6, U8, U10), on real servers."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from holdfast import names
 from holdfast.formats.appwrapper import RESET_AFTER
+from holdfast.local import Stack
 from holdfast.policy.change import PolicyChange
-from tests.e2e.site import appwrapper, job
-from tests.e2e.space import Handle, Space
+from tests.e2e.site import appwrapper, free_port, job, open_site, until
+from tests.e2e.space import Handle, Space, open_space
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -75,3 +78,67 @@ async def test_U10_suspended_is_not_healthy_and_a_policy_change_can_set_it(space
     assert await used(space, handle) == 1
     await asyncio.sleep(7)
     assert await used(space, handle) == 0
+
+
+@ROW("U3", level="e2e")
+async def test_U3_no_cleaning_up_renews_the_budget(space: Space):
+    """Neither a Job that is cleaned up, as its TTL would, nor a status that somebody wipes."""
+    handle = await space.submit(appwrapper("train", job(ttlSecondsAfterFinished=0), retryLimit="2"))
+    await space.reach(handle, "Running", 1)
+    await space.fail_pod("train")
+    await space.reach(handle, "Running", 2)
+    await space.delete("batch/v1", "Job", "train")
+    await space.reach(handle, "Running", 3)
+    anchor = await space.anchor("train")
+    await space.site.kube.patch(
+        names.API_VERSION,
+        names.ANCHOR_KIND,
+        "train",
+        space.namespace,
+        uid=anchor["metadata"]["uid"],
+        resource_version=anchor["metadata"]["resourceVersion"],
+        subresource="status",
+        patch={"status": None},
+    )
+    assert await used(space, handle) == 2
+    await space.fail_pod("train")
+    status = await space.ended(handle)
+    assert (status.phase, status.reason, status.restarts) == ("Failed", "RetryLimitExceeded", 2)
+    await space.truth.settle()
+    assert space.truth.attempts("train") == [1, 2, 3]
+
+
+@ROW("U6", level="e2e")
+@ROW("U8", level="e2e")
+async def test_U6_U8_executions_and_restarts_are_counted_apart_and_a_preemption_is_timed(stack: Stack, tmp_path: Path):
+    address = f"127.0.0.1:{free_port()}"
+    async with open_site(stack, tmp_path, prefix="m") as site:
+        await site.start_worker(HOLDFAST_METRICS_ADDRESS=address)
+        async with open_space(site) as space:
+            handle = await space.submit(appwrapper("train", job(), retryLimit="1"))
+            await space.reach(handle, "Running", 1)
+            await space.fail_pod("train")
+            await space.reach(handle, "Running", 2)
+            for signal, attempt in ((names.SIGNAL_SUSPEND, 3), (names.SIGNAL_PREEMPT, 4)):
+                await handle.signal(signal, "making room")
+                status = await space.reach(handle, "Suspended")
+                assert (status.executions, status.restarts) == (attempt - 1, 1)
+                assert status.failure is None
+                await handle.signal(names.SIGNAL_RESUME)
+                status = await space.reach(handle, "Running", attempt)
+                assert (status.executions, status.restarts, await used(space, handle)) == (attempt, 1, 1)
+            assert [one.message for one in status.causes if one.reason == "Preempted"] == ["making room"]
+
+            async def told() -> bool:
+                shown = (await space.anchor("train"))["status"]
+                return (shown["executions"], shown["restarts"]) == (4, 1)
+
+            await until(told, 30, "the anchor says so too")
+            async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as answer:
+                lines = [one for one in (await answer.text()).splitlines() if names.METRIC_PREEMPTION in one]
+            counted = {one.split("{")[0]: float(one.split()[-1]) for one in lines if not one.startswith("#")}
+            assert counted[f"{names.METRIC_PREEMPTION}_seconds_count"] == 1, lines
+            assert counted[f"{names.METRIC_PREEMPTION}_seconds_sum"] > 0
+            assert any(f'cluster="{site.cluster}"' in one and 'queue="default"' in one for one in lines)
+            acts = await space.acts(handle, names.ACTIVITY_REMOVE)
+            print("asked to gone:", counted, "removals:", len(acts))

@@ -225,3 +225,24 @@ async def test_A15_a_retryable_exit_code_is_retried_and_any_other_is_not(real: S
     await real.truth.settle()
     assert [each["exitCode"] for each in (*ended(real, 1), *ended(real, 2))] == [7, 9]
     real.truth.assert_one_attempt_at_a_time("train")
+
+
+@ROW("U5", level="e2e")
+async def test_U5_each_attempt_knows_its_number_and_none_overlap(real: Space):
+    """Read from inside the container: what it writes is its own, and not what was asked for."""
+    script = 'printf "attempt $HOLDFAST_ATTEMPT" > /dev/termination-log; [ "$HOLDFAST_ATTEMPT" -gt 2 ] || exit 3'
+    document = appwrapper("train", pod(f"sleep 1; {script}"), failureGracePeriodDuration="0s", successTTLDuration="1h")
+    handle = await real.submit(document)
+    status = await real.reach(handle, "Succeeded")
+    assert (status.attempt, status.executions) == (3, 3)
+    await real.truth.settle()
+    for attempt in (1, 2, 3):
+        assert [one["message"] for one in ended(real, attempt)] == [f"attempt {attempt}"]
+        labels = [life.object["metadata"]["labels"][names.LABEL_ATTEMPT] for life in real.truth.of(attempt, "Pod")]
+        assert labels == [str(attempt)]
+    real.truth.assert_one_attempt_at_a_time("train")
+    events = await real.site.objects("v1", "Event", real.namespace)
+    ours = [one for one in events if one["involvedObject"]["kind"] == names.ANCHOR_KIND]
+    gone = [one for one in ours if one["reason"] == "DeletionComplete"]
+    told = {one["message"]: one["metadata"]["annotations"][names.LABEL_ATTEMPT] for one in gone}
+    assert told == {"attempt 1 is proven gone": "1", "attempt 2 is proven gone": "2"}

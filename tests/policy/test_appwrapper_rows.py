@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from holdfast.model import ConditionType, Limits, OperationKind, Phase, Reason, Stage, State, Workload
-from holdfast.policy.events import Cancelled, Resumed, Retried, Suspended
-from holdfast.policy.report import conditions
+from holdfast.policy.edit import edit
+from holdfast.policy.events import Cancelled, Observed, Resumed, Retried, Suspended
+from holdfast.policy.report import conditions, events_of
 from tests.policy.life import START, Life, workload
 
 ROW = pytest.mark.row
@@ -139,8 +141,6 @@ def test_A6_a_stale_cache_kills_nothing():
     life.view = {"running": 2, "found": False}
     missing = life.look()
     life.view = {"running": 2}
-    from holdfast.policy.events import Observed
-
     life.tell(Observed(missing))
     assert life.state.phase is Phase.RUNNING
     assert life.kinds()[-1] == "observe"
@@ -467,6 +467,52 @@ def test_U8_preemption_is_an_event_and_burns_no_budget():
     assert (life.state.restarts, life.state.executions) == (0, 11)
 
 
+@ROW("U8", level="pure")
+def test_U8_how_long_a_preemption_takes_counts_from_the_wish_to_the_proof():
+    life = Life(hold={OperationKind.REMOVE}).runs()
+    life.after(hours=1).tell(Suspended(preempted=True))
+    asked = life.now
+    life.after(seconds=30).tell(Suspended(preempted=True))
+    life.tell(Resumed())
+    assert life.state.preempted_at == asked, "what takes its place back is still to stop first"
+    life.hold.clear()
+    life.finish()
+    assert life.state.preempted_at is None
+    life.settle().sees(running=2).tell(Suspended())
+    assert (life.state.phase, life.state.preempted_at) == (Phase.SUSPENDED, None), "a suspension is none"
+    life.tell(Suspended(preempted=True))
+    assert life.state.preempted_at is None, "and nothing was there to stop"
+    assert life.state.used == {}
+
+
+@ROW("U3", level="pure")
+def test_U3_no_cleaning_up_and_no_ttl_renews_a_budget():
+    life = Life().runs()
+    views: list[dict[str, Any]] = [{"failed": 1, "job_failed": True}, *[{"found": False}] * 3]
+    for used, view in enumerate(views[:3], 1):
+        life.view = view
+        life.tell(Observed(life.look())).after(seconds=90).sees(running=2)
+        life.tell(Suspended()).tell(Resumed()).sees(running=2)
+        assert life.state.used == {"restart": used}
+    life.view = views[3]
+    life.tell(Observed(life.look()))
+    assert (life.state.phase, life.state.reason) == (Phase.FAILED, Reason.RETRY_LIMIT_EXCEEDED)
+
+
+@ROW("U5", level="pure")
+def test_U5_an_attempt_begins_only_after_the_proof_and_every_event_says_its_attempt():
+    life = Life(hold={OperationKind.REMOVE}).runs().sees(failed=1, job_failed=True)
+    life.after(minutes=9)
+    assert life.attempt == 1, "its removal is not proven yet"
+    life.hold.clear()
+    life.finish()
+    life.settle().after(seconds=90).sees(running=2)
+    assert life.kinds() == ["prepare", "create", "report", "observe", "remove", "prepare", "create", "report"]
+    assert [number for _, number, _ in life.ran] == [1, 1, 1, 1, 1, 2, 2, 2]
+    told = [each for each in events_of(edit(life.state, told_causes=0)) if each.reason is Reason.SUFFICIENT_PODS_READY]
+    assert [(each.attempt, each.message) for each in told] == [(1, "attempt 1 runs"), (2, "attempt 2 runs")]
+
+
 @ROW("U4", level="pure")
 def test_U4_our_own_deletion_is_never_a_failure():
     life = Life(hold={OperationKind.REMOVE}).runs().tell(Suspended())
@@ -534,8 +580,6 @@ def test_submitted_suspended_creates_nothing_until_resumed():
 def test_an_anchor_deleted_in_the_cluster_is_a_deletion_by_the_user():
     life = Life().runs()
     seen = life.look().model_copy(update={"anchor_deleting": True})
-    from holdfast.policy.events import Observed
-
     life.tell(Observed(seen))
     assert life.ended is Phase.CANCELLED
     assert life.state.reason is Reason.ANCHOR_DELETED
