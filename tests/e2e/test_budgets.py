@@ -96,7 +96,6 @@ async def test_U3_no_cleaning_up_renews_the_budget(space: Space):
         "train",
         space.namespace,
         uid=anchor["metadata"]["uid"],
-        resource_version=anchor["metadata"]["resourceVersion"],
         subresource="status",
         patch={"status": None},
     )
