@@ -24,6 +24,7 @@ from holdfast.activities.contract import (
 )
 from holdfast.activities.create import create
 from holdfast.activities.kube import Kube
+from holdfast.activities.nodes import Marks
 from holdfast.activities.observe import observe
 from holdfast.activities.prepare import prepare
 from holdfast.activities.remove import force_remove, remove
@@ -38,7 +39,14 @@ class ClusterActivities:
     """The activities of one cluster, for a worker that holds the rights to it."""
 
     def __init__(
-        self, kube: Kube, cluster: str, cluster_uid: str, installation: str, limits: Limits, sight: Sight | None = None
+        self,
+        kube: Kube,
+        cluster: str,
+        cluster_uid: str,
+        installation: str,
+        limits: Limits,
+        sight: Sight | None = None,
+        marks: Marks | None = None,
     ) -> None:
         """Make them.
 
@@ -49,8 +57,9 @@ class ClusterActivities:
             installation: id of this installation, label-safe.
             limits: what the operator allows.
             sight: the record of when the cluster could not be seen; the client's own by default.
+            marks: by what a bad node is told.
         """
-        self._site = Site(kube, cluster, cluster_uid, installation, limits, sight or kube.sight)
+        self._site = Site(kube, cluster, cluster_uid, installation, limits, sight or kube.sight, marks or Marks())
 
     @property
     def short(self) -> list[Callable[..., Any]]:

@@ -115,6 +115,10 @@ class MakeInput(Payload):
     launches: dict[str, int] = {}
     """By component: how often it has been made again within this attempt; 0 where left out."""
     labels: dict[str, str] = {}
+    nodes_excluded: tuple[str, ...] = ()
+    """Nodes on which none of its pods is to run (row A17)."""
+    nodes_disliked: tuple[str, ...] = ()
+    """Nodes to which any other with room is preferred (row U9)."""
     waits: bool = False
     """Whether a missing right is waited for, too."""
     patience: float | None

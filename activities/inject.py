@@ -6,10 +6,11 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from holdfast import names
+from holdfast.activities.affinity import PlacementError, keep_off
 from holdfast.activities.contract import Target, planned
 from holdfast.activities.raw import mapping
 from holdfast.model import Component, PodSet
@@ -40,6 +41,8 @@ def inject(
     labels: Mapping[str, str],
     config_hash: str = "",
     launch: int = 0,
+    excluded: Sequence[str] = (),
+    disliked: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -52,6 +55,8 @@ def inject(
         labels: the workload's labels, for the object and its pods.
         config_hash: digest of all that its pods are made of, for its pods to bear; empty for none.
         launch: how often it has been made again within this attempt.
+        excluded: nodes on which its pods must not run.
+        disliked: nodes to which its pods prefer any other.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -88,6 +93,10 @@ def inject(
         _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
         _apply(pod_set, template, pod_metadata)
         _add_environment(template["spec"], pod_set.path, target.workload_uid, attempt)
+        try:
+            keep_off(template["spec"], excluded, disliked, f"{pod_set.path}.spec")
+        except PlacementError as error:
+            raise InjectionError(error.path, error.message) from None
     _take_ttl(sent)
     metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
     return sent

@@ -80,6 +80,8 @@ async def make_patiently(
             labels=given.labels,
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
+            excluded=given.nodes_excluded,
+            disliked=given.nodes_disliked,
         )
     except InjectionError as error:
         raise Refusal("Invalid", str(error), final=True) from None

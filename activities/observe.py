@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from holdfast import names
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.kube import Forbidden, Object, Unreachable
-from holdfast.activities.pod_facts import pod_facts
+from holdfast.activities.nodes import STANDING, NodeMark
+from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.raw import version_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told
@@ -47,6 +49,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     owner = next((one for one in owners if one["metadata"]["name"] == owner_name), None)
     unseen: set[str] = set()
     objects = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
+    seen_pods = [pod_facts(pod) for pod in pods["items"]]
+    marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
         anchor = None
     owned = object_facts(owner) if owner else None
@@ -61,11 +65,12 @@ async def look(site: Site, given: ObserveInput) -> Observation:
             component.name: object_facts(found) if found else None
             for component, found in zip(given.plan, objects, strict=True)
         },
-        pods=[pod_facts(pod) for pod in pods["items"]],
+        pods=seen_pods,
         at=at,
         live=True,
         revision=version_of(pods["metadata"]),
         unseen=unseen,
+        marks=marks,
     )
     held = anchor is not None and names.FINALIZER in (anchor["metadata"].get("finalizers") or ())
     return seen.model_copy(
@@ -75,6 +80,19 @@ async def look(site: Site, given: ObserveInput) -> Observation:
             "others": others(owners, pods["items"], given.attempt),
         }
     )
+
+
+async def _marks(site: Site, pods: Sequence[PodFacts]) -> dict[str, NodeMark]:
+    """Return the marked ones of the nodes that these pods are on; none where nodes may not be read."""
+    there = sorted({pod.node for pod in pods if pod.node and pod.state in STANDING})
+    try:
+        # The first alone: where it is forbidden, the others are too.
+        found = [await site.kube.find("v1", "Node", name) for name in there[:1]]
+        found += await asyncio.gather(*(site.kube.find("v1", "Node", name) for name in there[1:]))
+    except Forbidden:
+        return {}
+    marks = {name: site.marks.of(node) for name, node in zip(there, found, strict=True) if node is not None}
+    return {name: mark for name, mark in marks.items() if mark is not None}
 
 
 async def _component(site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str]) -> Object | None:

@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from holdfast import names
 from holdfast.activities.contract import Progress, Target
 from holdfast.activities.kube import Forbidden, Kube, Object, Unreachable, service_account_user
+from holdfast.activities.nodes import Marks
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval, Limits
 from holdfast.policy.sight import union
@@ -40,6 +41,7 @@ class Site:
     installation: str
     limits: Limits
     sight: Sight = field(default_factory=Sight)
+    marks: Marks = field(default_factory=Marks)
 
     def check(self, target: Target) -> None:
         """Refuse to act on a cluster that is not the one meant.

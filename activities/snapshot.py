@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.nodes import NodeMark, on_marked
 from holdfast.activities.pod_facts import PodFacts, PodState
 from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
 from holdfast.model import ComponentView, Failure, FailureClass, Interval, Observation, PodCounts, Reason, Scope
@@ -78,6 +80,7 @@ def summarize(
     revision: int | None = None,
     blind: tuple[Interval, ...] = (),
     unseen: Collection[str] = (),
+    marks: Mapping[str, NodeMark] = MappingProxyType({}),
 ) -> Observation:
     """Return the snapshot of one attempt.
 
@@ -97,6 +100,7 @@ def summarize(
             which is right only for a reader that applies all changes in order.
         blind: when the observer could not see.
         unseen: components whose kind the observer does not read: taken to be there.
+        marks: the nodes that are marked as bad, by name.
     """
     ours = [pod for pod in pods if pod.workload_uid == workload_uid and pod.attempt == attempt]
     if owner is not None and owner_uid and owner.uid != owner_uid:
@@ -124,6 +128,9 @@ def summarize(
             pods=counts,
         )
         failures += [_pod_failure(pod, attempt, owner, at) for pod in failed_pods]
+        if marks and not views[component.name].complete:
+            alive = [pod for pod in by_component.get(component.name, ()) if pod.state is not PodState.FAILED]
+            failures += on_marked([*alive, *failed_pods], marks, attempt, at)
         if found is not None and verdicts:
             failures.append(_verdict(component, found, verdicts[0], attempt, at))
         if submitted and not present:

@@ -1,9 +1,9 @@
-"""What the watch has seen: anchors, attempts, components and pods, trimmed, found again by workload. Pure."""
+"""What the watch has seen: anchors, attempts, components, pods and marked nodes, found again by workload. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from holdfast import names
 from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.nodes import Marks, NodeMark
 from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.raw import mapping, mappings, version_of
 from holdfast.activities.snapshot import ObjectFacts, object_facts, plan_of, summarize
@@ -75,6 +76,26 @@ class PodSeen:
 
     facts: PodFacts
     component: ObjectFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """What is kept of a node: next to nothing of a good one, since there are thousands."""
+
+    name: str
+    mark: NodeMark | None
+    revision: int = field(compare=False)
+    """A heartbeat raises it, and is no change."""
+
+
+def node_seen(marks: Marks) -> Callable[[Mapping[str, Any]], NodeSeen]:
+    """Return what reads a raw node by these marks."""
+
+    def decode(raw: Mapping[str, Any]) -> NodeSeen:
+        metadata = mapping(raw.get("metadata"))
+        return NodeSeen(str(metadata.get("name", "")), marks.of(raw), version_of(metadata))
+
+    return decode
 
 
 def anchor_seen(raw: Mapping[str, Any]) -> AnchorSeen | None:
@@ -154,6 +175,8 @@ class Cache:
         self._ended: dict[tuple[str, Place], ObjectFacts] = {}
         """Attempts' components that are gone, but had said before how they ended."""
         self._revisions: dict[str, int] = {}
+        self._marks: dict[str, NodeMark] = {}
+        """The marked ones among the nodes."""
         self.pod_count = 0
 
     @property
@@ -252,6 +275,22 @@ class Cache:
             touched |= self.drop_object((*POD, facts.namespace, facts.name), seen.component, revision)
         return touched
 
+    def put_node(self, seen: NodeSeen) -> set[str]:
+        """Remember whether a node is marked."""
+        if self._marks.get(seen.name) == seen.mark:
+            return set()
+        if seen.mark is None:
+            del self._marks[seen.name]
+        else:
+            self._marks[seen.name] = seen.mark
+        return self._on_node(seen.name, seen.revision)
+
+    def drop_node(self, seen: NodeSeen, revision: int) -> set[str]:
+        """Forget a node: it is gone, or cannot be read any more."""
+        if self._marks.pop(seen.name, None) is None:
+            return set()
+        return self._on_node(seen.name, revision)
+
     def put_object(self, place: Place, facts: ObjectFacts) -> set[str]:
         """Remember a component's object."""
         self._objects[place] = facts
@@ -328,6 +367,7 @@ class Cache:
             ),
             blind=blind,
             unseen=doubtful | hidden,
+            marks=self._marks,
         )
         if not seen.missing:
             return seen
@@ -359,6 +399,11 @@ class Cache:
             for word in (*component.status.complete, *component.status.failed)
         }
         return any(one.type in words for one in facts.conditions)
+
+    def _on_node(self, node: str, revision: int) -> set[str]:
+        """Return the workloads with a pod on a node. Marks change seldom, so that no index is kept for this."""
+        there = [uid for uid, pods in self._pods.items() if any(pod.facts.node == node for pod in pods.values())]
+        return {touched for uid in there for touched in self._touched(uid, revision)}
 
     def _planners(self, place: Place, revision: int) -> set[str]:
         touched: set[str] = set()

@@ -1,4 +1,4 @@
-"""The collections the watch follows: anchors, attempts and pods at once, other kinds as attempts' plans name them."""
+"""The collections the watch follows: anchors, attempts, pods and nodes at once, others as attempts' plans name them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import structlog
 
 from holdfast import names
 from holdfast.activities.kube import Object
+from holdfast.activities.nodes import Marks
 from holdfast.activities.raw import mapping
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.activities.snapshot import ObjectFacts, object_facts
@@ -23,14 +24,16 @@ from holdfast.worker.cache import (
     AttemptSeen,
     Cache,
     KindKey,
+    NodeSeen,
     Place,
     PodSeen,
     anchor_seen,
     attempt_seen,
     in_shards,
+    node_seen,
     pod_seen,
 )
-from holdfast.worker.informer import Informer, StreamSight
+from holdfast.worker.informer import PAGE, Informer, StreamSight
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.pulse import DEADLINE, Pulse
@@ -40,9 +43,13 @@ Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 
 ANCHOR: Final[KindKey] = (names.API_VERSION, names.ANCHOR_KIND)
 ATTEMPT: Final[KindKey] = (names.API_VERSION, names.ATTEMPT_KIND)
+NODE: Final[KindKey] = ("v1", "Node")
+"""Followed so that marked ones are noticed; a watch that may not read nodes goes on without."""
 CORE: Final = frozenset({ANCHOR, ATTEMPT, POD})
 """What every attempt rests on."""
 SHORTEST_BLINDNESS: Final = 1.0
+NODES_A_PAGE: Final = 100
+"""A node is twenty times as large as a pod, most of it the names of images."""
 
 Touch = Callable[[set[str], bool], None]
 """Called with the workloads a change touches, and whether it may be urgent."""
@@ -137,8 +144,10 @@ class Feeds:
         namespaces: Sequence[str],
         metrics: Metrics,
         touch: Touch,
+        marks: Marks,
     ) -> None:
         """Begin with nothing; `connect` makes a client with a sight, and a deadline in seconds for its requests."""
+        self._marks = marks
         self._cache = cache
         self._connect = connect
         self._labels = f"{names.LABEL_INSTALLATION}={installation}"
@@ -165,7 +174,8 @@ class Feeds:
 
     def settled_for(self, attempt: AttemptSeen) -> bool:
         """Whether all that an attempt rests on has been listed once, or cannot be."""
-        return self.settled and all(kind in self._feeds and self._feeds[kind].settled for kind in attempt.kinds)
+        kinds = {*attempt.kinds, NODE}
+        return self.settled and all(kind in self._feeds and self._feeds[kind].settled for kind in kinds)
 
     def unseen(self) -> frozenset[KindKey]:
         """Return the kinds that cannot be read."""
@@ -225,6 +235,8 @@ class Feeds:
         await self._follow(ANCHOR, anchors, anchor_seen)
         await self._follow(ATTEMPT, attempts, attempt_seen)
         await self._follow(POD, pods, pod_seen)
+        nodes: _Sink[NodeSeen] = _Sink(cache.put_node, cache.drop_node, self._touch)
+        await self._follow(NODE, nodes, node_seen(self._marks), everybody=True)
 
     async def close(self) -> None:
         """End all informers and close their clients."""
@@ -249,10 +261,19 @@ class Feeds:
             self._touch,
         )
 
-    async def _follow(self, kind: KindKey, sink: _Sink[T], decode: Callable[[Mapping[str, Any]], T | None]) -> None:
+    async def _follow(
+        self,
+        kind: KindKey,
+        sink: _Sink[T],
+        decode: Callable[[Mapping[str, Any]], T | None],
+        *,
+        everybody: bool = False,
+    ) -> None:
+        """Follow a kind: what bears our label, in namespaces; or all of it where it is everybody's and in none."""
         if kind in self._feeds:
             return
-        count = 1 + len(self._namespaces)
+        namespaces = () if everybody else self._namespaces
+        count = 1 + len(namespaces)
         # Each informer has its own client, whose sight is then the informer's own.
         kubes = [await self._connect(StreamSight(self._pulse), None) for _ in range(count)]
         if kind in self._feeds:  # It came in while we connected.
@@ -271,21 +292,24 @@ class Feeds:
                 pulse=self._pulse,
                 metrics=self._metrics,
                 namespace=namespace,
-                labels=self._labels,
+                labels="" if everybody else self._labels,
                 essential=kind in CORE,
+                page=NODES_A_PAGE if everybody else PAGE,
             )
             informer.on_standing(lambda: self._standing_changed(kind))
             self._run(informer.run())
             return informer
 
-        self._feeds[kind] = Feed(kind, start, self._namespaces)
+        self._feeds[kind] = Feed(kind, start, namespaces)
 
     def _standing_changed(self, kind: KindKey) -> None:
         feed = self._feeds[kind]
         feed.standing_changed()
         resource = f"{kind[1]}.{kind[0]}"
         self._metrics.unwatchable.labels(resource).set(1 if feed.unseen else 0)
-        if feed.unseen:
+        if feed.unseen and kind == NODE:
+            Log.warning("nodes cannot be watched: marked ones are not noticed", why=feed.message)
+        elif feed.unseen:
             Log.warning("a kind cannot be watched: such components count as found", kind=resource, why=feed.message)
         elif feed.settled:
             Log.info("watching", kind=resource)

@@ -92,6 +92,7 @@ class Informer(Generic[T]):
         labels: str = "",
         quiet: float = QUIET_SECONDS,
         essential: bool = False,
+        page: int = PAGE,
     ) -> None:
         """Begin with nothing.
 
@@ -107,6 +108,7 @@ class Informer(Generic[T]):
             labels: label selector.
             quiet: seconds of silence after which the stream is opened anew.
             essential: nothing can be said without it, so it is tried more often and never given up.
+            page: how many are listed at once.
         """
         self.kind = (api_version, kind)
         self.namespace = namespace
@@ -120,6 +122,7 @@ class Informer(Generic[T]):
         self._labels = labels
         self._quiet = quiet
         self._essential = essential
+        self._page = page
         self._version = ""
         self._known = 0
         self._highest = 0  # However often it is listed anew.
@@ -188,7 +191,7 @@ class Informer(Generic[T]):
         resource = await self._kube.resource(*self.kind)
         self._metrics.relists.labels(resource.plural, reason).inc()
         path = resource.path(self.namespace)
-        query = {"limit": str(PAGE)} | ({"labelSelector": self._labels} if self._labels else {})
+        query = {"limit": str(self._page)} | ({"labelSelector": self._labels} if self._labels else {})
         seen: set[str] = set()
         # Without a resourceVersion a list is a quorum read: it never shows less than was seen before.
         page = await self._kube.page(path, query)

@@ -140,12 +140,14 @@ class Process:
             metrics=self.metrics,
             namespaces=given.namespaces,
             signals_per_second=given.watch_signals_per_second,
+            marks=given.marks,
         )
         if Role.WATCH in given.roles:
             self.health.ask_ready("watch", lambda: _watch_check(watch))
         # What the watch could not see here, an activity cannot have seen either.
         sight = SharedSight(kube.sight, watch.intervals)
-        return roles.Site(ClusterActivities(kube, given.cluster, uid, installation, given.limits, sight), watch)
+        cluster = ClusterActivities(kube, given.cluster, uid, installation, given.limits, sight, given.marks)
+        return roles.Site(cluster, watch)
 
     def _note_start(self) -> None:
         given = self._settings

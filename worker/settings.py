@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -18,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from holdfast import names
+from holdfast.activities.nodes import CONDITIONS, LABELS, TAINTS, Marks
 from holdfast.errors import HoldfastError
 from holdfast.model import Duration, Limits, format_duration
 
@@ -104,6 +106,17 @@ def _file(value: Path) -> Path:
     return value
 
 
+_MARK = re.compile(r"[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?(=[A-Za-z0-9._-]*)?")
+
+
+def _marks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for mark in value:
+        if not _MARK.fullmatch(mark):
+            raise ValueError(f"{mark!r}: expected key or key=value, for example autopilot.ibm.com/gpuhealth=EVICT")
+    return value
+
+
+NodeMarks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(_marks)]
 Address = Annotated[str, AfterValidator(_address)]
 Label = Annotated[str, AfterValidator(_label)]
 File = Annotated[Path, AfterValidator(_file)]
@@ -184,6 +197,13 @@ class Settings(BaseSettings):
     grace_period_maximum: Duration = Limits().grace_period_maximum
     success_ttl_maximum: Duration | None = None
 
+    node_eviction_labels: NodeMarks = LABELS
+    """Labels of a node that its pods are to leave: `key` or `key=value`. Empty: none."""
+    node_fault_taints: NodeMarks = TAINTS
+    """Taints of a node with broken hardware: `key` or `key=value`."""
+    node_fault_conditions: NodeMarks = CONDITIONS
+    """Conditions of a node with broken hardware: `type` where True is bad, else `type=status`."""
+
     max_concurrent_workflow_tasks: Count = 100
     max_concurrent_activities: Count = 200
     max_concurrent_waits: Count = 1000
@@ -225,6 +245,11 @@ class Settings(BaseSettings):
     def limits(self) -> Limits:
         """What the operator allows, whatever a submission asks for."""
         return Limits(grace_period_maximum=self.grace_period_maximum, success_ttl_maximum=self.success_ttl_maximum)
+
+    @property
+    def marks(self) -> Marks:
+        """By what a bad node is told."""
+        return Marks(self.node_eviction_labels, self.node_fault_taints, self.node_fault_conditions)
 
     @property
     def acts_on_cluster(self) -> bool:

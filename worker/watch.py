@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.contract import WatchInput
 from holdfast.activities.kube import Kube, KubeError, NotFound, Unreachable
+from holdfast.activities.nodes import Marks
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.activities.snapshot import object_facts
 from holdfast.model import Interval
@@ -94,6 +95,7 @@ class WatchActivities:
         metrics: Metrics,
         namespaces: Sequence[str] = (),
         signals_per_second: float = 200,
+        marks: Marks | None = None,
     ) -> None:
         """Prepare to watch.
 
@@ -105,7 +107,9 @@ class WatchActivities:
             metrics: where to count.
             namespaces: where to look if looking everywhere at once is forbidden.
             signals_per_second: over all workloads.
+            marks: by what a bad node is told.
         """
+        self._marks = marks or Marks()
         self._client = client
         self._connect = connect
         self._cluster_uid = cluster_uid
@@ -146,6 +150,7 @@ class WatchActivities:
             namespaces=self._namespaces,
             metrics=self._metrics,
             touch=touch,
+            marks=self._marks,
         )
 
     def intervals(self, since: datetime) -> tuple[Interval, ...]:

@@ -90,6 +90,9 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     owner = attempt.owner_uid if attempt is not None else ""
     target = target_of(spec, state, uid)
     plan = tuple(planned(component, uid, number) for component in spec.components)
+    avoided = attempt.avoided if attempt is not None else ()
+    excluded = tuple(sorted(node.name for node in avoided if node.required))
+    disliked = tuple(sorted(node.name for node in avoided if not node.required))
     waits = state.policy.refused_create is RefusedCreate.WAIT
     # An operation that may wait for ever is bounded by its heartbeats alone.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
@@ -118,6 +121,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 components=spec.components,
                 config_hashes=spec.config_hashes,
                 labels=spec.labels,
+                nodes_excluded=excluded,
+                nodes_disliked=disliked,
                 waits=waits,
                 patience=_patience(state),
                 replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
@@ -135,6 +140,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 config_hashes={name: spec.config_hashes[name] for name in again},
                 launches=operation.launches,
                 labels=spec.labels,
+                nodes_excluded=excluded,
+                nodes_disliked=disliked,
                 waits=waits,
                 patience=_patience(state),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,6 +65,7 @@ async def kubernetes(kubeconfig: str | None, context: str | None) -> AsyncIterat
                 yield check
             if served:
                 yield await _rights(kube)
+                yield await _sees_nodes(kube)
             async for check in _namespaces(kube):
                 yield check
     except NotReachable as error:
@@ -154,8 +155,30 @@ _NEEDED: Final = (
 )
 
 
+_NODES: Final = (("get", "v1", "Node"), ("list", "v1", "Node"), ("watch", "v1", "Node"))
+
+
 async def _rights(kube: Kube) -> Check:
-    """Ask whether the worker's account may do what it must; if one may not ask as it, whether oneself may."""
+    """Ask whether the worker's account may do what it must."""
+    who, lacking = await _lacking(kube, _NEEDED)
+    if not who:
+        return Check("rights", False, "nobody may ask about rights", "use a context that may create access reviews")
+    if lacking:
+        return Check("rights", False, f"{who} may not {', '.join(lacking)}", "kubectl apply -k deploy/")
+    return Check("rights", True, f"{who} may do what a worker must")
+
+
+async def _sees_nodes(kube: Kube) -> Check:
+    """Ask whether it may read nodes, without which it goes on, and pods stay on nodes that are marked as bad."""
+    who, lacking = await _lacking(kube, _NODES)
+    if lacking:
+        found = f"{who} may not {', '.join(lacking)}: nodes marked for eviction are not noticed"
+        return Check("nodes", False, found, "kubectl apply -k deploy/, or grant get, list and watch of nodes")
+    return Check("nodes", True, f"{who} may read nodes" if who else "not looked at: nobody may ask about rights")
+
+
+async def _lacking(kube: Kube, needed: Sequence[tuple[str, str, str]]) -> tuple[str, list[str]]:
+    """Return who was asked about, the worker's account or, if one may not ask as it, oneself; and what it may not."""
     from holdfast.activities.kube import service_account_user
     from holdfast.activities.kube_errors import Forbidden
 
@@ -164,15 +187,13 @@ async def _rights(kube: Kube) -> Check:
         try:
             lacking = [
                 f"{verb} {kind.lower()}s"
-                for verb, version, kind in _NEEDED
+                for verb, version, kind in needed
                 if not (await kube.allowed(verb, await kube.resource(version, kind), "", impersonate=user))[0]
             ]
         except Forbidden:
             continue
-        if lacking:
-            return Check("rights", False, f"{who} may not {', '.join(lacking)}", "kubectl apply -k deploy/")
-        return Check("rights", True, f"{who} may do what a worker must")
-    return Check("rights", False, "nobody may ask about rights", "use a context that may create access reviews")
+        return who, lacking
+    return "", []
 
 
 async def _namespaces(kube: Kube) -> AsyncIterator[Check]:

@@ -37,6 +37,17 @@ def worker(
     kube_context: Annotated[
         str | None, typer.Option("--kube-context", "--context", rich_help_panel=_KUBERNETES)
     ] = None,
+    node_eviction_labels: Annotated[
+        str | None,
+        typer.Option(help="Labels of nodes that pods are to leave: key=value, by commas.", rich_help_panel=_KUBERNETES),
+    ] = None,
+    node_fault_taints: Annotated[
+        str | None, typer.Option(help="Taints of nodes with broken hardware.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    node_fault_conditions: Annotated[
+        str | None,
+        typer.Option(help="Conditions of nodes with broken hardware: type=status.", rich_help_panel=_KUBERNETES),
+    ] = None,
     temporal_address: Annotated[
         str | None, typer.Option("--temporal-address", "--address", help="host:port", rich_help_panel=_TEMPORAL)
     ] = None,

@@ -9,11 +9,12 @@ from holdfast.model.observation import (
     Payload,
     PodCounts,
 )
-from holdfast.model.policy import Action, Budget, Limits, Match, Policy, Replacement, Rule, Timings
+from holdfast.model.policy import Action, Budget, Exclusion, Limits, Match, Policy, Replacement, Rule, Timings
 from holdfast.model.report import Condition, Event, Report
 from holdfast.model.state import (
     Attempt,
     Cause,
+    ExcludedNode,
     Held,
     Intent,
     ObjectRef,
@@ -31,6 +32,7 @@ from holdfast.model.vocabulary import (
     FailureClass,
     InterruptedCreate,
     Kind,
+    NodeAvoidance,
     Phase,
     Reason,
     RefusedCreate,
@@ -52,6 +54,8 @@ __all__ = [
     "Deadline",
     "Duration",
     "Event",
+    "ExcludedNode",
+    "Exclusion",
     "Explanation",
     "Failure",
     "FailureClass",
@@ -63,6 +67,7 @@ __all__ = [
     "Limits",
     "Match",
     "Model",
+    "NodeAvoidance",
     "ObjectRef",
     "Observation",
     "Operation",

@@ -10,7 +10,15 @@ from pydantic import Field, field_validator, model_validator
 
 from holdfast.model.base import Duration, Model
 from holdfast.model.pattern import compiled
-from holdfast.model.vocabulary import ActionKind, FailureClass, InterruptedCreate, Reason, RefusedCreate, Scope
+from holdfast.model.vocabulary import (
+    ActionKind,
+    FailureClass,
+    InterruptedCreate,
+    NodeAvoidance,
+    Reason,
+    RefusedCreate,
+    Scope,
+)
 
 ExitCode = Annotated[int, Field(ge=0, le=255)]
 
@@ -83,6 +91,8 @@ class Action(Model):
     charge: str | None = "restart"
     grace: bool = True
     """Whether the failure grace period is waited out first (document: elided where no controller would heal it)."""
+    avoid: NodeAvoidance = NodeAvoidance.NEVER
+    """What becomes of the node of a failure that its rule rules, once the workload is made again."""
 
     @field_validator("unit")
     @classmethod
@@ -170,6 +180,16 @@ class Replacement(Model):
     """Pause before a failed or completed pod is made again: none the first time, then this, doubled up to 5 minutes."""
 
 
+class Exclusion(Model):
+    """How many nodes a workload avoids, and for how long (row U9)."""
+
+    limit: Annotated[int, Field(ge=0, le=32)] = 3
+    """Of nodes blamed for the workload's own failures: the oldest is let back for a newer one, so that a workload that
+    fails everywhere avoids no more. A node that somebody else found broken is not counted."""
+    expiry: Duration = timedelta(hours=24)
+    """How long a node is avoided after its last failure."""
+
+
 class Policy(Model):
     """A workload's whole failure policy. Rules are tried in order; `default` ends the list."""
 
@@ -182,6 +202,7 @@ class Policy(Model):
     refused_create: RefusedCreate = RefusedCreate.FAIL
     replacement: Replacement = Replacement()
     """For each component that has none of its own."""
+    exclusion: Exclusion = Exclusion()
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:

@@ -57,6 +57,19 @@ class Remnant(Payload):
         return f"{self.kind} {self.name}" + (f" ({', '.join(notes)})" if notes else "")
 
 
+class ExcludedNode(Payload):
+    """A node that a workload avoids, why, and for how long (rows A17, U9)."""
+
+    name: str
+    since: Time
+    until: Time
+    why: str = ""
+    required: bool = False
+    """Whether it is not chosen even where no other has room."""
+    marked: bool = False
+    """Whether it is avoided on the word of those who watch over nodes, and not on that of the workload's failures."""
+
+
 class Attempt(Payload):
     """One try at running the workload: attempt n's objects and pods never live beside attempt n+1's."""
 
@@ -77,6 +90,9 @@ class Attempt(Payload):
     replaced_at: Time | None = None
     warming: dict[str, Time] = Field(default_factory=dict)
     """Components that a rule had made again and that have not run since: from when on their graces count."""
+    avoided: tuple[ExcludedNode, ...] = ()
+    """Nodes its pods keep off. Fixed as it begins, since what is made twice in it must be the same; a component
+    that is made again alone may add to it what it failed on."""
     everything: bool = False
     """Whether its removal is that of every attempt of this workload, those included that this memory does not know."""
     launch_failure: Failure | None = None
@@ -185,6 +201,8 @@ class State(Payload):
     restarts: int = 0
     used: dict[str, int] = Field(default_factory=dict)
     """What has been used of each budget."""
+    excluded: tuple[ExcludedNode, ...] = ()
+    """Nodes that failures are blamed on, for the attempts to come; the one blamed last comes last."""
     observation: Observation | None = None
     observed_at: Time | None = None
     """When the latest observation came in."""

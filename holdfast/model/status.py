@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.model.base import Time
 from holdfast.model.observation import Failure, Payload, PodCounts
 from holdfast.model.report import Condition
-from holdfast.model.state import Cause
+from holdfast.model.state import Cause, ExcludedNode
 from holdfast.model.vocabulary import Phase, Reason
 
 
@@ -48,6 +48,8 @@ class Status(Payload):
     conditions: tuple[Condition, ...] = ()
     pods: PodCounts = PodCounts()
     next: Deadline | None = None
+    avoided: tuple[ExcludedNode, ...] = ()
+    """Nodes its pods keep off or, while there are none, those that its next pods will."""
     failure: Failure | None = None
     """Why it failed, once it has."""
     causes: tuple[Cause, ...] = ()

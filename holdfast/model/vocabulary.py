@@ -117,6 +117,17 @@ class ActionKind(StrEnum):
     IGNORE = "Ignore"
 
 
+class NodeAvoidance(StrEnum):
+    """What becomes of a failure's node once the workload is made again (rows A17, U9)."""
+
+    NEVER = "Never"
+    """It may be chosen again."""
+    PREFER = "Prefer"
+    """Others are preferred while there are any with room: this never makes a pod unschedulable."""
+    REQUIRE = "Require"
+    """It is not chosen, even where no other has room."""
+
+
 class InterruptedCreate(StrEnum):
     """What becomes of a creation that its worker did not live to end (row S4)."""
 

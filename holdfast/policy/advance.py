@@ -28,6 +28,7 @@ from holdfast.policy.decision import (
 )
 from holdfast.policy.edit import edit
 from holdfast.policy.health import LIVE, assess, removal_due, timings
+from holdfast.policy.nodes import exclude, standing
 from holdfast.policy.operations import promise
 from holdfast.policy.record import cause
 from holdfast.policy.report import report_of
@@ -74,8 +75,8 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
     match decision:
         case Create():
             return _create(state, now)
-        case Restart(failure, rule, charge):
-            return _restart(state, f"{failure.sentence()} (rule {rule})", charge, now)
+        case Restart():
+            return _restart(state, decision, now)
         case Resubmit(why):
             number = state.attempt.owner_uid if state.attempt is not None else ""
             why = f"submission {number}: {why}"
@@ -129,9 +130,11 @@ def _hold(state: State, span: timedelta, now: datetime) -> State:
 
 def _create(state: State, now: datetime) -> State:
     number = state.attempt.number + 1 if state.attempt is not None else 1
+    excluded = standing(state.excluded, state.policy.exclusion, now)
     state = edit(
         state,
-        attempt=Attempt(number=number, begun_at=now),
+        attempt=Attempt(number=number, begun_at=now, avoided=excluded),
+        excluded=excluded,
         executions=state.executions + 1,
         observation=None,
         looked_at=None,
@@ -142,7 +145,11 @@ def _create(state: State, now: datetime) -> State:
     return enter(state, Phase.RESUMING, Reason.CREATING, f"creating attempt {number}", now)
 
 
-def _restart(state: State, why: str, charge: str | None, now: datetime) -> State:
+def _restart(state: State, decision: Restart, now: datetime) -> State:
+    charge, why = decision.charge, f"{decision.failure.sentence()} (rule {decision.rule})"
+    state, avoided = exclude(state, decision.exclude, now)
+    if avoided:
+        why += f"; then {avoided}"
     if charge is not None:
         state = edit(state, used={**state.used, charge: state.used.get(charge, 0) + 1})
     state = cause(edit(state, restarts=state.restarts + 1), Reason.RESETTING, why, now)
@@ -155,8 +162,10 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     assert attempt is not None
     launches = {name: attempt.launches.get(name, 0) + 1 for name in decision.components}
     used = {name: attempt.used.get(name, 0) + 1 for name in decision.charged}
+    state, avoided = exclude(state, decision.exclude, now)
     attempt = edit(
         attempt,
+        avoided=state.excluded,
         replacing=decision.components,
         replaced_at=now,
         launches={**attempt.launches, **launches},
@@ -170,19 +179,20 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         # What else has failed is judged anew by what is seen once this is made.
         state = edit(state, used=charged, restarts=state.restarts + len(decision.ruled), looked_at=None)
     state = edit(state, attempt=attempt)
-    state = cause(state, Reason.REPLACING, decision.why, now)
-    return enter(state, state.phase, Reason.REPLACING, decision.why, now)
+    why = f"{decision.why}; then {avoided}" if avoided else decision.why
+    state = cause(state, Reason.REPLACING, why, now)
+    return enter(state, state.phase, Reason.REPLACING, why, now)
 
 
 def _retry(state: State, why: str, now: datetime) -> State:
-    """Begin anew: a failed workload gets its budgets back, a pause is cut short."""
+    """Begin anew: a failed workload gets its budgets and its nodes back, a pause is cut short."""
     state = edit(state, intent=edit(state.intent, retry=False), pause_until=None)
     if state.held is not None and state.outcome is None:
         state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
         return _begin_removal(state, now, pause_after=False)
     if state.outcome is not Phase.FAILED:
         return state
-    state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={})
+    state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={}, excluded=())
     state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
     return _begin_removal(state, now, pause_after=False)
 

@@ -26,6 +26,7 @@ from holdfast.policy.decision import (
     Wait,
 )
 from holdfast.policy.health import admission_due, awaited, current, failures, warmup_due
+from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.replace import Due, due_replacements
 from holdfast.policy.restart import due_at, is_alone, restarted_alone
 from holdfast.policy.rules import Ruling, rulings
@@ -166,7 +167,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         if limit is not None and used >= limit:
             why = f"{charge} budget is used up ({used} of {limit}): {ruling.failure.sentence()}"
             return Fail(Reason.RETRY_LIMIT_EXCEEDED, ruling.failure, why)
-    return Restart(ruling.failure, ruling.rule, charge)
+    return Restart(ruling.failure, ruling.rule, charge, blamed(state.policy.exclusion, found, now))
 
 
 def _replaced(state: State, due: tuple[Due, ...], now: datetime) -> Decision:
@@ -188,13 +189,15 @@ def _replaced(state: State, due: tuple[Due, ...], now: datetime) -> Decision:
         if limit is not None and used >= limit:
             failure = _exhausted(state, one, now)
             return Fail(Reason.LAUNCH_LIMIT_EXCEEDED, failure, f"{one.charge} budget is used up ({used}): {one.why}")
-    return Replace(tuple(one.component for one in ready), tuple(one.component for one in charged), why)
+    names = tuple(one.component for one in ready)
+    failed = [one for one in _seen_failures(state) if one.component in names]
+    exclude = blamed_for(state.policy, failed, now)
+    return Replace(names, tuple(one.component for one in charged), why, exclude=exclude)
 
 
 def _exhausted(state: State, due: Due, now: datetime) -> Failure:
     """Return the failure that a member ends with whose budget is used up: what was seen of it, or that alone."""
-    seen = current(state)
-    for one in seen.failures if seen is not None else ():
+    for one in _seen_failures(state):
         if one.component == due.component:
             return one
     return Failure(
@@ -206,6 +209,11 @@ def _exhausted(state: State, due: Due, now: datetime) -> Failure:
         message=due.why,
         attempt=state.attempt.number if state.attempt is not None else 0,
     )
+
+
+def _seen_failures(state: State) -> list[Failure]:
+    seen, attempt = current(state), state.attempt
+    return heeded(state.policy, attempt, seen.failures) if seen is not None and attempt is not None else []
 
 
 def failure_reason(failure: Failure) -> Reason:

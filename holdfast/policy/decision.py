@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.model import Failure, Reason
+from holdfast.model import ExcludedNode, Failure, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class Restart:
     failure: Failure
     rule: str
     charge: str | None
+    exclude: tuple[ExcludedNode, ...] = ()
+    """Nodes that the next attempts are to avoid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Replace:
     """Those that a rule restarts, which counts as a restart of each."""
     charges: tuple[str, ...] = ()
     """The workload's budgets that are charged, each as often as it stands here."""
+    exclude: tuple[ExcludedNode, ...] = ()
+    """Nodes that what is made again is to avoid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from holdfast.model import (
     Attempt,
     BudgetStatus,
     Deadline,
+    ExcludedNode,
     Explanation,
     OperationKind,
     Phase,
@@ -25,7 +26,9 @@ from holdfast.model import (
 from holdfast.policy.budgets import used_of
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
-from holdfast.policy.health import current, removal_due, shortfall, timings
+from holdfast.policy.edit import edit
+from holdfast.policy.health import LIVE, current, removal_due, shortfall, timings
+from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.report import conditions
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
@@ -67,6 +70,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=spec.expected_pods),
         next=deadlines[0] if deadlines else None,
+        avoided=_avoided(state, asked or now),
         failure=state.outcome_failure,
         causes=state.causes,
         causes_total=state.causes_total,
@@ -89,9 +93,24 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
         why=_why(spec, state),
         now=_now(spec, state, now),
         next=_deadlines(spec, state, now),
-        unblock=_unblock(state),
+        unblock=_unblock(spec, state),
         causes=state.causes[-CAUSES_SHOWN:],
     )
+
+
+def _avoided(state: State, now: datetime) -> tuple[ExcludedNode, ...]:
+    """Return the nodes that the living attempt keeps off, or that the next one will."""
+    attempt = state.attempt
+    if attempt is not None and attempt.stage in LIVE:
+        return attempt.avoided
+    return standing(state.excluded, state.policy.exclusion, now)
+
+
+def _next_one(state: State, now: datetime) -> str:
+    """Name the next attempt, and the nodes it will keep off: `attempt 3, without node-7`."""
+    number = state.attempt.number + 1 if state.attempt is not None else 1
+    avoided = without(standing(state.excluded, state.policy.exclusion, now))
+    return f"attempt {number}" + (f", {avoided}" if avoided else "")
 
 
 def budgets_of(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
@@ -162,7 +181,8 @@ def _now(spec: Workload, state: State, now: datetime) -> str:
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         _, unready = shortfall(current(state), spec.expected_pods)
         if unready:
-            return f"waiting for {unready} of {spec.expected_pods} Pod"
+            avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
+            return f"waiting for {unready} of {spec.expected_pods} Pod{avoided}"
         return f"{spec.expected_pods} of {spec.expected_pods} pods run or have succeeded"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         return f"its outcome is settled ({state.outcome.value}); its resources are held"
@@ -181,7 +201,7 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
             at = max(now, state.operation.until)
             result.append(Deadline(at=at, what="what is left then is told, and forced again"))
         at = max(now, result[0].at if result else now)
-        result.append(Deadline(at=at, what=f"once gone: {_once_gone(state, attempt)}"))
+        result.append(Deadline(at=at, what=f"once gone: {_once_gone(state, attempt, at)}"))
         return tuple(result)
     decision = decide(spec, state, now)
     if not isinstance(decision, Wait):
@@ -190,13 +210,14 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
     if state.outcome is not None:
         return (Deadline(at=decision.until, what=f"{decision.why} is over: its resources are removed"),)
     if state.unhealthy is not None:
-        result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {_consequence(spec, state)}"))
+        then = _consequence(spec, state, decision.until)
+        result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {then}"))
     elif state.pause_until is not None and attempt is not None and attempt.stage is Stage.GONE:
-        result.append(Deadline(at=decision.until, what=f"attempt {attempt.number + 1} is created"))
+        result.append(Deadline(at=decision.until, what=f"{_next_one(state, decision.until)} is created"))
     return tuple(result)
 
 
-def _once_gone(state: State, attempt: Attempt) -> str:
+def _once_gone(state: State, attempt: Attempt, at: datetime) -> str:
     """Say what follows the proof that an attempt is gone, as things stand."""
     if state.outcome is not None:
         return f"its quota is released, and it ends as {state.outcome.value}"
@@ -204,11 +225,11 @@ def _once_gone(state: State, attempt: Attempt) -> str:
         return "its quota is released, and it waits for resume"
     if attempt.pause_after:
         pause = format_duration(timings(state).retry_pause_period)
-        return f"retry pause {pause}, then attempt {attempt.number + 1}"
-    return f"attempt {attempt.number + 1}"
+        return f"retry pause {pause}, then {_next_one(state, at)}"
+    return _next_one(state, at)
 
 
-def _consequence(spec: Workload, state: State) -> str:
+def _consequence(spec: Workload, state: State, at: datetime) -> str:
     """Say what the failure that makes it unhealthy comes to, once its grace is over."""
     if state.unhealthy is None:
         return ""
@@ -218,14 +239,16 @@ def _consequence(spec: Workload, state: State) -> str:
         return "the workload fails"
     if is_alone(state, ruling):
         return _alone(spec, state, ruling)
-    number = state.attempt.number + 1 if state.attempt is not None else 1
+    blame = blamed_for(state.policy, (state.unhealthy.failure,), at)
+    excluded = remembered(state.excluded, blame, state.policy.exclusion, at)
+    then = _next_one(edit(state, excluded=excluded), at)
     if action.charge is None:
-        return f"reset, charged to no budget, then attempt {number}"
+        return f"reset, charged to no budget, then {then}"
     limit, used = state.policy.budget(action.charge).limit, state.used.get(action.charge, 0)
     if limit is not None and used >= limit:
         return f"the workload fails, since its {action.charge} budget is used up ({used} of {limit})"
     bound = f" of {limit}" if limit is not None else ""
-    return f"reset ({action.charge} {used + 1}{bound}), then attempt {number}"
+    return f"reset ({action.charge} {used + 1}{bound}), then {then}"
 
 
 def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
@@ -241,7 +264,7 @@ def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
     return f"{what} ({charge} {used + 1}" + (f" of {budget.limit})" if budget.limit is not None else ")")
 
 
-def _unblock(state: State) -> str:
+def _unblock(spec: Workload, state: State) -> str:
     attempt = state.attempt
     if state.held is not None:
         return "retry removes all that is there of it and begins a new attempt; cancel removes it and ends"
@@ -259,6 +282,10 @@ def _unblock(state: State) -> str:
             return "a node does not answer: power it off or repair it; a process may still run there"
     if state.reason is Reason.RESETTING and state.pause_until is not None:
         return "retry skips the pause"
+    if attempt is not None and attempt.stage is Stage.SUBMITTED and any(node.required for node in attempt.avoided):
+        _, late = shortfall(current(state), spec.expected_pods)
+        if late:
+            return room_needed(attempt.avoided)
     if state.phase is Phase.SUCCEEDED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return "nothing has to be done; cancel removes its resources now"
     if state.unhealthy is not None:

@@ -21,6 +21,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.edit import edit
+from holdfast.policy.nodes import heeded
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.rules import rulings
 from holdfast.policy.sight import due
@@ -152,7 +153,8 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
         return []  # Some of it has been made again, and nothing is known of that yet.
     # What is made again, alone, is an event of its component and no failure of the workload.
     replaced = {*attempt.replacing, *(due.component for due in due_replacements(spec, state, seen))}
-    found = [one for one in seen.failures if one.component not in replaced] if seen is not None else []
+    counted = heeded(state.policy, attempt, seen.failures) if seen is not None else []
+    found = [one for one in counted if one.component not in replaced]
     for one in awaited(spec, state, seen):
         late = admission_due(state, attempt, one.component)
         if one.absent and now >= late:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from holdfast.model import Reason, Scope, Stage, State, Workload
 from holdfast.policy.decision import Fail, Replace
 from holdfast.policy.health import timings
+from holdfast.policy.nodes import blamed
 from holdfast.policy.replace import backed_off
 from holdfast.policy.rules import Ruling
 from holdfast.policy.sight import due
@@ -38,6 +39,7 @@ def restarted_alone(
     attempt = state.attempt
     assert attempt is not None
     used, members, charges = dict(state.used), list[str](), list[str]()
+    found = list(found)
     first: dict[str, Ruling] = {}
     for ruling in found:
         if is_alone(state, ruling) and due_at(spec, state, ruling, since) <= now:
@@ -59,4 +61,5 @@ def restarted_alone(
     why = "; ".join(
         f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})" for name, ruling in first.items()
     )
-    return Replace(tuple(first), tuple(members), why, ruled=tuple(first), charges=tuple(charges))
+    exclude = blamed(state.policy.exclusion, (one for one in found if one.failure.component in first), now)
+    return Replace(tuple(first), tuple(members), why, ruled=tuple(first), charges=tuple(charges), exclude=exclude)

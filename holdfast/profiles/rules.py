@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.model import Action, ActionKind, FailureClass, Match, Policy, Reason, Rule, Scope
+from holdfast.model import Action, ActionKind, FailureClass, Match, NodeAvoidance, Policy, Reason, Rule, Scope
 
 RESTART = "restart"
 """The budget that restarts are charged to."""
 
 AT_ONCE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=False)
 AFTER_GRACE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=True)
+ELSEWHERE_AFTER_GRACE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=True, avoid=NodeAvoidance.PREFER)
 FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
 PASSING_REFUSALS = ("QuotaExceeded", "WebhookFailed", "Conflict", "BeingDeleted")
@@ -42,8 +43,25 @@ FAILED_COMPONENT = Rule(
 )
 """A component that calls itself failed has given up, so waiting is in vain (row A7)."""
 
-FAILED_PODS = Rule(name="failed-pods", match=Match(scopes=(Scope.MEMBER,)), action=AFTER_GRACE)
-"""A pod's own controller is given the grace period to replace it (row A3)."""
+MARKED_NODE = Rule(
+    name="marked-node",
+    match=Match(classes=(FailureClass.HARDWARE,)),
+    action=Action(kind=ActionKind.RESTART, charge=None, grace=False, avoid=NodeAvoidance.REQUIRE),
+)
+"""The node's fault is none of the workload's, and nothing heals while its pods stay there (row A17)."""
+
+DISPLACED = Match(
+    classes=(FailureClass.NODE_LOST,),
+    scopes=(Scope.MEMBER,),
+    reasons=("Preempting", "Preempted", "PreemptionByScheduler", "EvictionByEvictionAPI"),
+)
+"""Pods whose place somebody else needed: nothing is wrong with their node."""
+
+DISPLACED_PODS = Rule(name="displaced-pods", match=DISPLACED, action=AFTER_GRACE)
+"""As any failed pod (row A3), but for the node, which is not blamed."""
+
+FAILED_PODS = Rule(name="failed-pods", match=Match(scopes=(Scope.MEMBER,)), action=ELSEWHERE_AFTER_GRACE)
+"""A pod's own controller is given the grace period to replace it (row A3); next time another node is preferred (U9)."""
 
 LATE_PODS = Rule(
     name="late-pods",
@@ -55,7 +73,16 @@ LATE_PODS = Rule(
 )
 """Pods that are late, or have gone, are given the grace period to come (rows A4, A5, U13)."""
 
-COMMON = (NOT_YET_CREATED, CREATE_FAILED, MISSING_COMPONENT, FAILED_COMPONENT, FAILED_PODS, LATE_PODS)
+COMMON = (
+    NOT_YET_CREATED,
+    CREATE_FAILED,
+    MISSING_COMPONENT,
+    FAILED_COMPONENT,
+    MARKED_NODE,
+    DISPLACED_PODS,
+    FAILED_PODS,
+    LATE_PODS,
+)
 
 
 def with_exit_codes(policy: Policy, terminal: Iterable[int] = (), retryable: Iterable[int] = ()) -> Policy:

@@ -6,7 +6,9 @@ What differs from the other profiles, and why:
   submission, and no failed one either; with `submissionTimeout` it gives up (off by default, as upstream);
 - a pod that failed or was deleted is made again within its attempt, one that completed is not (the operator's own
   defaults); each pod's own launch budget bounds that (unlimited by default);
-- no failure of a pod restarts the workload: what is not made again stays as it is, and is told by PodsReady.
+- no failure of a pod restarts the workload: what is not made again stays as it is, and is told by PodsReady;
+- a pod that failed is made again on another node, where one has room; a marked node is left to whoever marked it, as
+  upstream: its pods run until they end, and then are made again elsewhere.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from holdfast.model import (
     FailureClass,
     InterruptedCreate,
     Match,
+    NodeAvoidance,
     Policy,
     RefusedCreate,
     Replacement,
@@ -27,7 +30,7 @@ from holdfast.model import (
     Scope,
     Timings,
 )
-from holdfast.profiles.rules import CREATE_FAILED
+from holdfast.profiles.rules import CREATE_FAILED, DISPLACED
 
 LAUNCH = "launch"
 """The budget that replacements of a pod are charged to."""
@@ -39,6 +42,11 @@ OWNER_DELETED = Rule(
 )
 """With the attempt's owner all of it goes: it is submitted anew. Whoever wants it gone cancels it."""
 
+DISPLACED_PODS = Rule(
+    name="displaced-pods", match=DISPLACED, action=Action(kind=ActionKind.IGNORE, charge=None, grace=False)
+)
+"""Nothing is wrong with a node on which somebody else needed the place."""
+
 POLICY = Policy(
     profile="streams",
     timings=Timings(
@@ -49,8 +57,8 @@ POLICY = Policy(
         success_ttl=timedelta(days=7),
         submission_timeout=None,
     ),
-    rules=(CREATE_FAILED, OWNER_DELETED),
-    default=Action(kind=ActionKind.IGNORE, charge=None, grace=False),
+    rules=(CREATE_FAILED, OWNER_DELETED, DISPLACED_PODS),
+    default=Action(kind=ActionKind.IGNORE, charge=None, grace=False, avoid=NodeAvoidance.PREFER),
     budgets=(Budget(name=LAUNCH, limit=None, scope=Scope.MEMBER),),
     interrupted_create=InterruptedCreate.REPLACE,
     refused_create=RefusedCreate.WAIT,

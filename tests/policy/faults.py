@@ -24,6 +24,7 @@ from holdfast.model import (
 )
 from holdfast.policy import advance, decide, fold, health, report, restart
 from holdfast.policy import replace as replacing
+from holdfast.policy.decision import Restart
 from holdfast.policy.edit import edit
 from holdfast.policy.events import CreateDone
 from holdfast.policy.steps import Sleep, Step
@@ -82,9 +83,9 @@ def charging(times: int) -> Patch:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         restart = advance._restart  # pyright: ignore[reportPrivateUsage]
 
-        def wrong(state: State, why: str, charge: str | None, now: datetime) -> State:
-            used = dict(state.used)
-            state = restart(state, why, charge, now)
+        def wrong(state: State, decision: Restart, now: datetime) -> State:
+            used, charge = dict(state.used), decision.charge
+            state = restart(state, decision, now)
             assert charge is not None
             return edit(state, used={**used, charge: used.get(charge, 0) + times})
 

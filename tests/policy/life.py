@@ -181,6 +181,8 @@ class Life:
         view = dict(self.view)
         found, failed, complete = view.pop("found", True), view.pop("job_failed", False), view.pop("complete", False)
         exit_code = view.pop("exit_code", 1)
+        nodes, marked = view.pop("nodes", ("node-7",)), view.pop("marked", ())
+        cls, why = FailureClass(view.pop("cls", "App")), view.pop("why", "Error")
         pods = PodCounts(expected=self.spec.expected_pods, **view)
         failures: list[Failure] = []
         common: dict[str, Any] = {"component": "train", "attempt": attempt.number, "time": self.now}
@@ -191,12 +193,24 @@ class Life:
         for index in range(min(pods.failed, 16)):
             failures.append(
                 Failure(
-                    cls="App",  # type: ignore[arg-type]
+                    cls=cls,
                     scope="Member",  # type: ignore[arg-type]
-                    reason="Error",
-                    exit_code=exit_code,
+                    reason=why,
+                    exit_code=exit_code if cls is FailureClass.APP else None,
                     subject=f"train-{index}",
-                    node="node-7",
+                    node=nodes[index % len(nodes)],
+                    **common,
+                )
+            )
+        for index, node in enumerate(marked):
+            failures.append(
+                Failure(
+                    cls="Hardware",  # type: ignore[arg-type]
+                    scope="Member",  # type: ignore[arg-type]
+                    reason="NodeMarkedForEviction",
+                    subject=f"train-{index}",
+                    node=node,
+                    message="label example.com/health=EVICT",
                     **common,
                 )
             )

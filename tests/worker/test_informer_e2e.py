@@ -12,10 +12,11 @@ import yaml
 
 from holdfast import names
 from holdfast.activities.kube import Kube
+from holdfast.activities.nodes import Marks
 from holdfast.activities.sight import Sight
 from holdfast.local import Stack
 from holdfast.worker.cache import Cache
-from holdfast.worker.feeds import ANCHOR, ATTEMPT, Feeds
+from holdfast.worker.feeds import ANCHOR, ATTEMPT, NODE, Feeds
 from holdfast.worker.informer import Informer, Standing, StreamSight
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
@@ -166,11 +167,13 @@ async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(sta
         namespaces=[namespace],
         metrics=Metrics(),
         touch=lambda workloads, hot: None,
+        marks=Marks(),
     )
     await feeds.open()
     try:
         await until(lambda: feeds.settled)
-        assert feeds.unseen() == frozenset()
+        await until(lambda: feeds.unseen() == {NODE})
+        assert not feeds.blind, "what one may not read is no blindness"
         assert {informer.standing for informer in feeds._feeds[ANCHOR].informers} == {
             Standing.FORBIDDEN,
             Standing.SYNCED,

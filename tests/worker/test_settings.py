@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import names
+from holdfast.activities.nodes import Marks
 from holdfast.errors import HoldfastError
 from holdfast.worker.settings import Role, Settings, SettingsError, load, misspelled
 
@@ -90,6 +91,8 @@ def test_durations_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         ("grace_period_maximum", "5 years", "90s, 1m30s, 1h or 7d"),
         ("cluster", "Not_a_label", "DNS label"),
         ("namespaces", "ok,Bad_One", "DNS label"),
+        ("node_eviction_labels", "health=a=b", "expected key or key=value"),
+        ("node_fault_conditions", "with space", "expected key or key=value"),
         ("watch_shard_sets", 65, "less than or equal to 64"),
         ("temporal_api_key_file", "/no/such/file", "file that can be read"),
     ],
@@ -168,3 +171,10 @@ def test_every_setting_is_an_option_of_the_command() -> None:
 
     options = set(inspect.signature(worker).parameters) - {"config"}
     assert options == set(Settings.model_fields) - {"temporal_wait"}
+
+
+def test_marks_of_bad_nodes_are_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load({"cluster": "c"}).marks == Marks()
+    monkeypatch.setenv("HOLDFAST_NODE_FAULT_CONDITIONS", "GpuReady=False, FanBroken")
+    monkeypatch.setenv("HOLDFAST_NODE_FAULT_TAINTS", ",")
+    assert load({"cluster": "c"}).marks == Marks(taints=(), conditions=("GpuReady=False", "FanBroken"))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.nodes import Marks
 from holdfast.activities.snapshot import object_facts
 from holdfast.model import Interval, Phase
 from holdfast.worker.attention import Attention, Send
@@ -15,6 +16,7 @@ from holdfast.worker.cache import (
     KindKey,
     anchor_seen,
     attempt_seen,
+    node_seen,
     pod_seen,
 )
 from holdfast.worker.signals import Signals
@@ -197,6 +199,13 @@ class World:
         assert seen is not None
         hot = phase in {"Failed", "Succeeded"} or gone or deleting
         self.touch(self.cache.drop_pod(seen, self.version) if gone else self.cache.put_pod(seen), hot)
+
+    def node(self, name: str = "node-1", label: str = "", *, gone: bool = False) -> None:
+        raw = {
+            "metadata": {"name": name, "resourceVersion": self.next_version(), "labels": {"health": label}},
+        }
+        seen = node_seen(Marks(labels=("health=EVICT",)))(raw)
+        self.touch(self.cache.drop_node(seen, self.version) if gone else self.cache.put_node(seen))
 
     def running(self, workload: str = "w", number: int = 1, pods: int = 2) -> None:
         """The usual beginning: anchor, attempt, Job, and all its pods running."""

@@ -1,0 +1,100 @@
+"""Fake nodes of a test's own: nobody else's pods land on them, and they are gone at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.activities.kube import Conflict, Kube, NotFound
+from tests.e2e.site import until
+
+GROUP = "test.holdfast.dev/nodes"
+CAPACITY = {"cpu": "64", "memory": "64Gi", "pods": "100"}
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Some nodes, marked and unmarked as an operator's tools would."""
+
+    kube: Kube
+    group: str
+    names: tuple[str, ...]
+
+    def places(self, component: dict[str, Any]) -> dict[str, Any]:
+        """Have a component's pods run on these nodes, and on no others."""
+        spec = component["template"]["spec"]
+        spec = spec["template"]["spec"] if "template" in spec else spec
+        spec["nodeSelector"] = {GROUP: self.group}
+        spec["tolerations"] = [{"key": GROUP, "operator": "Exists"}]
+        return component
+
+    async def patch(self, name: str, patch: dict[str, Any]) -> None:
+        found = await self.kube.get("v1", "Node", name)
+        await self.kube.patch("v1", "Node", name, uid=found["metadata"]["uid"], patch=patch)
+
+    async def label(self, name: str, key: str, value: str | None) -> None:
+        """Set a label of a node, or take it away."""
+        await self.patch(name, {"metadata": {"labels": {key: value}}})
+
+    async def condition(self, name: str, kind: str, status: str) -> None:
+        """Set a condition of a node's status, as whatever watches over its hardware would."""
+        while True:
+            found = await self.kube.get("v1", "Node", name)
+            others = [one for one in found["status"].get("conditions") or () if one["type"] != kind]
+            new = {"type": kind, "status": status, "reason": "Tested", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            version = found["metadata"]["resourceVersion"]
+            with contextlib.suppress(Conflict):
+                await self.kube.patch(
+                    "v1",
+                    "Node",
+                    name,
+                    uid=found["metadata"]["uid"],
+                    patch={"status": {"conditions": [*others, new]}},
+                    resource_version=version,
+                    subresource="status",
+                )
+                return
+
+
+@asynccontextmanager
+async def open_nodes(kube: Kube, count: int) -> AsyncIterator[Nodes]:
+    """Make some nodes, and wait until pods can run on them."""
+    group = secrets.token_hex(3)
+    nodes = Nodes(kube, group, tuple(f"own-{group}-{number}" for number in range(count)))
+    try:
+        for name in nodes.names:
+            await kube.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {
+                        "name": name,
+                        "labels": {GROUP: group, "kubernetes.io/hostname": name},
+                        "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
+                    },
+                    "spec": {"taints": [{"key": GROUP, "value": group, "effect": "NoSchedule"}]},
+                    "status": {"capacity": CAPACITY, "allocatable": CAPACITY},
+                }
+            )
+
+        async def ready() -> bool:
+            found = (await kube.list("v1", "Node", labels=f"{GROUP}={group}"))["items"]
+            return len(found) == count and all(map(_ready, found))
+
+        await until(ready, 60, f"{count} nodes are ready")
+        yield nodes
+    finally:
+        for name in nodes.names:
+            with contextlib.suppress(NotFound):
+                found = await kube.get("v1", "Node", name)
+                await kube.delete("v1", "Node", name, uid=found["metadata"]["uid"])
+
+
+def _ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions") or ()
+    keys = {taint["key"] for taint in node["spec"].get("taints") or ()}
+    return keys == {GROUP} and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
