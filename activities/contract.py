@@ -204,6 +204,9 @@ class RemoveInput(Payload):
     everything: bool = False
     """Remove every attempt of this workload that is found. Otherwise a higher one than `attempt` is another memory's,
     which nothing here knows of: then nothing is deleted (`ForeignAttempt`, not retried)."""
+    strip_finalizers: bool = False
+    """Whether a forced removal takes foreign finalizers off what is being deleted and does not go (row U2). Never off
+    the attempt's owner or the anchor, and never the collector's own."""
     release_anchor: bool = False
     """Once gone: take our finalizer off the anchor, since the workload's life ends with this removal."""
     delete_anchor: bool = False

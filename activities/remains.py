@@ -187,10 +187,15 @@ def _remnant(kind: str, thing: Mapping[str, Any], node: str = "", silent: bool =
         kind=kind,
         name=f"{metadata['name']}, which cannot be read: {why}" if why else metadata["name"],
         deleting_since=time_of(metadata.get("deletionTimestamp")),
-        finalizers=tuple(one for one in metadata.get("finalizers") or () if one not in _COLLECTOR),
+        finalizers=foreign_finalizers(metadata),
         node=node,
         unreachable=silent,
     )
+
+
+def foreign_finalizers(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the finalizers by which somebody holds an object: those of the collector's own are none. Pure."""
+    return tuple(one for one in metadata.get("finalizers") or () if one not in _COLLECTOR)
 
 
 def _node(pod: Mapping[str, Any]) -> str:

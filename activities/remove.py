@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from holdfast.activities.contract import Removed, RemoveInput
 from holdfast.activities.deadline import Deadline
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, time_of
-from holdfast.activities.remains import Remains, find_owner, find_remains, remnants_of
+from holdfast.activities.remains import Remains, find_owner, find_remains, foreign_finalizers, remnants_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
 
@@ -160,6 +160,8 @@ class _Forced:
                 await _delete_owners(self._site, self._given, owner)
             self._last = await find_remains(self._site, self._given)
         await self._force_all(self._last)
+        if self._given.strip_finalizers:
+            await self._strip_all(self._last)
         self._last = await find_remains(self._site, self._given)
         if self._last.gone:
             await asyncio.sleep(SETTLE_SECONDS)
@@ -179,19 +181,53 @@ class _Forced:
     async def _force_pod(self, pod: Object) -> None:
         metadata = mapping(pod["metadata"])
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
-            return  # Nothing but a finalizer holds it, and that is not ours to take.
+            return  # Nothing but a finalizer holds it, and that is not ours to take unasked.
         await self._force(pod, "v1", "Pod", "")
 
+    async def _strip_all(self, remains: Remains) -> None:
+        """Take the foreign finalizers off what was being deleted when it was read: pods first, as deletions are."""
+        await _all(self._strip(pod, "v1", "Pod", "") for pod in remains.pods)
+        user, pods = user_of(self._given.target), {pod["metadata"]["uid"] for pod in remains.pods}
+        components = [(thing, one.api_version, one.kind) for one, thing in remains.components]
+        between = [(thing, thing["apiVersion"], thing["kind"]) for thing in remains.between]
+        left = [one for one in (*components, *between) if one[0]["metadata"].get("uid") not in pods]
+        await _all(self._strip(*one, user) for one in left)
+
+    async def _strip(self, thing: Object, api_version: str, kind: str, user: str) -> None:
+        metadata = mapping(thing["metadata"])
+        foreign = [one for one in foreign_finalizers(metadata) if one != names.FINALIZER]
+        if not foreign or "deletionTimestamp" not in metadata:
+            return
+        kept = [one for one in metadata["finalizers"] if one not in foreign]
+        async with self._tried():
+            await self._site.kube.patch(
+                api_version,
+                kind,
+                metadata["name"],
+                metadata.get("namespace", ""),
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                patch={"metadata": {"finalizers": kept or None}},
+                impersonate=user,
+            )
+
     async def _force(self, thing: Object, api_version: str, kind: str, user: str) -> None:
+        async with self._tried():
+            await _delete(self._site, thing, api_version, kind, grace_period=0, impersonate=user)
+
+    @asynccontextmanager
+    async def _tried(self) -> AsyncGenerator[None]:
+        """Make one change of a round: what refuses it does not keep the round from going on."""
         async with self._slots:
             try:
-                await _delete(self._site, thing, api_version, kind, grace_period=0, impersonate=user)
+                yield
             except Unreachable as error:
                 # Where only this kind's server is away, or its webhook, the round goes on too.
                 if error.status in (0, 401, 429):
                     raise
             except KubeError:
-                # A webhook or a lost right holds it. The round goes on; what stays is told as what is left.
+                # A webhook or a lost right holds it, or it has changed since it was read. The round goes on; what stays
+                # is told as what is left.
                 return
 
 

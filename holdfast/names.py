@@ -59,6 +59,7 @@ QUERY_STATUS: Final = "status"
 QUERY_EXPLAIN: Final = "explain"
 UPDATE_POLICY: Final = "update_policy"
 UPDATE_COMPONENTS: Final = "update_components"
+UPDATE_STRIP: Final = "strip_finalizers"
 
 # Temporal: activities.
 ACTIVITY_PREPARE: Final = "prepare"

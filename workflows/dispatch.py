@@ -167,6 +167,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report=operation.report,
                 report_gone=operation.report_done or operation.report,
                 everything=attempt is not None and attempt.everything,
+                strip_finalizers=operation.strips,
                 release_anchor=operation.releases,
                 delete_anchor=operation.releases and (state.outcome is Phase.CANCELLED or state.intent.cancel),
             )

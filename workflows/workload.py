@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.fold import fold
     from holdfast.policy.operations import begin
     from holdfast.policy.steps import End, Interrupt, Run, Sleep
+    from holdfast.policy.strip import StripRequest, check_strip
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
 
@@ -370,6 +371,17 @@ class WorkloadWorkflow:
             if operation is not None and operation.kind in _MAKING and making is not None:
                 await workflow.wait_condition(making.done)
         return again
+
+    @workflow.update(name=names.UPDATE_STRIP, description="Take finalizers off what a forced removal cannot remove")
+    def strip_finalizers(self, request: StripRequest) -> None:
+        """Take the finalizers off what is left of an attempt that is being forced out (row U2)."""
+        self._inbox.append(events.StripAsked(request.note))
+
+    @strip_finalizers.validator
+    def _check_strip(self, request: StripRequest) -> None:
+        if self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        check_strip(self._state)
 
     @update_components.validator
     def _check_components(self, change: ComponentsChange) -> None:

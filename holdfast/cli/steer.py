@@ -1,4 +1,4 @@
-"""Commands that want something of a workload: suspend, resume, preempt, cancel, retry."""
+"""Commands that want something of a workload: suspend, resume, preempt, cancel, retry, strip its finalizers."""
 
 from __future__ import annotations
 
@@ -109,9 +109,38 @@ def retry(
     _steer("retry", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
 
 
+def strip_finalizers(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Take the finalizers off what a forced removal cannot get rid of: what they stand for is then not done.
+
+    `explain` names them. Only while it is being forced out; refused at all other times.
+    """
+    named = chosen(name, namespace)
+
+    async def go() -> StatusView:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            run = await holdfast.get(named.name, named.namespace)
+            await run.strip_finalizers(reason)
+            return await run.recorded()
+
+    view = asyncio.run(go())
+    emit(
+        view.model_dump(mode="json"),
+        output,
+        lambda: f"finalizers are being taken off what is left of {named.namespace}/{named.name}",
+    )
+
+
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
-    commands: tuple[Callable[..., None], ...] = (suspend, resume, preempt, cancel, retry)
+    commands: tuple[Callable[..., None], ...] = (suspend, resume, preempt, cancel, retry, strip_finalizers)
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 

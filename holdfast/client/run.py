@@ -31,6 +31,7 @@ from holdfast.model import Explanation, Model, Phase, Policy, Status, Workload
 from holdfast.model.history import History
 from holdfast.past import Story, history_of
 from holdfast.policy.change import ComponentsChange, PolicyChange
+from holdfast.policy.strip import StripRequest
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
 _POLL_FIRST: Final = 0.2
@@ -185,6 +186,14 @@ class Run:
             HoldfastError: if the workflow refuses it; the message names the field and what is allowed.
         """
         return tuple(await self._update(names.UPDATE_COMPONENTS, change, list[str], "the components"))
+
+    async def strip_finalizers(self, note: str = "") -> None:
+        """Have the finalizers taken off what is left of an attempt that is being forced out (row U2).
+
+        Raises:
+            HoldfastError: if nothing is being forced out, or no finalizer holds what is; the message says what to do.
+        """
+        await self._update(names.UPDATE_STRIP, StripRequest(note=note), type(None), "to strip finalizers")
 
     async def _update(self, name: str, change: Model, result_type: Any, what: str) -> Any:
         try:

@@ -94,7 +94,7 @@ def reason(reason: Reason) -> str:
             return "Failed"
         case Reason.CANCEL_REQUESTED | Reason.ANCHOR_DELETED:
             return "Terminating"
-        case Reason.DELETION_INITIATED | Reason.DELETION_FORCED | Reason.DELETION_BLOCKED:
+        case Reason.DELETION_INITIATED | Reason.DELETION_FORCED | Reason.DELETION_BLOCKED | Reason.FINALIZERS_STRIPPED:
             return "DeletionInitiated"
         case Reason.DELETION_COMPLETE:
             return "DeletionComplete"

@@ -104,6 +104,8 @@ class Attempt(Payload):
     """Since when all its pods have run, or succeeded, without a break; None while they do not."""
     removing_at: Time | None = None
     forced_rounds: int = 0
+    strip: bool = False
+    """Whether a person has asked for the finalizers of what is left to be taken off."""
     remnants: tuple[Remnant, ...] = ()
     remnants_total: int = 0
     gone_at: Time | None = None
@@ -170,6 +172,8 @@ class Operation(Payload):
     until: Time | None = None
     """When it comes back even if it is not done (removals)."""
     interrupted: bool = False
+    strips: bool = False
+    """Whether it takes finalizers off, as was asked for (forced removals)."""
     releases: bool = False
     """Whether it lets go of the anchor, once all is gone (removals)."""
     report: Report

@@ -77,6 +77,7 @@ class Reason(StrEnum):
     DELETION_INITIATED = "DeletionInitiated"
     DELETION_FORCED = "DeletionForced"
     DELETION_BLOCKED = "DeletionBlocked"
+    FINALIZERS_STRIPPED = "FinalizersStripped"
     DELETION_COMPLETE = "DeletionComplete"
     RESETTING = "Resetting"
     # ends

@@ -19,6 +19,7 @@ from holdfast.activities.contract import Created, Prepared, Removed, Replaced, R
 from holdfast.model import Observation, State, Status
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
 from holdfast.policy.change import ComponentsChange, PolicyChange
+from holdfast.policy.strip import StripRequest
 
 _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_PREPARE: Prepared,
@@ -29,7 +30,11 @@ _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_FORCE_REMOVE: Removed,
     names.ACTIVITY_REPORT: Reported | None,
 }
-_CHANGES: Final = {names.UPDATE_POLICY: PolicyChange, names.UPDATE_COMPONENTS: ComponentsChange}
+_CHANGES: Final = {
+    names.UPDATE_POLICY: PolicyChange,
+    names.UPDATE_COMPONENTS: ComponentsChange,
+    names.UPDATE_STRIP: StripRequest,
+}
 _SINGLE_BATCH: Final = 2
 """The SDK's flag of histories whose tasks are told everything at once."""
 

@@ -19,6 +19,7 @@ from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold
 from holdfast.policy.operations import begin
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
+from holdfast.policy.strip import StripRequest
 from holdfast.workflows.outcome import is_breakable, refusal, succeeded
 
 _CANCELLED: Final = "cancelled through Temporal"
@@ -109,6 +110,9 @@ class Life:
                     policy = changed(self.state.policy, change)
                     self.state = edit(self.state, policy=policy)
                     self._inbox.append(events.PolicyChanged(policy, change.note))
+                    return
+                if isinstance(change, StripRequest):
+                    self._inbox.append(events.StripAsked(change.note))
                     return
                 before, self.spec = self.spec, reconfigured(self.spec, change)
                 now = self.spec.config_hashes

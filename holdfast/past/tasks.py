@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from holdfast.model import Observation, State, Status
 from holdfast.policy.change import ComponentsChange, PolicyChange
+from holdfast.policy.strip import StripRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Signalled:
 class Updated:
     """An update that was accepted."""
 
-    change: PolicyChange | ComponentsChange
+    change: PolicyChange | ComponentsChange | StripRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,8 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
         case Run(kind) if kind is running.kind and not running.interrupted:
             if kind is OperationKind.REPLACE and _launches(state) != running.launches:
                 return Interrupt("beginning anew, since the configuration has changed")
+            if kind is OperationKind.FORCE_REMOVE and _strips(state) and not running.strips:
+                return Interrupt("beginning the forced removal anew, since finalizers are to be taken off")
             if kind in _REMOVALS and not kept(promise(spec, state, now), running.report_done):
                 # What follows it has changed: it must not tell the cluster at its end what no longer is.
                 return Interrupt(f"beginning {kind.value} anew, since something else is to follow it")
@@ -252,6 +254,10 @@ def _launches(state: State) -> dict[str, int]:
     """Return which launch of each component that is being made again is the one to be made."""
     attempt = state.attempt
     return {name: attempt.launches[name] for name in attempt.replacing} if attempt is not None else {}
+
+
+def _strips(state: State) -> bool:
+    return state.attempt is not None and state.attempt.strip
 
 
 def kept(now: Report | None, then: Report | None) -> bool:

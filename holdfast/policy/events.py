@@ -38,6 +38,13 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
+class StripAsked:
+    """A person wants the finalizers taken off what a forced removal cannot get rid of."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """A snapshot came, from the watch or from a live look."""
 
@@ -128,6 +135,7 @@ Event = (
     | Resumed
     | Cancelled
     | Retried
+    | StripAsked
     | Observed
     | PolicyChanged
     | Reconfigured

@@ -32,6 +32,7 @@ from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, 
 from holdfast.policy.report import conditions
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
+from holdfast.policy.strip import let_go
 
 CAUSES_SHOWN = 5
 _REMEDIES: dict[str, str] = {
@@ -275,9 +276,9 @@ def _unblock(spec: Workload, state: State) -> str:
     if state.phase is Phase.FAILED:
         return "retry starts it again once this run has ended"
     if attempt is not None and attempt.remnants:
-        held = sorted({name for each in attempt.remnants for name in each.finalizers})
-        if held:
-            return f"whoever owns the finalizer {', '.join(held)} must finish, or it must be removed by hand"
+        finalizers = ", ".join(sorted({name for each in attempt.remnants for name in each.finalizers}))
+        if finalizers:
+            return let_go(spec, state, attempt, finalizers)
         if any(each.unreachable for each in attempt.remnants):
             return "a node does not answer: power it off or repair it; a process may still run there"
     if state.reason is Reason.RESETTING and state.pause_until is not None:

@@ -17,12 +17,14 @@ from holdfast.policy.events import (
     Reconfigured,
     Resumed,
     Retried,
+    StripAsked,
     Suspended,
 )
 from holdfast.policy.health import LIVE
 from holdfast.policy.hold import contradiction, foreign_attempt, hold
 from holdfast.policy.record import cause, shortened
 from holdfast.policy.sight import union
+from holdfast.policy.strip import stripping
 
 
 def fold(state: State, event: Event, now: datetime) -> State:
@@ -32,6 +34,8 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return _wished(state, event, now)
         case Reconfigured():
             return _reconfigured(state, event, now)
+        case StripAsked(note):
+            return stripping(state, note, now)
         case Observed(observation):
             return observed(state, observation, looked_at=None, now=now)
         case _:

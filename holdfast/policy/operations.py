@@ -26,6 +26,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         attempt=attempt.number if attempt is not None else 0,
         since=now,
         until=run.until,
+        strips=run.kind is OperationKind.FORCE_REMOVE and attempt is not None and attempt.strip,
         releases=run.kind in {OperationKind.REMOVE, OperationKind.FORCE_REMOVE} and state.outcome is not None,
         report=first,
         causes=state.causes_total,

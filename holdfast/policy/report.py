@@ -38,6 +38,7 @@ WARNINGS = frozenset(
         Reason.RESETTING,
         Reason.DELETION_FORCED,
         Reason.DELETION_BLOCKED,
+        Reason.FINALIZERS_STRIPPED,
     }
 )
 """Reasons whose Kubernetes Events are warnings."""

@@ -53,6 +53,8 @@ async def test_submit_steer_and_watch(client: Client, file: Path, name: str) -> 
         assert f"{name} Suspended" in (await run("suspend", name, "--wait", "--reason", "making room")).stdout
         told = await run("explain", name)
         assert "unblock    resume" in told.stdout
+        refused = await run("strip-finalizers", name, "--reason", "now", code=2)
+        assert "it is Suspended, and nothing of it is being removed" in refused.output.replace("\n", " ")
         assert "stale" not in told.stdout
         assert f"{name} Running" in (await run("resume", name, "--wait", "--timeout", "30s")).stdout
         status = json.loads((await run("status", name, "-o", "json")).stdout)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
 
 from holdfast import names
 from holdfast.model import Phase, Reason
+from holdfast.policy.strip import StripRequest
 from tests.e2e.site import appwrapper, job, until
 from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod
 from tests.e2e.truth import WORKER
@@ -147,4 +152,50 @@ async def test_U2_a_finalizer_blocks_a_reset_and_nothing_takes_it_off_unasked(sp
     await space.reach(handle, "Running", 2)
     await space.truth.settle()
     space.truth.assert_one_attempt_at_a_time("train")
+    assert not stripped(space)
+
+
+async def refused(handle: Handle) -> str:
+    """Ask for finalizers to be stripped, and return why that is refused."""
+    with pytest.raises(WorkflowUpdateFailedError) as error:
+        await handle.execute_update(names.UPDATE_STRIP, StripRequest(note="now"))
+    return str(error.value.cause)
+
+
+@ROW("U2", level="e2e")
+async def test_U2_finalizers_are_stripped_on_request_and_the_reset_goes_on(space: Space):
+    handle = await blocked(space)
+    note = "the operator that would take it off is gone"
+    command = ("strip-finalizers", f"{space.namespace}/train", "--reason", note, "--cluster", space.site.cluster)
+    where = ("--address", space.site.temporal_address, "--temporal-namespace", space.site.cluster)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "holdfast", *command, *where, stdout=-1, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, said.decode()
+    asked = (
+        f"taking the finalizers off what is left (Pod lone (finalizer {FOREIGN_FINALIZER})), as was asked for: {note}"
+    )
+    status = await space.reach(handle, "Running", 2)
+    assert [one.message for one in status.causes if one.reason is Reason.FINALIZERS_STRIPPED] == [asked]
+    assert stripped(space) == {(WORKER, "lone")}
+    again = await space.site.kube.get("v1", "Pod", "lone", space.namespace)
+    assert again["metadata"]["finalizers"] == [FOREIGN_FINALIZER], "the new attempt's own is left alone"
+    await space.truth.settle()
+    space.truth.assert_one_attempt_at_a_time("train")
+    space.truth.assert_told_truly("train")
+
+
+@ROW("U2", level="e2e")
+async def test_U2_stripping_is_refused_at_all_other_times(space: Space):
+    waits = {**WAITS, "forcefulDeletionGracePeriodDuration": "600s"}
+    handle = await space.submit(appwrapper("train", pod("lone", finalizers=[FOREIGN_FINALIZER]), **waits))
+    await space.reach(handle, "Running", 1)
+    assert "nothing of it is being removed" in await refused(handle)
+    await handle.signal(names.SIGNAL_SUSPEND, "maintenance")
+    await dying(space, "lone")
+    assert "still has its grace to go by itself" in await refused(handle)
+    await space.finalize("v1", "Pod", "lone")
+    await space.reach(handle, "Suspended")
+    assert "it is Suspended, and nothing of it is being removed" in await refused(handle)
     assert not stripped(space)

@@ -94,6 +94,22 @@ async def test_U12_attempts_say_what_ended_them():
     assert history_of(await story("forced-deletion")).attempts[0].forced
 
 
+@ROW("U2", level="pure")
+async def test_U2_a_request_to_strip_finalizers_is_told_once_and_in_its_own_words():
+    life = history_of(await story("stripped"))
+    assert life.exact
+    (asked,) = [cause for cause in life.causes if cause.reason is Reason.FINALIZERS_STRIPPED]
+    assert asked.written
+    assert asked.message == (
+        "taking the finalizers off what is left (Pod train-0 (finalizer example.com/hold)), as was asked for: "
+        "their operator is gone for good"
+    )
+    bare = history_of(told([_without_causes(run) for run in await runs("stripped")]))
+    assert [(cause.reason, cause.message) for cause in bare.causes if cause.reason is asked.reason] == [
+        (asked.reason, asked.message)
+    ]
+
+
 async def test_a_life_continued_as_new_is_one_life():
     life = history_of(await story("continue-as-new"))
     assert len(life.runs) == 7

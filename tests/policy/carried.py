@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from holdfast.model import Observation, OperationKind, Remnant
 from holdfast.policy.edit import edit
 from holdfast.policy.events import CreateDone, PrepareDone, RemoveDone, ReplaceDone, ReportDone
-from tests.policy.cluster import FOREGROUND, HOLD, OURS, Kind, Thing
+from tests.policy.cluster import FOREGROUND, HOLD, OURS, ConflictError, Kind, NotFoundError, Thing
 from tests.policy.hands import ANCHOR, Given, Steps
 from tests.policy.making import Making
 from tests.policy.weather import owner_name
@@ -103,7 +104,18 @@ class Activities(Making):
                 last = thing.kind is Kind.OWNER and len(left) == 1
                 if thing.kind is Kind.POD or (rounds and (thing.kind is Kind.COMPONENT or last)):
                     yield from self._delete(thing, forced=True)
+            for thing in left:
+                if self.may_strip(given, thing) and thing.deleting is not None and HOLD in thing.finalizers:
+                    yield from self._strip(thing)
             rounds += 1
+
+    def may_strip(self, given: Given, thing: Thing) -> bool:
+        return given.strips and thing.kind in {Kind.POD, Kind.COMPONENT}
+
+    def _strip(self, thing: Thing) -> Steps[None]:
+        version = thing.version
+        with suppress(NotFoundError, ConflictError):
+            yield from self._send(lambda: self.cluster.strip(thing.kind, thing.name, thing.uid, version, HOLD))
 
     def _remains(self, given: Given) -> Steps[list[Thing]]:
         """Look for all that may be left: the owner first, pods last, so that an empty answer is a proof."""

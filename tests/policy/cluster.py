@@ -138,6 +138,7 @@ class Cluster:
         self.on_change: list[Callable[[Thing], None]] = []
         self.on_delete: list[Callable[[Deletion], None]] = []
         self.on_refuse: list[Callable[[int], None]] = []
+        self.on_strip: list[Callable[[Thing], None]] = []
         self.on_report: list[Callable[[Thing, Report], None]] = []
 
     # --- the clock and the dark
@@ -284,6 +285,23 @@ class Cluster:
         self.change(thing)
         if thing.kind is not Kind.POD or thing.forced:
             self.let_go(thing)
+
+    def strip(self, kind: Kind, name: str, uid: str, version: int, finalizer: str) -> None:
+        """Take a finalizer off an object, if it is the one that is meant and as it was read.
+
+        Raises:
+            NotFoundError: if there is none.
+            ConflictError: if it is another, or has changed.
+        """
+        self.ask()
+        thing = self.named.get((kind, name))
+        if thing is None:
+            raise NotFoundError(name)
+        if (thing.uid, thing.version) != (uid, version):
+            raise ConflictError(name)
+        for hook in self.on_strip:
+            hook(thing)
+        self.unhold(thing, finalizer)
 
     def apply(self, name: str, report: Report) -> None:
         """Apply a status to an anchor unless a later one is there."""

@@ -64,6 +64,16 @@ class ByTheWordOfTheCollector(Activities):
         return left if any(one.kind is Kind.OWNER for one in left) else []
 
 
+class StrippingUnasked(Activities):
+    def may_strip(self, given: Given, thing: Thing) -> bool:
+        return thing.kind in {Kind.POD, Kind.COMPONENT}
+
+
+class StrippingTheOwner(Activities):
+    def may_strip(self, given: Given, thing: Thing) -> bool:
+        return given.strips
+
+
 class FillingUp(Activities):
     def create(self, given: Given, tries: int) -> Steps[CreateDone]:
         return super().create(replace(given, replaces_interrupted=False), 1)
@@ -193,6 +203,9 @@ def keeping_quiet_about_finalizers(monkeypatch: pytest.MonkeyPatch) -> None:
 RESTORED = Fault("dropping a newer attempt's snapshot", Law.SIGHT, dropping_a_newer_attempt)
 """Noticed only where a memory was restored to an older time."""
 
+OWNERS = Fault("stripping the owner's finalizers", Law.ASKED, activities=StrippingTheOwner)
+"""Noticed only where a forced removal lasts until somebody asks."""
+
 FAULTS = (
     Fault("charging twice", Law.BUDGET, charging(2)),
     Fault("charging nobody", Law.BUDGET, charging(0)),
@@ -205,6 +218,7 @@ FAULTS = (
     Fault("deciding by more than the history", Law.REPLAY, deciding_by_more_than_the_history),
     Fault("giving up on what will not go", Law.PROGRESS, giving_up),
     Fault("keeping quiet about finalizers", Law.PROGRESS, keeping_quiet_about_finalizers),
+    Fault("stripping finalizers unasked", Law.ASKED, activities=StrippingUnasked),
     Fault("deleting by name", Law.IDENTITY, activities=ByName),
     Fault("filling up a submission", Law.WHOLE, activities=FillingUp, streams=True),
     Fault("making a healthy component again", Law.OWN_DELETION, replacing_the_healthy, streams=True),

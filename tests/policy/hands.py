@@ -41,6 +41,7 @@ class Given:
     replaces_interrupted: bool
     again: tuple[str, ...]
     launches: Mapping[str, int]
+    strips: bool
 
     @classmethod
     def of(cls, state: State, operation: Operation, now: datetime) -> Given:
@@ -61,6 +62,7 @@ class Given:
             replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
             again=attempt.replacing if attempt is not None else (),
             launches=operation.launches,
+            strips=operation.strips,
         )
 
 

@@ -24,6 +24,7 @@ class Law(StrEnum):
     OWN_DELETION = "5: our own deletions are never read as failures"
     REPLAY = "6: the same history gives the same decisions"
     PROGRESS = "7: every deletion makes progress or names the finalizer that blocks it"
+    ASKED = "finalizers are taken off only as was asked for, and never the owner's or the anchor's"
     IDENTITY = "every deletion names the uid of what it means"
     WHOLE = "an interrupted submission is made anew, and never filled up"
     SIGHT = "what was last seen of the living attempt is what is gone by"

@@ -17,6 +17,7 @@ from holdfast.policy.events import (
     RemoveDone,
     ReplaceDone,
     Retried,
+    StripAsked,
     Suspended,
 )
 from holdfast.policy.explain import status_of
@@ -41,12 +42,15 @@ class Oracle:
         self.tries = 1
         """Which try of its operation the worker makes."""
         self.retried = False
+        self.asked: set[int] = set()
+        """Attempts whose finalizers a person wants taken off."""
         self.free = {"owner gone"} if RESTART not in {one.name for one in spec.policy.budgets} else set[str]()
         """What is made good without a charge."""
         cluster.on_create.append(self.created)
         cluster.on_change.append(self.changed)
         cluster.on_delete.append(self.deleted)
         cluster.on_report.append(self.reported)
+        cluster.on_strip.append(self.stripped)
         cluster.on_refuse.append(lambda attempt: self._harmed(attempt, "not created"))
 
     def of(self, attempt: int) -> Record:
@@ -147,6 +151,17 @@ class Oracle:
             seen = self.visible(record.deleted)
             require(seen >= grace, Law.BLIND, f"{thing} is forced after {seen} of sight, and has {grace} to go")
 
+    def stripped(self, thing: Thing) -> None:
+        late = thing.late or self.cluster.hand is Hand.LATE
+        require(
+            thing.attempt in self.asked or (late and self.asked),
+            Law.ASKED,
+            f"{thing} loses its finalizer, and nobody asked for it",
+        )
+        ours = f"{thing} loses a finalizer that is not the workload's to lose"
+        require(thing.kind in {Kind.POD, Kind.COMPONENT}, Law.ASKED, ours)
+        require(thing.deleting is not None, Law.ASKED, f"{thing} loses its finalizer, and is not being deleted")
+
     def reported(self, anchor: Thing, report: Report) -> None:
         told = {one.type: one.status for one in report.conditions}
         there = [one for one in self.there() if one.kind in {Kind.COMPONENT, Kind.POD}]
@@ -185,6 +200,8 @@ class Oracle:
                         self.of(number_of(before)).excused = True
                     case Retried():
                         self.retried = True
+                    case StripAsked():
+                        self.asked.add(number_of(before))
                     case PolicyChanged(policy):
                         self.policies.append(policy)
                     case _:

@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from holdfast.model import OperationKind, Phase, Stage, State, Workload
 from holdfast.policy.change import PolicyChange, changed
-from holdfast.policy.events import Cancelled, Event, Observed, PolicyChanged, Resumed, Retried, Suspended
+from holdfast.policy.events import Cancelled, Event, Observed, PolicyChanged, Resumed, Retried, StripAsked, Suspended
+from holdfast.policy.strip import check_strip
 from tests.policy.carried import Activities
 from tests.policy.cluster import Cluster, Hand, Kind, Thing, Unreachable
 from tests.policy.flow import Flow, Work
@@ -195,6 +196,15 @@ class Play:
 
     def cancel(self) -> None:
         self.signal(Cancelled())
+
+    def strip(self) -> bool:
+        """A person asks for finalizers to be taken off; return whether the workflow's validator lets them."""
+        try:
+            check_strip(self.flow.state)
+        except ValueError:
+            return False
+        self.signal(StripAsked())
+        return True
 
     def policy_changes(self, limit: int, grace: int) -> None:
         name = self.flow.state.policy.budgets[0].name

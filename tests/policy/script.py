@@ -49,7 +49,8 @@ def step(play: Play, random: Random) -> None:
             play.person_holds(index)
             play.pod_becomes_stubborn(index)
         case 29:
-            play.weather.lift()
+            if not play.strip():
+                play.weather.lift()
         case 30:
             play.weather.node_dies(index % NODES)
             if random.random() < 0.5:

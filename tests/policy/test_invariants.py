@@ -182,6 +182,10 @@ class Lives(RuleBasedStateMachine):
     def retried(self) -> None:
         self.play.retry()
 
+    @rule()
+    def finalizers_may_be_stripped(self) -> None:
+        self.play.strip()
+
     @precondition(lambda self: self.play.flow.advances > 40)
     @rule()
     def cancelled(self) -> None:

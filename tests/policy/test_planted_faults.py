@@ -9,7 +9,7 @@ import pytest
 from holdfast.model import Phase
 from tests.policy.carried import Activities
 from tests.policy.cluster import Kind
-from tests.policy.faults import FAULTS, RESTORED, Fault
+from tests.policy.faults import FAULTS, OWNERS, RESTORED, Fault
 from tests.policy.laws import Violation
 from tests.policy.play import Play
 from tests.policy.script import walk
@@ -70,3 +70,32 @@ def test_a_newer_attempts_snapshot_that_is_dropped_is_noticed(monkeypatch: pytes
     with pytest.raises(Violation) as found:
         with_a_restored_memory()
     assert found.value.law is RESTORED.law
+
+
+def with_finalizers_stripped(fault: Fault | None = None) -> Play:
+    """Play a life whose pods and owner a finalizer holds while it is forced out, until a person has them stripped."""
+    play = Play(SPEC, fault.activities if fault is not None else Activities)
+    play.goes_on(60)
+    for thing in list(play.cluster.alive.values()):
+        if thing.kind in {Kind.POD, Kind.OWNER}:
+            play.weather.person_holds(thing)
+    play.suspend()
+    play.goes_on(120)
+    assert play.flow.state.phase is Phase.SUSPENDING
+    assert len(play.cluster.of(Kind.POD)) == 3, "the finalizers hold them against force"
+    assert play.strip(), "and may be stripped"
+    play.goes_on(60)
+    return play
+
+
+def test_finalizers_are_stripped_on_request_but_for_the_owners():
+    play = with_finalizers_stripped()
+    assert not play.cluster.of(Kind.POD)
+    assert [one.kind for one in play.oracle.there()] == [Kind.OWNER]
+    play.ends_well()
+
+
+def test_stripping_the_owners_finalizers_is_noticed():
+    with pytest.raises(Violation) as violation:
+        with_finalizers_stripped(OWNERS)
+    assert violation.value.law is OWNERS.law

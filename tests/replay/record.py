@@ -19,6 +19,7 @@ from temporalio.client import WorkflowHandle
 from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import Status
+from holdfast.policy.strip import StripRequest
 from tests.workflows.conftest import STREAMS, Run, opener
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -155,6 +156,16 @@ async def held(run: Run) -> Handle:
     return handle
 
 
+async def stripped(run: Run) -> Handle:
+    run.cluster.finalizers = ("example.com/hold",)
+    handle = await run.start()
+    await run.running(handle)
+    await handle.signal(names.SIGNAL_CANCEL, "enough")
+    await run.entered("force_remove")
+    await handle.execute_update(names.UPDATE_STRIP, StripRequest(note="their operator is gone for good"))
+    return handle
+
+
 SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "happy-path": (happy_path, 0),
     "reset": (reset, 0),
@@ -167,6 +178,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "interrupted-submission": (interrupted, 0),
     "made-again": (replaced, 0),
     "held": (held, 0),
+    "stripped": (stripped, 0),
     **{
         f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
     },

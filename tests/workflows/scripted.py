@@ -47,6 +47,8 @@ class ScriptedCluster:
     pods: int = 2
     view: dict[str, Any] = field(default_factory=dict)
     stubborn: bool = False
+    finalizers: tuple[str, ...] = ()
+    """What holds its pods, until it is stripped."""
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     """An activity named here waits until its gate is opened."""
     entered: list[str] = field(default_factory=list)
@@ -123,10 +125,11 @@ class ScriptedCluster:
         if self.foreign > payload.attempt and not payload.everything:
             message = f"the cluster holds attempt {self.foreign}"
             raise ApplicationError(message, self.foreign, type=names.ERROR_FOREIGN_ATTEMPT, non_retryable=True)
-        while self.stubborn and not forced:
+        while (self.stubborn and not forced) or (self.finalizers and not payload.strip_finalizers):
             activity.heartbeat()
             if datetime.now(UTC) >= payload.until:
-                return Removed(gone=False, remnants=(Remnant(kind="Pod", name="train-0"),), remnants_total=1)
+                left = Remnant(kind="Pod", name="train-0", finalizers=self.finalizers)
+                return Removed(gone=False, remnants=(left,), remnants_total=1)
             await asyncio.sleep(0.02)
         self.alive.discard(payload.attempt)
         self.reports.append(payload.report_gone)

@@ -1,0 +1,103 @@
+"""The request to strip finalizers: only of what a forced removal cannot get rid of, and only when asked (row U2)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.model import OperationKind, Phase, Reason, Remnant, Stage
+from holdfast.policy.events import Cancelled, StripAsked, Suspended
+from holdfast.policy.explain import explain_of
+from holdfast.policy.strip import check_strip
+from tests.policy.life import Life
+from tests.policy.test_zombies import FINISHED, HELD, LOST, leaves, removing
+
+ROW = pytest.mark.row
+OWNER = Remnant(kind="Attempt", name="train-llm-a1", finalizers=("example.com/hold",))
+
+
+def strips(life: Life) -> bool:
+    operation = life.state.operation
+    assert operation is not None
+    assert operation.kind is OperationKind.FORCE_REMOVE
+    return operation.strips
+
+
+def forcings(life: Life) -> int:
+    return sum(kind is OperationKind.FORCE_REMOVE for kind, _, _ in life.ran)
+
+
+@ROW("U2", level="pure")
+def test_U2_asked_for_the_forced_removal_begins_anew_and_strips():
+    life = leaves(removing(), HELD, LOST)
+    check_strip(life.state)
+    assert not strips(life), "nothing is stripped unasked"
+    life.after(seconds=5).tell(StripAsked("their operator is gone for good"))
+    assert strips(life)
+    assert forcings(life) == 2, "the one under way was broken off, and begun anew"
+    told = life.state.causes[-1]
+    assert told.reason is Reason.FINALIZERS_STRIPPED
+    assert "Pod train-1 (finalizer example.com/hold)" in told.message
+    assert told.message.endswith("as was asked for: their operator is gone for good")
+    leaves(life)
+    assert life.state.phase is Phase.SUSPENDED
+
+
+@ROW("U2", level="pure")
+def test_U2_the_wish_lasts_for_this_attempt_and_no_longer():
+    life = leaves(removing(), HELD).tell(StripAsked())
+    leaves(life, HELD)
+    assert strips(life), "what is left is stripped in later rounds too"
+    life.tell(Cancelled())
+    assert strips(life), "whatever else is wanted of it meanwhile"
+    life = leaves(removing(), HELD).tell(StripAsked())
+    leaves(life)
+    attempt = life.state.attempt
+    assert attempt is not None
+    assert attempt.stage is Stage.GONE
+    life.state = life.state.model_copy(update={"intent": life.state.intent.model_copy(update={"suspend": False})})
+    leaves(life.settle().runs().tell(Suspended("again")), HELD)
+    assert life.state.attempt is not None
+    assert life.state.attempt.number == 2
+    assert not strips(life)
+
+
+@ROW("U2", level="pure")
+def test_U2_at_other_times_it_is_refused_with_what_to_do():
+    life = Life().runs()
+    with pytest.raises(ValueError, match=r"nothing of it is being removed.*suspend or cancel it first"):
+        check_strip(life.state)
+    life = removing()
+    with pytest.raises(ValueError, match=r"still has its grace.*wait until its removal is forced"):
+        check_strip(life.state)
+    for left in (FINISHED, OWNER):
+        with pytest.raises(ValueError, match="no finalizer holds what is left"):
+            check_strip(leaves(removing(), left).state)
+    life = leaves(removing(), HELD).tell(StripAsked())
+    with pytest.raises(ValueError, match="has been asked for attempt 1 already"):
+        check_strip(life.state)
+
+
+@ROW("U2", level="pure")
+def test_U2_a_request_that_the_end_has_overtaken_is_let_fall():
+    life = leaves(leaves(removing(), HELD))
+    before = life.state
+    assert life.tell(StripAsked("too late")).state == before
+    life = leaves(removing(), HELD).tell(StripAsked("once"))
+    once = life.state
+    life.now += timedelta(seconds=1)
+    assert life.tell(StripAsked("twice")).state == once, "asked twice at once, it is done once"
+
+
+@ROW("U2", level="pure")
+def test_U2_explain_names_the_command_while_it_would_be_accepted():
+    life = leaves(removing(), HELD)
+    told = explain_of(life.spec, life.state, life.now)
+    assert f"`holdfast strip-finalizers {life.spec.namespace}/train-llm`" in told.unblock
+    life.tell(StripAsked())
+    told = explain_of(life.spec, life.state, life.now)
+    assert told.unblock.startswith("finalizers are being taken off, as was asked for")
+    assert "holdfast strip-finalizers" not in told.unblock
+    life = leaves(removing(), OWNER)
+    assert "removed by hand" in explain_of(life.spec, life.state, life.now).unblock
