@@ -27,6 +27,8 @@ class Sent:
 
     method: str
     path: str
+    dry: bool
+    """Whether the server was only asked what it would say."""
     at: datetime
     """When it was led on to the server."""
     late: bool
@@ -35,11 +37,11 @@ class Sent:
     @property
     def write(self) -> bool:
         """Whether it was to change an object."""
-        return self.method not in {"GET", "HEAD"} and not self.path.endswith("subjectaccessreviews")
+        return self.method not in {"GET", "HEAD"} and not (self.dry or self.path.endswith("subjectaccessreviews"))
 
 
 Wanted = Callable[[str, str], bool]
-"""Whether a request of this method and path is meant."""
+"""Whether a request of this method and path is meant; it is never asked about a dry run."""
 
 
 class ReadingProxy(Proxy):
@@ -117,8 +119,8 @@ class ReadingProxy(Proxy):
                     await writer.drain()
         writer.close()
 
-    def _consider(self, method: str, path: str) -> None:
-        if self._wanted is None or not self._open.is_set() or not self._wanted(method, path):
+    def _consider(self, method: str, path: str, dry: bool) -> None:
+        if self._wanted is None or dry or not self._open.is_set() or not self._wanted(method, path):
             return
         self._left -= 1
         if self._left == 0:
@@ -128,9 +130,10 @@ class ReadingProxy(Proxy):
             self._cut.set()
 
 
-def _request_in(chunk: bytes) -> tuple[str, str] | None:
-    """Return method and path if a request begins here; a client sends the next one only after the answer."""
+def _request_in(chunk: bytes) -> tuple[str, str, bool] | None:
+    """Return method, path and whether it is a dry run if a request begins here; the next one comes after the answer."""
     method, _, rest = chunk[:4096].partition(b" ")
     if method.decode(errors="replace") not in _METHODS:
         return None
-    return method.decode(), rest.partition(b" ")[0].decode(errors="replace").partition("?")[0]
+    path, _, query = rest.partition(b" ")[0].decode(errors="replace").partition("?")
+    return method.decode(), path, "dryRun=All" in query

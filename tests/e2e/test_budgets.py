@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import aiohttp
 import pytest
 
 from holdfast import names
+from holdfast.activities.kube import Conflict
 from holdfast.formats.appwrapper import RESET_AFTER
 from holdfast.local import Stack
 from holdfast.policy.change import PolicyChange
@@ -80,6 +82,24 @@ async def test_U10_suspended_is_not_healthy_and_a_policy_change_can_set_it(space
     assert await used(space, handle) == 0
 
 
+async def wipe_status(space: Space, name: str) -> None:
+    """Empty an anchor's status, whatever version it has come to meanwhile."""
+    while True:
+        metadata = (await space.anchor(name))["metadata"]
+        with suppress(Conflict):
+            await space.site.kube.patch(
+                names.API_VERSION,
+                names.ANCHOR_KIND,
+                name,
+                space.namespace,
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                subresource="status",
+                patch={"status": None},
+            )
+            return
+
+
 @ROW("U3", level="e2e")
 async def test_U3_no_cleaning_up_renews_the_budget(space: Space):
     """Neither a Job that is cleaned up, as its TTL would, nor a status that somebody wipes."""
@@ -89,16 +109,7 @@ async def test_U3_no_cleaning_up_renews_the_budget(space: Space):
     await space.reach(handle, "Running", 2)
     await space.delete("batch/v1", "Job", "train")
     await space.reach(handle, "Running", 3)
-    anchor = await space.anchor("train")
-    await space.site.kube.patch(
-        names.API_VERSION,
-        names.ANCHOR_KIND,
-        "train",
-        space.namespace,
-        uid=anchor["metadata"]["uid"],
-        subresource="status",
-        patch={"status": None},
-    )
+    await wipe_status(space, "train")
     assert await used(space, handle) == 2
     await space.fail_pod("train")
     status = await space.ended(handle)
