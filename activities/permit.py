@@ -26,6 +26,10 @@ class _NotYet(ApplicationError):
         super().__init__(message, type=names.ERROR_REFUSED, non_retryable=True)
 
 
+class _NoKind(_NotYet):
+    """A refusal that ends when somebody installs a kind."""
+
+
 async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None:
     """Have everything that can refuse have its say; where that is asked for, wait until what is missing is granted.
 
@@ -37,7 +41,7 @@ async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None
         try:
             return await _check_permitted(site, given)
         except _NotYet as refusal:
-            if not given.waits:
+            if not (given.waits or (given.waits_for_kinds and isinstance(refusal, _NoKind))):
                 raise
             if given.patience is not None and pulse.borne >= given.patience:
                 raise ApplicationError(
@@ -56,7 +60,11 @@ async def _check_permitted(site: Site, given: PrepareInput) -> None:
     kinds: dict[tuple[str, str], str] = {}
     for index, component in enumerate(given.plan):
         kinds.setdefault((component.api_version, component.kind), written(given, index, "template.kind"))
-    await asyncio.gather(*(_check_kind(site, given.target, *kind, place) for kind, place in sorted(kinds.items())))
+    checks = (_check_kind(site, given, *kind, place) for kind, place in sorted(kinds.items()))
+    found = [one for one in await asyncio.gather(*checks, return_exceptions=True) if one is not None]
+    if found:
+        # What no waiting mends is told first; then what a right would mend, then what is yet to be installed.
+        raise min(found, key=lambda one: isinstance(one, _NotYet) + isinstance(one, _NoKind))
     ruled = {(one.api_version, one.kind) for one in given.plan if one.status.complete or one.status.failed}
     await asyncio.gather(*(_check_sight(site, given.target, *kind) for kind in sorted(ruled)))
 
@@ -84,7 +92,8 @@ async def _check_namespace(site: Site, target: Target) -> None:
         )
 
 
-async def _check_kind(site: Site, target: Target, api_version: str, kind: str, place: str) -> None:
+async def _check_kind(site: Site, given: PrepareInput, api_version: str, kind: str, place: str) -> None:
+    target = given.target
     if (api_version, kind) == ("v1", "Secret"):
         raise refused(
             f"{place}: a Secret is among the components, and its contents would stand readable in the workflow's "
@@ -93,8 +102,10 @@ async def _check_kind(site: Site, target: Target, api_version: str, kind: str, p
     try:
         resource = await site.kube.resource(api_version, kind)
     except UnknownKind:
-        raise _NotYet(
-            f"{place}: cluster {site.cluster} does not serve {kind} of {api_version}: install what defines it"
+        waits = given.waits or given.waits_for_kinds
+        instead = "" if waits else ", or submit with --allow-missing-kinds to wait until it is there"
+        raise _NoKind(
+            f"{place}: cluster {site.cluster} does not serve {kind} of {api_version}: install what defines it{instead}"
         ) from None
     if not resource.namespaced:
         raise refused(

@@ -17,6 +17,8 @@ from holdfast.errors import NOT_GIVEN, Problem, field_path
 _UNKNOWN = re.compile(r'(unknown|duplicate) field "([^"]+)"')
 _GO_FIELD = re.compile(r"cannot unmarshal (\w+)[^\n]*? into Go struct field (?:\w+\.)?(\S+) of type (\S+)")
 _TIME = re.compile(r'parsing time "([^"]*)"')
+_UNNAMED_METADATA = re.compile(r"(^|\.)template\.(labels|annotations)(?=$|[.\[])")
+"""The API server leaves out `metadata` where it refuses a pod template's label."""
 _UNSUPPORTED = re.compile(r"^Unsupported value: (.*?): supported values: (.*)$", re.DOTALL)
 _VALUE = re.compile(r"^(?:Invalid value|Duplicate value): (.*)$", re.DOTALL)
 _QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
@@ -60,6 +62,7 @@ def problems_with(error: KubeError, template: Mapping[str, Any]) -> tuple[Proble
 
 def _of_cause(field: str, message: str) -> Problem:
     # A refusal of the whole object has no field, or `<nil>`.
+    field = _UNNAMED_METADATA.sub(r"\1template.metadata.\2", field)
     path = f"{_ROOT}.{field}" if field and field[0] != "<" else _ROOT
     unsupported = _UNSUPPORTED.match(message)
     if unsupported:

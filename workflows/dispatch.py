@@ -99,6 +99,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     short, wait = names.queue_cluster(spec.cluster), names.queue_wait(spec.cluster)
     match operation.kind:
         case OperationKind.PREPARE:
+            timeout = timings(state).submission_timeout
             prepare = PrepareInput(
                 target=target,
                 attempt=number,
@@ -106,13 +107,15 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 spec_hash=spec.spec_hash(),
                 report=operation.report,
                 waits=waits,
-                patience=_patience(state),
+                waits_for_kinds=spec.allow_missing_kinds,
+                patience=None if timeout is None else timeout.total_seconds(),
                 # Said once: what the API server accepted stays accepted, and the document is in history already.
                 components=spec.components if number == 1 else (),
                 config_hashes=spec.config_hashes if number == 1 else {},
                 labels=spec.labels if number == 1 else {},
             )
-            return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, short_time)
+            may_take = ENDLESS if spec.allow_missing_kinds else short_time
+            return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, may_take)
         case OperationKind.CREATE:
             create = CreateInput(
                 target=target,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.contract import Created, Prepared, Removed, Replaced, Reported
-from holdfast.model import Observation, Operation, OperationKind, RefusedCreate, State
+from holdfast.model import Observation, Operation, OperationKind, RefusedCreate, State, Workload
 from holdfast.policy import events
 from holdfast.policy.fold import fold, observed
 
@@ -21,11 +21,12 @@ _BREAKABLE: Final = {
 }
 
 
-def is_breakable(state: State, kind: OperationKind) -> bool:
+def is_breakable(spec: Workload, state: State, kind: OperationKind) -> bool:
     """Whether an operation may be broken off and begun again without a trace, so that a new run can begin."""
     # A preparation that may wait for ever must not keep a history from ending.
-    waits = kind is OperationKind.PREPARE and state.policy.refused_create is RefusedCreate.WAIT
-    return waits or kind in _BREAKABLE
+    if kind is OperationKind.PREPARE:
+        return state.policy.refused_create is RefusedCreate.WAIT or spec.allow_missing_kinds
+    return kind in _BREAKABLE
 
 
 def refusal(operation: Operation, type_: str, message: str, details: Sequence[Any]) -> events.OperationRefused | None:

@@ -120,7 +120,7 @@ class WorkloadWorkflow:
                 # A cancellation can be swallowed when an activity completes in the same task.
                 state = fold(state, events.Cancelled("cancelled through Temporal"), now)
             state, step = advance(spec, state, now)
-            if isinstance(step, Run) and not (is_breakable(state, step.kind) and self._full()):
+            if isinstance(step, Run) and not (is_breakable(spec, state, step.kind) and self._full()):
                 state = begin(spec, state, step, now)
             self._state = state
             self._show(spec, state, now)
@@ -134,7 +134,7 @@ class WorkloadWorkflow:
                     self._break_off(state)
                     self._set_timer(None, "", now)
                 case Sleep(until, why):
-                    if self._full() and self._may_continue(state):
+                    if self._full() and self._may_continue(spec, state):
                         await self._continue()
                     self._set_timer(until, why, now)
                 case End(outcome):
@@ -227,11 +227,11 @@ class WorkloadWorkflow:
     def _full(self) -> bool:
         return workflow.info().is_continue_as_new_suggested()
 
-    def _may_continue(self, state: State) -> bool:
+    def _may_continue(self, spec: Workload, state: State) -> bool:
         """Whether a new run can begin now; breaks off what may be broken off, so that it soon can."""
         if state.operation is None:
             return True
-        if is_breakable(state, state.operation.kind) and not state.operation.interrupted:
+        if is_breakable(spec, state, state.operation.kind) and not state.operation.interrupted:
             self._break_off(state)
         return False
 

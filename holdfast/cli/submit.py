@@ -35,6 +35,9 @@ def submit(
     watch: Annotated[bool, typer.Option("--watch", help="Show its life until its outcome.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started, and start nothing.")] = False,
     settings: Set = None,
+    allow_missing_kinds: Annotated[
+        bool, typer.Option("--allow-missing-kinds", help="Wait for a kind that the cluster lacks; do not refuse it.")
+    ] = False,
     name: As = None,
     namespace: Namespace = None,
     again: Annotated[bool, typer.Option("--again", help="Run it once more, where it has run before.")] = False,
@@ -47,9 +50,8 @@ def submit(
     place = cluster or os.environ.get("HOLDFAST_CLUSTER")
     if not place:
         raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
-    workloads = [
-        workload for file in files for workload in read_file(file, place, namespace, name, overrides(settings))
-    ]
+    asked = overrides(settings) | ({"allowMissingKinds": "true"} if allow_missing_kinds else {})
+    workloads = [workload for file in files for workload in read_file(file, place, namespace, name, asked)]
     if name is not None and len(workloads) != 1:
         raise typer.BadParameter(f"names one workload, but {len(workloads)} are given", param_hint="--name")
     if dry_run:

@@ -32,6 +32,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "priority": "priority",
     "runAs": "run_as",
     "suspend": "suspend",
+    "allowMissingKinds": "allow_missing_kinds",
 }
 NAMES: Final = (*TIMING_NAMES, *_OTHERS)
 """All settings that can be given."""
@@ -178,7 +179,7 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
         settings.paths[name] = given.path
         return None
     value: Any = given.value
-    if name == "suspend":
+    if name in {"suspend", "allowMissingKinds"}:
         if value not in {"true", "false"}:
             return Problem(given.path, "is not one of the allowed values", value, ("true", "false"))
         value = value == "true"

@@ -162,6 +162,9 @@ class Workload(Model):
     suspend: bool = False
     run_as: str = names.RUN_AS_DEFAULT
     """The service account of the workload's namespace whose rights its components are created with."""
+    allow_missing_kinds: bool = False
+    """Whether a kind of component that the cluster lacks is waited for instead of refused, as long as the submission
+    timeout says."""
     policy: Policy = Policy()
     source: Source = Source(api_version="v1", kind="List")
     submitted_at: Time | None = None
@@ -274,7 +277,10 @@ class Workload(Model):
 
     def spec_hash(self) -> str:
         """Return a digest of what was asked for; who asked when (uid, submitted_at) is left out."""
-        return _digest(self.model_dump(mode="json", exclude={"uid", "submitted_at"}))
+        left_out = {"uid", "submitted_at"}
+        if not self.allow_missing_kinds:
+            left_out.add("allow_missing_kinds")  # A workload of before there was this field is the same workload.
+        return _digest(self.model_dump(mode="json", exclude=left_out))
 
     @cached_property
     def config_hashes(self) -> dict[str, str]:

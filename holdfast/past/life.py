@@ -165,7 +165,7 @@ class Life:
         for one in taken:
             state = self._noted(state, one.after)
         step = step_of(spec, state, taken[-1].decision, now)
-        if isinstance(step, Run) and not (is_breakable(state, step.kind) and full):
+        if isinstance(step, Run) and not (is_breakable(spec, state, step.kind) and full):
             state = begin(spec, state, step, now)
         self.state = state
         match step:
@@ -226,7 +226,7 @@ class Life:
         operation = self.state.operation
         if operation is None:
             return True
-        if is_breakable(self.state, operation.kind) and not operation.interrupted:
+        if is_breakable(self.spec, self.state, operation.kind) and not operation.interrupted:
             self._break_off()
         return False
 
