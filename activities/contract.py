@@ -81,7 +81,7 @@ class PrepareInput(Payload):
     patience: float | None = None
     """Seconds for which it is waited for (`SubmissionTimeout`, not retried, after that); None: for ever."""
     waits_for_kinds: bool = False
-    """Whether a missing kind alone is waited for, for as long, and all else is refused."""
+    """Whether a missing kind, with the rights that come with it, is waited for as long; all else is refused."""
     components: tuple[Component, ...] = ()
     """What the API server is asked to create in a dry run, before anything is made (`Refused`, each field named); none:
     it is not asked."""

@@ -30,6 +30,11 @@ class _NoKind(_NotYet):
     """A refusal that ends when somebody installs a kind."""
 
 
+def _is_waited_for(refusal: _NotYet, given: PrepareInput, pulse: Pulse) -> bool:
+    # The rights to a kind that had to be waited for are installed beside it, and may come a moment later.
+    return given.waits or (given.waits_for_kinds and (isinstance(refusal, _NoKind) or pulse.borne > 0))
+
+
 async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None:
     """Have everything that can refuse have its say; where that is asked for, wait until what is missing is granted.
 
@@ -41,7 +46,7 @@ async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None
         try:
             return await _check_permitted(site, given)
         except _NotYet as refusal:
-            if not (given.waits or (given.waits_for_kinds and isinstance(refusal, _NoKind))):
+            if not _is_waited_for(refusal, given, pulse):
                 raise
             if given.patience is not None and pulse.borne >= given.patience:
                 raise ApplicationError(

@@ -163,8 +163,7 @@ class Workload(Model):
     run_as: str = names.RUN_AS_DEFAULT
     """The service account of the workload's namespace whose rights its components are created with."""
     allow_missing_kinds: bool = False
-    """Whether a kind of component that the cluster lacks is waited for instead of refused, as long as the submission
-    timeout says."""
+    """Whether a kind that the cluster lacks is waited for, at most for the submission timeout, and not refused."""
     policy: Policy = Policy()
     source: Source = Source(api_version="v1", kind="List")
     submitted_at: Time | None = None
@@ -277,10 +276,9 @@ class Workload(Model):
 
     def spec_hash(self) -> str:
         """Return a digest of what was asked for; who asked when (uid, submitted_at) is left out."""
-        left_out = {"uid", "submitted_at"}
-        if not self.allow_missing_kinds:
-            left_out.add("allow_missing_kinds")  # A workload of before there was this field is the same workload.
-        return _digest(self.model_dump(mode="json", exclude=left_out))
+        # A workload of before there was this field is the same workload.
+        silent = set[str]() if self.allow_missing_kinds else {"allow_missing_kinds"}
+        return _digest(self.model_dump(mode="json", exclude={"uid", "submitted_at"} | silent))
 
     @cached_property
     def config_hashes(self) -> dict[str, str]:

@@ -136,6 +136,15 @@ def _gives_up(state: State) -> str:
     return f" (gives up after {format_duration(timeout)} of refusals)" if timeout is not None else " (never gives up)"
 
 
+def _bears_missing(spec: Workload, state: State) -> str:
+    """Say for how long a kind that the cluster lacks is waited for."""
+    if not spec.allow_missing_kinds:
+        return ""
+    timeout = timings(state).submission_timeout
+    bound = f"up to {format_duration(timeout)}" if timeout is not None else "as long as it takes"
+    return f" (waits {bound} for a kind that the cluster lacks)"
+
+
 def _why(spec: Workload, state: State) -> str:
     if state.held is not None:
         return state.held.why
@@ -164,7 +173,7 @@ def _now(spec: Workload, state: State, now: datetime) -> str:
     if operation is not None and operation.interrupted:
         return f"breaking off {operation.kind.value} of attempt {operation.attempt}"
     if operation is not None and operation.kind is OperationKind.PREPARE:
-        return f"checking rights and making the owner of attempt {operation.attempt}"
+        return f"checking rights and making the owner of attempt {operation.attempt}{_bears_missing(spec, state)}"
     if operation is not None and operation.kind is OperationKind.CREATE:
         count = len(spec.components)
         what = "1 component" if count == 1 else f"the {count} components"

@@ -44,7 +44,12 @@ def test_a_dry_run_prints_the_one_document_a_workflow_is_started_with() -> None:
     workload = Workload.model_validate_json(result.stdout)
     assert workload.workflow_id == "workload/dev/research/sample-job"
     assert workload.policy.timings.failure_grace_period.total_seconds() == 30
-    assert workload.uid == ""
+    assert (workload.uid, workload.allow_missing_kinds) == ("", False)
+
+
+def test_kinds_that_the_cluster_lacks_are_waited_for_where_that_is_asked_for() -> None:
+    result = run("submit", str(JOB), "--dry-run", "--output", "json", "--allow-missing-kinds")
+    assert Workload.model_validate_json(result.stdout).allow_missing_kinds
 
 
 def test_several_documents_are_a_list(tmp_path: Path) -> None:

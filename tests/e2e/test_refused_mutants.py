@@ -10,6 +10,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 from holdfast import Holdfast, Run, formats, names
+from holdfast.errors import HoldfastError
 from holdfast.model import Status, Workload
 from tests.e2e.definitions import serve
 from tests.e2e.site import appwrapper, job
@@ -86,7 +87,7 @@ ACCEPTED = {
 
 Change = dict[str, Any]
 REFUSED_BY_THE_WORKFLOW: dict[str, tuple[Change, str]] = {
-    "another schema": ({"schema_version": 2}, "schemaVersion"),
+    "another schema": ({"schemaVersion": 2}, "schemaVersion"),
     "an unknown field": ({"componets": []}, "componets"),
     "no components": ({"components": []}, "components"),
     "components of another type": ({"components": "x"}, "components"),
@@ -95,7 +96,7 @@ REFUSED_BY_THE_WORKFLOW: dict[str, tuple[Change, str]] = {
     "a priority beyond all": ({"priority": 11}, "priority"),
     "an unknown kind of work": ({"kind": "Batches"}, "kind"),
     "a bad label": ({"labels": {"a b": "c"}}, "label key 'a b'"),
-    "a bad account": ({"run_as": "Not_A_Name"}, "run_as"),
+    "a bad account": ({"runAs": "Not_A_Name"}, "runAs"),
     "a bad uid": ({"uid": "a b"}, "uid"),
     "a wait that is none": ({"policy": {"timings": {"failureGracePeriod": "soon"}}}, "failureGracePeriod"),
     "a charge to no budget": ({"policy": {"default": {"charge": "nothing"}}}, "charge 'nothing'"),
@@ -103,7 +104,7 @@ REFUSED_BY_THE_WORKFLOW: dict[str, tuple[Change, str]] = {
         {"policy": {"rules": [{"name": "r", "match": {"components": ["nobody"]}}]}},
         "policy.rules[r].match.components",
     ),
-    "a flag that is text": ({"allow_missing_kinds": "perhaps"}, "allowMissingKinds"),
+    "a flag that is text": ({"allowMissingKinds": "perhaps"}, "allowMissingKinds"),
 }
 """What another SDK may send, and the field that is named."""
 
@@ -172,7 +173,7 @@ async def test_what_is_spoiled_is_refused_on_its_way_with_the_field_and_nothing_
 async def test_what_another_sdk_sends_spoiled_ends_at_once_with_the_field(space: Space):
     good = space.site.read(appwrapper("train", job()), space.namespace)
     for number, (name, (change, field)) in enumerate(REFUSED_BY_THE_WORKFLOW.items()):
-        document = {**good.model_dump(mode="json", by_alias=False), "name": f"mutant-{number}", **change}
+        document = {**good.model_dump(mode="json", by_alias=True), "name": f"mutant-{number}", **change}
         handle: Handle = await space.site.client.start_workflow(
             names.WORKLOAD_WORKFLOW,
             document,

@@ -85,10 +85,11 @@ def test_overrides_win_over_all_else(document: Json) -> None:
     }
     assert one(document).policy.timings.failure_grace_period == timedelta(seconds=9)
     settings = {"failureGracePeriod": "30s", "retryLimit": "0", "queue": "gpu", "runAs": "me", "suspend": "true"}
-    workload = one(document, overrides=settings)
+    workload = one(document, overrides=settings | {"allowMissingKinds": "true"})
     assert workload.policy.timings.failure_grace_period == timedelta(seconds=30)
     assert workload.policy.budget("restart").limit == 0
     assert (workload.queue, workload.run_as, workload.suspend) == ("gpu", "me", True)
+    assert (workload.allow_missing_kinds, one(document).allow_missing_kinds) == (True, False)
     assert workload.policy.rules == PROFILES[workload.policy.profile].rules
 
 
@@ -100,6 +101,7 @@ def test_overrides_win_over_all_else(document: Json) -> None:
         ({"failureGracePeriod": "x"}, "overrides.failureGracePeriod", "'x' is not a duration: expected for example"),
         ({"retryLimit": "x"}, "overrides.retryLimit", "expected a whole number from 0 to 1000000 (found 'x')"),
         ({"queue": "A"}, "overrides.queue", "expected a DNS label"),
+        ({"allowMissingKinds": "yes"}, "overrides.allowMissingKinds", "allowed: true, false (found 'yes')"),
         ({"nonsense": "1"}, "overrides.nonsense", f"is no setting; allowed: {', '.join(NAMES)}"),
     ],
 )

@@ -35,6 +35,16 @@ def test_U11_waiting_for_pods_names_how_many_and_until_when():
 
 
 @ROW("U11", level="pure")
+def test_U11_a_preparation_says_for_how_long_it_waits_for_kinds():
+    life = Life(spec=workload(allow_missing_kinds=True), hold={OperationKind.PREPARE}).settle()
+    assert "attempt 1 (waits as long as it takes for a kind that the cluster lacks)" in told(life)
+    waits = {"submissionTimeout": "10m"}
+    life = Life(spec=workload(allow_missing_kinds=True, timings=waits), hold={OperationKind.PREPARE}).settle()
+    assert "attempt 1 (waits up to 10m for a kind that the cluster lacks)" in told(life)
+    assert "waits" not in told(Life(hold={OperationKind.PREPARE}).settle())
+
+
+@ROW("U11", level="pure")
 def test_U11_unhealthy_names_pod_code_node_rule_and_consequence():
     text = told(Life().runs().sees(running=1, failed=1))
     assert "why train-0 exited 1 on node-7 (rule default)" in text
