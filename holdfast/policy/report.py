@@ -13,6 +13,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.policy.decide import failure_reason
 from holdfast.policy.health import current, shortfall
 
 _REMOVING = {Stage.REMOVING, Stage.FORCING}
@@ -72,7 +73,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
             type=ConditionType.PODS_READY,
             status=ready,
             reason=Reason.SUFFICIENT_PODS_READY if ready else Reason.INSUFFICIENT_PODS_READY,
-            message="" if ready else f"{unready} of {spec.expected_pods} pods do not run",
+            message=f"{unready} of {spec.expected_pods} pods do not run" if unready else "",
         )
     )
     unhealthy = state.unhealthy
@@ -80,7 +81,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
         Condition(
             type=ConditionType.UNHEALTHY,
             status=unhealthy is not None,
-            reason=Reason.HEALED if unhealthy is None else Reason.FOUND_FAILED_PODS,
+            reason=Reason.HEALED if unhealthy is None else failure_reason(unhealthy.failure),
             message="" if unhealthy is None else unhealthy.failure.sentence(),
         )
     )

@@ -1,0 +1,128 @@
+"""Changes to a workload that is under way: what may differ, and what is refused by name (rows U10, S8)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.model import Budget, Component, Policy, Timings, Workload
+from holdfast.policy.change import ComponentsChange, PolicyChange, changed, reconfigured
+from tests.policy.elements import config, element, streams
+
+POLICY = Policy(budgets=(Budget(name="restart", limit=3), Budget(name="spare", limit=None)))
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({}, {}),
+        (
+            {"timings": {"failureGracePeriod": "30s", "successTtl": "1h"}},
+            {"timings": Timings(failure_grace_period=timedelta(seconds=30), success_ttl=timedelta(hours=1))},
+        ),
+        (
+            {"budgets": {"spare": 5, "restart": 0}},
+            {"budgets": (Budget(name="restart", limit=0), Budget(name="spare", limit=5))},
+        ),
+        (
+            {"reset_after": {"spare": "24h"}},
+            {"budgets": (POLICY.budgets[0], Budget(name="spare", limit=None, reset_after=timedelta(hours=24)))},
+        ),
+    ],
+)
+def test_what_is_named_differs_and_all_else_stays(change: dict[str, Any], differs: dict[str, Any]):
+    assert changed(POLICY, PolicyChange(**change)) == POLICY.model_copy(update=differs)
+
+
+def test_a_budget_that_was_renewed_by_health_can_be_made_to_count_for_ever():
+    renewed = changed(POLICY, PolicyChange(reset_after={"restart": "1h"}))
+    assert renewed.budget("restart").reset_after == timedelta(hours=1)
+    assert changed(renewed, PolicyChange(reset_after={"restart": None})) == POLICY
+
+
+TIMINGS = (
+    "admissionGracePeriod, deletionOnFailureGracePeriod, failureGracePeriod, forcefulDeletionGracePeriod, "
+    "retryPausePeriod, submissionTimeout, successTtl, warmupGracePeriod"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"timings": {"failureGrace": "30s"}}, f"timings.failureGrace: expected one of {TIMINGS}"),
+        ({"budgets": {"retry": 1}}, "budgets.retry: expected one of restart, spare"),
+        ({"reset_after": {"retry": "1h"}}, "resetAfter.retry: expected one of restart, spare"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_those_that_are_known(change: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match="expected one of") as caught:
+        changed(POLICY, PolicyChange(**change))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("change", [{"timings": {"retryPausePeriod": "soon"}}, {"budgets": {"restart": -1}}])
+def test_a_value_that_is_out_of_range_is_refused(change: dict[str, Any]):
+    with pytest.raises(ValueError, match=r"retry_?[pP]ause|budgets"):
+        changed(POLICY, PolicyChange(**change))
+
+
+# --- what components are made of
+
+
+def pod(name: str = "pe-1", **template: Any) -> Component:
+    """Return the stream's second element with another image, and what else is given."""
+    one = element(1, "pe:2")
+    metadata = {**one.template["metadata"], **template.pop("metadata", {})}
+    changed = {**one.template, "metadata": metadata, **template}
+    return one.model_copy(update={"name": name, "template": changed})
+
+
+def test_a_component_may_be_made_of_something_else_and_all_others_stay():
+    spec = streams()
+    after = reconfigured(spec, ComponentsChange(components=(pod(), config("v2"))))
+    assert [one.name for one in after.components] == [one.name for one in spec.components]
+    assert after.components[0] == config("v2")
+    assert after.components[2] == pod()
+    assert (after.components[1], after.components[3]) == (spec.components[1], spec.components[3])
+
+
+@pytest.mark.parametrize(
+    ("component", "message"),
+    [
+        (pod("pe-9"), "components.pe-9: expected one of adl, pe-0, pe-1, pe-2"),
+        (pod(apiVersion="v2"), "components.pe-1.template.apiVersion: expected 'v1' as before"),
+        (pod(kind="Job"), "components.pe-1.template.kind: expected 'Pod' as before"),
+        (pod(metadata={"name": "pe-x"}), "components.pe-1.template.metadata.name: expected 'pe-1' as before"),
+        (
+            pod(metadata={"generateName": "pe-"}),
+            "components.pe-1.template.metadata.generateName: expected None as before",
+        ),
+        (pod(metadata={"namespace": "other"}), "components.pe-1.template.metadata.namespace: expected None as before"),
+        (
+            pod().model_copy(update={"pod_sets": ()}),
+            "components.pe-1.podSets: expected the same pods as before: submit it anew instead",
+        ),
+        (
+            pod().model_copy(update={"pod_sets": (pod().pod_sets[0].model_copy(update={"replicas": 2}),)}),
+            "components.pe-1.podSets: expected the same pods as before: submit it anew instead",
+        ),
+    ],
+)
+def test_what_would_become_another_object_or_bring_other_pods_is_refused(component: Component, message: str):
+    change = ComponentsChange.model_construct(components=(component,), note="")
+    with pytest.raises(ValueError, match="components") as caught:
+        reconfigured(streams(), change)
+    assert str(caught.value) == message
+
+
+def test_a_change_that_makes_the_whole_invalid_is_refused_in_the_models_words():
+    reader = pod().model_copy(update={"config": ("nothing",)})
+    with pytest.raises(ValueError, match="nothing") as caught:
+        reconfigured(streams(), ComponentsChange.model_construct(components=(reader,), note=""))
+    assert not hasattr(caught.value, "errors"), "a sentence, not a list of pydantic's"
+
+
+def test_the_workload_that_comes_of_it_is_checked_whole():
+    assert isinstance(reconfigured(streams(), ComponentsChange(components=(pod(),))), Workload)
