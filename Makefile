@@ -22,7 +22,7 @@ STACK_UP := --name $(STACK) $(if $(filter 0,$(shell id -u)),--real-node) $(STACK
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo test lint format test-pure test-e2e test-crash test-uncached replay rows bench coverage lock hooks compose-secrets clean
+.PHONY: help setup demo test lint format test-pure test-e2e test-crash test-uncached replay rows mutants bench coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ replay: setup ## replay the recorded histories
 
 rows: setup ## the contract rows: which are shown, at which level, by the tests last run
 	@$(BIN)/python -m tests.rows $(ARGS)
+
+mutants: setup ## mutation testing of holdfast/policy, an hour; ARGS="--every 20" tries a sample (docs/mutation.md)
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: setup ## the benches: history events, decision latency
 	@for bench in bench/bench_*.py; do \
