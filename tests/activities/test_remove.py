@@ -105,9 +105,9 @@ class TestGraceful:
     async def test_its_grace_ends(self, bench: Bench):
         bench.components = (job(**STUBBORN),)
         await bench.launch()
-        removed = await bench.remove(-30.0, grace=2.0)
+        removed = await bench.remove(-30.0, grace=20.0)
         assert not removed.gone
-        again = await asyncio.wait_for(bench.remove(-30.0, grace=60.0), 30.0)
+        again = await asyncio.wait_for(bench.remove(-30.0, grace=20.0), 15.0)
         assert not again.gone, "it has had its grace"
 
     async def test_U2_a_foreign_finalizer_is_named_and_left_alone(self, bench: Bench):
