@@ -209,18 +209,12 @@ def _begin_removal(state: State, now: datetime, *, pause_after: bool) -> State:
 
 
 def _unhold(state: State, held: Held, now: datetime) -> State:
-    """Begin the removal of all that is there of the workload, at a person's word, known to this memory or not.
+    """Make ready to remove all that is there of the workload, at a person's word, known to this memory or not.
 
     The attempt takes the highest number that was found, so that the next one is beyond all of them.
     """
     attempt = state.attempt or Attempt(number=max(1, held.newest), begun_at=now)
-    attempt = Attempt(
-        number=max(attempt.number, held.newest),
-        stage=Stage.REMOVING,
-        begun_at=attempt.begun_at,
-        removing_at=now,
-        everything=True,
-    )
+    attempt = Attempt(number=max(attempt.number, held.newest), begun_at=attempt.begun_at, everything=True)
     return edit(state, held=None, attempt=attempt, anchored=True, in_doubt=False, observation=None, looked_at=None)
 
 

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import ActionKind, Failure, FailureClass, Observation, Phase, Reason, Scope, Stage, State, Workload
+from holdfast.model import (
+    ActionKind,
+    Attempt,
+    Failure,
+    FailureClass,
+    Observation,
+    Phase,
+    Reason,
+    Scope,
+    Stage,
+    State,
+    Workload,
+)
 from holdfast.policy.decision import (
     Cancel,
     Create,
@@ -187,17 +199,17 @@ def _replaced(state: State, due: tuple[Due, ...], now: datetime) -> Decision:
         assert one.charge is not None
         limit, used = state.policy.budget(one.charge).limit, attempt.used.get(one.component, 0)
         if limit is not None and used >= limit:
-            failure = _exhausted(state, one, now)
+            failure = _exhausted(state, attempt, one, now)
             return Fail(Reason.LAUNCH_LIMIT_EXCEEDED, failure, f"{one.charge} budget is used up ({used}): {one.why}")
     names = tuple(one.component for one in ready)
-    failed = [one for one in _seen_failures(state) if one.component in names]
+    failed = [one for one in _seen_failures(state, attempt) if one.component in names]
     exclude = blamed_for(state.policy, failed, now)
     return Replace(names, tuple(one.component for one in charged), why, exclude=exclude)
 
 
-def _exhausted(state: State, due: Due, now: datetime) -> Failure:
+def _exhausted(state: State, attempt: Attempt, due: Due, now: datetime) -> Failure:
     """Return the failure that a member ends with whose budget is used up: what was seen of it, or that alone."""
-    for one in _seen_failures(state):
+    for one in _seen_failures(state, attempt):
         if one.component == due.component:
             return one
     return Failure(
@@ -207,13 +219,13 @@ def _exhausted(state: State, due: Due, now: datetime) -> Failure:
         time=now,
         component=due.component,
         message=due.why,
-        attempt=state.attempt.number if state.attempt is not None else 0,
+        attempt=attempt.number,
     )
 
 
-def _seen_failures(state: State) -> list[Failure]:
-    seen, attempt = current(state), state.attempt
-    return heeded(state.policy, attempt, seen.failures) if seen is not None and attempt is not None else []
+def _seen_failures(state: State, attempt: Attempt) -> list[Failure]:
+    seen = current(state)
+    return heeded(state.policy, attempt, seen.failures) if seen is not None else []
 
 
 def failure_reason(failure: Failure) -> Reason:

@@ -11,6 +11,7 @@ from holdfast.model import (
     Deadline,
     ExcludedNode,
     Explanation,
+    Failure,
     OperationKind,
     Phase,
     PodCounts,
@@ -186,7 +187,7 @@ def _now(spec: Workload, state: State, now: datetime) -> str:
         return f"making again {spec.titles(attempt.replacing)}"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
-    if state.pause_until is not None and (attempt is None or attempt.stage is Stage.GONE):
+    if state.pause_until is not None:
         return "pausing before the next attempt; its quota is kept"
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         _, unready = shortfall(current(state), spec.expected_pods)
@@ -220,9 +221,9 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
     if state.outcome is not None:
         return (Deadline(at=decision.until, what=f"{decision.why} is over: its resources are removed"),)
     if state.unhealthy is not None:
-        then = _consequence(spec, state, decision.until)
+        then = _consequence(spec, state, state.unhealthy.failure, decision.until)
         result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {then}"))
-    elif state.pause_until is not None and attempt is not None and attempt.stage is Stage.GONE:
+    elif state.pause_until is not None:
         result.append(Deadline(at=decision.until, what=f"{_next_one(state, decision.until)} is created"))
     return tuple(result)
 
@@ -239,17 +240,15 @@ def _once_gone(state: State, attempt: Attempt, at: datetime) -> str:
     return _next_one(state, at)
 
 
-def _consequence(spec: Workload, state: State, at: datetime) -> str:
+def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -> str:
     """Say what the failure that makes it unhealthy comes to, once its grace is over."""
-    if state.unhealthy is None:
-        return ""
-    ruling = rule_on(state.policy, state.unhealthy.failure)
+    ruling = rule_on(state.policy, failure)
     action = ruling.action
     if action.kind is ActionKind.FAIL:
         return "the workload fails"
     if is_alone(state, ruling):
         return _alone(spec, state, ruling)
-    blame = blamed_for(state.policy, (state.unhealthy.failure,), at)
+    blame = blamed_for(state.policy, (failure,), at)
     excluded = remembered(state.excluded, blame, state.policy.exclusion, at)
     then = _next_one(edit(state, excluded=excluded), at)
     if action.charge is None:

@@ -12,6 +12,7 @@ from holdfast.model import (
     Budget,
     Failure,
     FailureClass,
+    Match,
     ObjectRef,
     OperationKind,
     Phase,
@@ -25,6 +26,7 @@ from holdfast.policy.decide import decide
 from holdfast.policy.decision import Look, Replace, Wait
 from holdfast.policy.edit import edit
 from holdfast.policy.events import ReplaceDone
+from holdfast.policy.explain import status_of
 from holdfast.policy.replace import backed_off
 from holdfast.policy.restart import due_at
 from holdfast.policy.rules import rule_on
@@ -255,3 +257,40 @@ def test_a_failure_that_a_rule_ends_the_workload_for_is_its_failure():
     assert life.state.outcome_failure is not None
     assert life.state.outcome_failure.subject == "train-0"
     assert (life.state.phase, life.state.message) == (Phase.FAILED, "rule mine: train-0 exited 1 on node-7")
+
+
+@ROW("U7", level="pure")
+def test_U7_the_graces_of_one_are_its_own_and_do_not_begin_anew_with_anothers():
+    one = fails(restarted(), "pe-0")
+    first = one.now
+    one.after(seconds=20)
+    fails(one, "pe-1")
+    assert one.state.attempt is not None
+    assert one.state.attempt.warming == {"pe-0": first, "pe-1": one.now}
+
+
+@ROW("U7", level="pure")
+def test_U7_one_that_is_restarted_for_nothing_does_not_keep_the_next_from_being_charged():
+    rules = (
+        Rule(name="free", match=Match(components=("pe-0",)), action=Action(unit=Scope.COMPONENT, charge=None)),
+        Rule(name="charged", action=Action(unit=Scope.COMPONENT)),
+    )
+    one = Elements(spec=streams(3, Policy(timings=Timings(), rules=rules))).up()
+    fails(one, "pe-0", "pe-1")
+    assert (one.launches(), one.state.used) == ({"pe-0": 1, "pe-1": 1}, {"restart": 1})
+
+
+@ROW("S8", level="pure")
+def test_S8_what_an_earlier_release_made_without_a_digest_is_made_again_when_it_changes():
+    life = Elements().up()
+    assert life.state.attempt is not None
+    life.state = edit(life.state, attempt=edit(life.state.attempt, config={}))
+    life.settle()
+    assert life.launches() == {}, "nothing is known to have changed"
+    life.configured(element(1, "pe:2"))
+    assert life.launches() == {"pe-1": 1}
+
+
+def test_a_member_budget_that_nobody_has_used_is_shown_unused():
+    life = Elements().up()
+    assert [(one.name, one.used) for one in status_of(life.spec, life.state, life.now, "uid").budgets] == [(LAUNCH, 0)]

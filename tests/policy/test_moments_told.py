@@ -211,7 +211,8 @@ TOLD = {
             a.io/y)
         next +30 what is left then is told, and forced again
         next +30 once gone: its quota is released, and it waits for resume
-        unblock whoever owns the finalizer a.io/y, b.io/x must finish, or it must be removed by hand
+        unblock whoever owns the finalizer a.io/y, b.io/x must finish; if that will never be,
+            `holdfast strip-finalizers default/train-llm` takes it off, its work undone
     """,
     "forcing on a dead node": """
         Suspending 1 -> None

@@ -124,3 +124,11 @@ def test_the_page_leaves_out_what_there_is_not():
 def test_a_bar_in_a_message_does_not_break_the_table():
     life = Life().runs().tell(Suspended(note="a | b"))
     assert "| SuspendRequested | a / b |" in markdown(explain_of(life.spec, life.state, life.now))
+
+
+def test_a_forced_removal_that_is_not_under_way_yet_is_told_without_a_time():
+    life = moment("forcing")
+    told = explain_of(life.spec, edit(life.state, operation=None), life.now)
+    assert [(each.at, each.what) for each in told.next] == [
+        (life.now, "once gone: its quota is released, and it waits for resume")
+    ]

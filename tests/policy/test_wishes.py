@@ -13,6 +13,7 @@ from holdfast.policy.decide import decide
 from holdfast.policy.decision import Cancel, Release, Retry, Suspend
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, Event, PolicyChanged, Reconfigured, Resumed, Retried, Suspended
+from holdfast.policy.explain import explain_of
 from holdfast.policy.fold import fold
 from tests.policy.elements import Elements, config
 from tests.policy.life import Life
@@ -191,6 +192,22 @@ def test_retry_of_a_failure_that_is_kept_forgets_the_failure_and_what_was_used()
     attempt = life.state.attempt
     assert attempt is not None
     assert (attempt.stage, attempt.removing_at, attempt.pause_after) == (Stage.REMOVING, life.now, False)
+
+
+def test_retry_of_what_is_held_begins_the_removal_of_all_that_is_there():
+    life = moment("held")
+    life.hold = {OperationKind.REMOVE}
+    life.after(minutes=1).tell(Retried("the old ones may go"))
+    state, attempt = life.state, life.state.attempt
+    assert (state.phase, state.reason, state.message) == (
+        Phase.RESETTING,
+        Reason.RETRY_REQUESTED,
+        "the old ones may go",
+    )
+    assert state.since == life.now
+    assert attempt is not None
+    assert (attempt.stage, attempt.removing_at, attempt.everything) == (Stage.REMOVING, life.now, True)
+    assert explain_of(life.spec, state, life.now).next[-1].what == "once gone: attempt 5"
 
 
 def test_retry_in_a_pause_is_used_up_by_it():
