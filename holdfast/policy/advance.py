@@ -31,7 +31,7 @@ from holdfast.policy.health import LIVE, assess, removal_due, timings
 from holdfast.policy.nodes import exclude, standing
 from holdfast.policy.operations import promise
 from holdfast.policy.record import cause
-from holdfast.policy.report import report_of
+from holdfast.policy.report import quota_in, report_of
 from holdfast.policy.settle import enter, settle
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
 
@@ -305,9 +305,11 @@ def _report(spec: Workload, state: State) -> Step | None:
     if not state.anchored:
         return None
     told, last = report_of(spec, state), state.told
-    replaced = last is not None and last.reason is Reason.REPLACING and told.reason is not Reason.REPLACING
-    if last is not None and told.phase is last.phase and not replaced:
-        return None
+    if last is not None and told.phase is last.phase:
+        if state.outcome is Phase.SUCCEEDED and quota_in(last) and not quota_in(told):
+            return Run(OperationKind.REPORT, "telling the cluster: its last pod has ended, and it holds no quota")
+        if last.reason is not Reason.REPLACING or told.reason is Reason.REPLACING:
+            return None
     return Run(OperationKind.REPORT, f"telling the cluster: {state.phase.value}")
 
 

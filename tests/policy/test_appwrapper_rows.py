@@ -49,6 +49,24 @@ def test_A2_all_components_complete_is_success_and_resources_stay_until_the_ttl(
     assert life.kinds()[-1] == "remove"
 
 
+@ROW("A2", level="pure")
+def test_A2_pods_that_run_on_after_success_hold_their_quota_until_they_end_or_are_gone():
+    for ends in (True, False):
+        life = Life().runs().sees(running=2, complete=True)
+        assert life.state.phase is Phase.SUCCEEDED
+        assert condition(life.state, ConditionType.QUOTA_RESERVED, life.spec)
+        if ends:
+            told = life.kinds().count("report")
+            life.sees(succeeded=2, complete=True)
+            assert not condition(life.state, ConditionType.QUOTA_RESERVED, life.spec)
+            assert life.kinds().count("report") == told + 1, "whoever waits for the quota is told"
+            assert life.sees(succeeded=2, complete=True).kinds().count("report") == told + 1, "once"
+        else:
+            life.after(days=7.1)
+            assert life.ended is Phase.SUCCEEDED
+            assert not condition(life.state, ConditionType.QUOTA_RESERVED, life.spec)
+
+
 @ROW("A3", level="pure")
 def test_A3_failed_pods_are_given_the_failure_grace_then_reset():
     life = Life().runs().sees(running=1, failed=1)
