@@ -93,7 +93,7 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
         next_attempt=_next_attempt(state),
         budgets=budgets_of(state, asked or now),
         why=_why(spec, state),
-        now=_now(spec, state, now),
+        now=_now(spec, state),
         next=_deadlines(spec, state, now),
         unblock=_unblock(spec, state),
         causes=state.causes[-CAUSES_SHOWN:],
@@ -159,7 +159,7 @@ def _why(spec: Workload, state: State) -> str:
     return state.message or state.reason.value
 
 
-def _now(spec: Workload, state: State, now: datetime) -> str:
+def _now(spec: Workload, state: State) -> str:
     attempt, operation = state.attempt, state.operation
     if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
         forcing = attempt.stage is Stage.FORCING

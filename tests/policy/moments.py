@@ -61,7 +61,7 @@ def _forcing(*left: Remnant) -> Life:
     life = Life(hold={OperationKind.REMOVE, OperationKind.FORCE_REMOVE}).runs().tell(Suspended("for room"))
     life.now += timedelta(minutes=10)
     life.hold = {OperationKind.FORCE_REMOVE}
-    life.tell_result(RemoveDone(False, left[:3], len(left)))
+    life.tell_result(RemoveDone(False, left, len(left)))
     return life.settle()
 
 

@@ -294,3 +294,16 @@ def test_S8_what_an_earlier_release_made_without_a_digest_is_made_again_when_it_
 def test_a_member_budget_that_nobody_has_used_is_shown_unused():
     life = Elements().up()
     assert [(one.name, one.used) for one in status_of(life.spec, life.state, life.now, "uid").budgets] == [(LAUNCH, 0)]
+
+
+@ROW("S8", level="pure")
+def test_S8_a_changed_configuration_is_acted_on_before_anything_is_seen_of_what_was_made_before():
+    life = Elements(hold={OperationKind.REPLACE}).up()
+    life.deleted("pe-1")
+    life.hold = {OperationKind.OBSERVE}
+    life.finish()
+    assert life.state.observation is None
+    spec = life.spec.with_components((config("v2"), *life.spec.components[1:]))
+    decided = decide(spec, life.state, life.now)
+    assert isinstance(decided, Replace)
+    assert (decided.components, decided.exclude) == (("adl", "pe-0"), ())

@@ -20,10 +20,12 @@ from holdfast.model import (
     Timings,
 )
 from holdfast.policy.edit import edit
+from holdfast.policy.events import Retried
 from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, without
 from tests.policy.elements import Elements, streams
 from tests.policy.life import START, Life
+from tests.policy.moments import moment
 from tests.policy.test_nodes import life
 
 ROW = pytest.mark.row
@@ -154,3 +156,12 @@ def test_U11_status_tells_the_nodes_of_the_living_attempt_or_those_of_the_next()
     one.after(seconds=90)
     assert [each.name for each in status_of(one.spec, one.state, one.now, "uid", later).avoided] == ["node-7"]
     assert status_of(one.spec, Life().state, one.now, "uid").avoided == ()
+
+
+@ROW("U11", level="pure")
+def test_U11_what_follows_without_a_pause_names_the_nodes_too():
+    one = moment("held")
+    one.hold = {OperationKind.REMOVE}
+    one.state = edit(one.state, excluded=(node("n", must=True), node("gone", 0)))
+    one.tell(Retried())
+    assert explain_of(one.spec, one.state, one.now).next[-1].what == "once gone: attempt 5, without n"

@@ -7,10 +7,12 @@ from datetime import timedelta
 import pytest
 
 from holdfast.model import OperationKind, Phase, Reason, Remnant, Stage
+from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, StripAsked, Suspended
 from holdfast.policy.explain import explain_of
-from holdfast.policy.strip import check_strip
+from holdfast.policy.strip import check_strip, held, stripping
 from tests.policy.life import Life
+from tests.policy.moments import moment
 from tests.policy.test_zombies import FINISHED, HELD, LOST, leaves, removing
 
 ROW = pytest.mark.row
@@ -101,3 +103,50 @@ def test_U2_explain_names_the_command_while_it_would_be_accepted():
     assert "holdfast strip-finalizers" not in told.unblock
     life = leaves(removing(), OWNER)
     assert "removed by hand" in explain_of(life.spec, life.state, life.now).unblock
+
+
+@ROW("U2", level="pure")
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (
+            "submitted",
+            "it is Pending, and nothing of it is being removed: finalizers are taken off only what a removal cannot "
+            "get rid of; suspend or cancel it first",
+        ),
+        (
+            "suspending",
+            "attempt 1 still has its grace to go by itself: wait until its removal is forced (`explain` says when), "
+            "then ask again",
+        ),
+        (
+            "forcing",
+            "no finalizer holds what is left of attempt 1: `explain` says what does; there is nothing to take off",
+        ),
+    ],
+)
+def test_U2_a_refusal_says_why_and_what_to_do(at: str, words: str):
+    with pytest.raises(ValueError, match=r"it|finalizer") as caught:
+        check_strip(moment(at).state)
+    assert str(caught.value) == words
+
+
+@ROW("U2", level="pure")
+def test_U2_a_second_request_is_referred_to_who_owns_the_finalizer():
+    life = moment("forcing by a finalizer")
+    with pytest.raises(ValueError, match="asked") as caught:
+        check_strip(stripping(life.state, "", life.now))
+    assert str(caught.value) == (
+        "that has been asked for attempt 1 already: what still has its finalizer is named by `explain`, and must be "
+        "let go by its owner or by hand"
+    )
+
+
+@ROW("U2", level="pure")
+@pytest.mark.parametrize(("note", "said"), [("", ""), ("gone for good", ": gone for good")])
+def test_U2_the_record_names_the_first_three_that_are_stripped(note: str, said: str):
+    life = moment("forcing by a finalizer")
+    names = "; ".join(f"Pod train-{n} (finalizer b.io/x, finalizer a.io/y)" for n in range(3))
+    told = stripping(life.state, note, life.now).causes[-1]
+    assert told.message == f"taking the finalizers off what is left ({names}), as was asked for{said}"
+    assert held(edit(life.state, attempt=None)) == ()
