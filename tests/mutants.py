@@ -42,8 +42,9 @@ pytest_add_cli_args_test_selection = [
     "--ignore=tests/policy/test_crashes.py",
 ]
 """
-"""Left out: the state machines, and the crashes at each request, which take minutes or half of one; a mutant of the policy
-is to be killed by a table that names it."""
+"""Left out: the state machines, and the crashes at each request, which take minutes or half of one.
+
+A mutant of the policy is to be killed by a table that names it."""
 
 
 class Collected:
