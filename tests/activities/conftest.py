@@ -7,6 +7,7 @@ import itertools
 import os
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,29 +92,43 @@ async def far_kube(far_kubeconfig: Path) -> AsyncIterator[Kube]:
         yield kube
 
 
-@pytest.fixture
-async def bare_namespace(admin: Kube) -> AsyncIterator[str]:
-    """A namespace nobody has enabled."""
+@asynccontextmanager
+async def made(admin: Kube) -> AsyncIterator[str]:
+    """Make a namespace that nobody has enabled, for as long as the block lasts."""
     name = f"act-{os.getpid()}-{next(_NUMBERS)}-{secrets.token_hex(2)}"
-    made = await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield name
-    await clear(admin, name, made["metadata"]["uid"])
+    namespace = await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    try:
+        yield name
+    finally:
+        await clear(admin, name, namespace["metadata"]["uid"])
 
 
-@pytest.fixture
-async def namespace(admin: Kube, kube: Kube, bare_namespace: str) -> str:
-    await enable(admin, bare_namespace)
-    user = service_account_user(bare_namespace, names.RUN_AS_DEFAULT)
+async def enabled(admin: Kube, kube: Kube, namespace: str) -> None:
+    """Let workloads live in a namespace, and wait until the API server knows it."""
+    await enable(admin, namespace)
+    user = service_account_user(namespace, names.RUN_AS_DEFAULT)
     jobs = await kube.resource("batch/v1", "Job")
 
     async def known() -> bool:
         """The API server learns of new roles a moment later."""
         try:
-            return (await kube.allowed("delete", jobs, bare_namespace, impersonate=user))[0]
+            return (await kube.allowed("delete", jobs, namespace, impersonate=user))[0]
         except Forbidden:
             return False
 
     await eventually(known)
+
+
+@pytest.fixture
+async def bare_namespace(admin: Kube) -> AsyncIterator[str]:
+    """A namespace nobody has enabled."""
+    async with made(admin) as name:
+        yield name
+
+
+@pytest.fixture
+async def namespace(admin: Kube, kube: Kube, bare_namespace: str) -> str:
+    await enabled(admin, kube, bare_namespace)
     return bare_namespace
 
 

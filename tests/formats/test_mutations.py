@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -17,6 +11,7 @@ from holdfast.errors import HoldfastError, InvalidWorkload, ManagedElsewhere
 from holdfast.model import workload
 from tests.formats.corpus import corpus
 from tests.formats.mutations import DIRECTED, Mutant, mutants
+from tests.refusing import lines_run, missed, places
 
 COUNT = 1000
 REFUSING = {"Problem", "PathProblem", "ConstructorError", "ManagedElsewhere", "ValueError"}
@@ -37,11 +32,11 @@ ELSEWHERE = {
     "overridden": "settings of --set (tests/formats/test_read.py)",
     "read_reset": "settings of --set and of plain manifests (tests/formats/test_manifests.py)",
     "relocated": "moves what others have refused",
-    "check_label": "labels of a workload, which an AppWrapper does not give (tests/model/test_workload.py)",
-    "_check_dependencies": "fields of Holdfast's own document (tests/model/test_workload.py)",
-    "_check_units": "rules of Holdfast's own document (tests/policy/test_restart.py)",
-    "_uid_is_label_safe": "given by the client (tests/model/test_workload.py)",
-    "_name_is_label_safe": "a component's name, which is made from its place and kind (tests/model/test_workload.py)",
+    "check_label": "labels of a workload, which an AppWrapper does not give (tests/model/test_refusals.py)",
+    "_check_dependencies": "fields of Holdfast's own document (tests/model/test_refusals.py)",
+    "_check_units": "rules of Holdfast's own document (tests/model/test_refusals.py)",
+    "_uid_is_label_safe": "given by the client (tests/model/test_refusals.py)",
+    "_name_is_label_safe": "a component's name, which is made from its place and kind (tests/model/test_refusals.py)",
 }
 """Functions whose refusals no AppWrapper can meet, and where they are met."""
 
@@ -55,53 +50,6 @@ SHADOWED = (
     "is nested too deeply",  # An overflowing stack ends all tracing: it is looked at by itself.
 )
 """What the model refuses, and an AppWrapper's reader before it, or what no AppWrapper can say."""
-
-
-def sites() -> dict[tuple[str, int, int], str]:
-    """Return each place that refuses, by file and lines, with the function it is in."""
-    found: dict[tuple[str, int, int], str] = {}
-    for file in FILES:
-        source = file.read_text(encoding="utf-8")
-        for function in ast.walk(ast.parse(source)):
-            if not isinstance(function, ast.FunctionDef) or function.name in ELSEWHERE:
-                continue
-            for node in ast.walk(function):
-                if isinstance(node, ast.Call) and _called(node.func) in REFUSING:
-                    if any(words in (ast.get_source_segment(source, node) or "") for words in SHADOWED):
-                        continue
-                    found[str(file), node.lineno, node.end_lineno or node.lineno] = function.name
-    return found
-
-
-def _called(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-@contextmanager
-def lines_run() -> Iterator[set[tuple[str, int]]]:
-    """Note each line of those files that is run."""
-    wanted, run = {str(file) for file in FILES}, set[tuple[str, int]]()
-    real: dict[str, str] = {}
-
-    def each(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
-            run.add((real[frame.f_code.co_filename], frame.f_lineno))
-        return each
-
-    def entered(frame: FrameType, _: str, __: Any) -> Any:
-        name = frame.f_code.co_filename
-        if name not in real:
-            real[name] = str(Path(name).resolve())
-        return each if real[name] in wanted else None
-
-    before = sys.gettrace()
-    sys.settrace(entered)
-    try:
-        yield run
-    finally:
-        sys.settrace(before)
 
 
 def verdict(mutant: Mutant) -> HoldfastError | None:
@@ -124,7 +72,7 @@ def test_the_corpus_itself_is_accepted(name: str) -> None:
 def test_each_mutant_is_read_or_refused_with_a_path_and_each_refusal_is_reached() -> None:
     given = mutants(COUNT)
     traced = [mutant for mutant in given[: len(DIRECTED)] if mutant.name != TOO_DEEP]
-    with lines_run() as run:
+    with lines_run(FILES) as run:
         found = {mutant.name: verdict(mutant) for mutant in traced}
     found |= {mutant.name: verdict(mutant) for mutant in given if mutant.name not in found}
     assert "is nested too deeply" in str(found[TOO_DEEP])
@@ -140,13 +88,8 @@ def test_each_mutant_is_read_or_refused_with_a_path_and_each_refusal_is_reached(
             if not problem.path and error.source not in WHOLE:
                 pathless.append(f"{name}: {error}")
     assert not pathless
-    reached = {file: {line for other, line in run if other == file} for file in {file for file, _ in run}}
-    missed = [
-        f"{Path(file).name}:{first} in {function}"
-        for (file, first, last), function in sites().items()
-        if not reached.get(file, set()).intersection(range(first, last + 1))
-    ]
-    assert not missed, f"no mutant is refused at {missed}: add one to DIRECTED"
+    left = missed(places(FILES, REFUSING, without=ELSEWHERE, saying=SHADOWED), run)
+    assert not left, f"no mutant is refused at {left}: add one to DIRECTED"
 
 
 WHOLE = {"the text", "the document"}

@@ -1,0 +1,95 @@
+"""Each place in the model that refuses is reached by a document that is spoiled for its reason, and says it."""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from holdfast.errors import problems_of
+from holdfast.model import Workload, workload
+from tests.refusing import lines_run, missed, places
+
+Spoiled = dict[str, Any]
+FILES = sorted(Path(workload.__file__).resolve().parent.glob("*.py"))
+
+
+def job(name: str = "train", **fields: Any) -> Spoiled:
+    template = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}}
+    return {"name": name, "template": template, "podSets": [{"path": "template.spec.template"}], **fields}
+
+
+def of_template(**fields: Any) -> Spoiled:
+    return {"components": [job(template={**job()["template"], **fields})]}
+
+
+def policy(**fields: Any) -> Spoiled:
+    return {"policy": fields}
+
+
+def rule(name: str = "r", **fields: Any) -> Spoiled:
+    return {"name": name, **fields}
+
+
+MEMBER = {"name": "launch", "limit": None, "scope": "Member"}
+RESTART = {"name": "restart", "limit": 3}
+TABLE: list[tuple[Spoiled, str]] = [
+    # The workload.
+    ({"name": "Bad_Name"}, "expected a Kubernetes name"),
+    ({"queue": "no.dots"}, "expected a DNS label"),
+    ({"uid": "a b"}, "expected at most 63 characters"),
+    ({"labels": {"a b": "c"}}, "label key 'a b'"),
+    ({"labels": {"a": "b c"}}, "label a: value 'b c'"),
+    ({"components": [job(), job()]}, "components[1].name: 'train' is used twice"),
+    (of_template(metadata={"name": "train", "namespace": "elsewhere"}), "is another namespace"),
+    ({"components": [job(config=["nothing"])]}, "components[0].config: 'nothing' names no component without pods"),
+    ({"components": [job(replacement={"charge": "x"})]}, "components[0].replacement.charge 'x'"),
+    (of_template(spec={"x": "y" * 600 * 1024}), "expected at most 524,288"),
+    ({"submittedAt": datetime(2026, 1, 31)}, "a time needs its zone"),  # noqa: DTZ001 - that it has none is refused
+    # A component.
+    ({"components": [job(name="Bad_Name")]}, "expected a DNS label"),
+    (of_template(kind=""), "template.kind: expected a text"),
+    (of_template(metadata={}), "template.metadata.name: expected a name or a generateName"),
+    ({"components": [job(podSets=[{"path": "spec.template"}])]}, "expected a path that starts with template"),
+    ({"components": [job(podSets=[{"path": "template"}] * 2)]}, "podSets: path 'template' is given 2 times"),
+    # The policy.
+    (policy(rules=[rule(match={"components": ["nobody"]})]), "policy.rules[r].match.components: 'nobody'"),
+    (policy(rules=[rule(action={"unit": "Member"})]), "are its controller's to make again"),
+    (policy(default={"unit": "Gang"}), "there are no gangs yet"),
+    (policy(rules=[rule(match={"messagePattern": "("})]), "is no regular expression of RE2"),
+    (policy(rules=[rule(name="a\tb")]), "rule name 'a\\tb': expected"),
+    (policy(rules=[rule(), rule()]), "rule name 'r' is used 2 times"),
+    (policy(budgets=[RESTART, RESTART]), "budget 'restart' is given 2 times"),
+    (policy(budgets=[{**RESTART, "resetAfter": "0s"}]), "resetAfter: expected more than 0s"),
+    (policy(budgets=[{**RESTART, "scope": "Component"}]), "expected Workload or Member"),
+    (policy(budgets=[RESTART, MEMBER, {**MEMBER, "name": "b"}]), "at most one of scope Member, found launch, b"),
+    (policy(default={"charge": "nothing"}), "charge 'nothing' names no budget"),
+    (policy(default={"charge": "launch"}, budgets=[RESTART, MEMBER]), "expected a budget of scope Workload"),
+    (policy(replacement={"charge": "restart"}), "replacement.charge 'restart': expected one of []"),
+    # Durations.
+    (policy(timings={"failureGracePeriod": "soon"}), "'soon' is not a duration"),
+    (policy(timings={"failureGracePeriod": "9999999999h"}), "is too long a duration"),
+    (policy(timings={"failureGracePeriod": -60}), "a duration cannot be negative"),
+    (policy(timings={"failureGracePeriod": timedelta(days=200_000)}), "is too long: expected at most"),
+]
+"""What is spoiled, and words of its refusal."""
+
+
+def refusal(change: Spoiled) -> str:
+    document = {"name": "train-llm", "cluster": "dev", "components": [job()], **copy.deepcopy(change)}
+    with pytest.raises(ValidationError) as caught:
+        Workload.model_validate(document)
+    return "; ".join(str(problem) for problem in problems_of(caught.value, Workload))
+
+
+@pytest.mark.row("U14", level="pure")
+def test_each_place_that_refuses_is_reached_and_says_why() -> None:
+    with lines_run(FILES) as run:
+        told = [(refusal(change), words) for change, words in TABLE]
+    assert not [(text, words) for text, words in told if words not in text]
+    left = missed(places(FILES, {"ValueError"}), run)
+    assert not left, f"nothing is refused at {left}: add a line to TABLE"
