@@ -192,3 +192,34 @@ def test_U10_nothing_is_renewed_that_was_not_used():
     life = Life(spec=spec()).runs()
     life.after(days=40).sees(running=1).after(seconds=10).sees(running=2)
     assert not renewals(life)
+
+
+@ROW("U10", level="pure")
+def test_U10_each_budget_is_renewed_by_its_own_time_and_takes_no_other_with_it():
+    member = edit(streams().policy.budgets[0], limit=9, reset_after=timedelta(hours=9))
+    restart = Budget(name="restart", limit=9, reset_after=timedelta(hours=1))
+    life = Elements(spec=streams(budgets=(restart, member))).up()
+    life.deleted("pe-1")
+    life.pods(running=1)
+    life.state = edit(life.state, used={"restart": 2})
+    life.after(hours=2)
+    life.deleted("pe-2")
+    assert life.state.attempt is not None
+    assert (life.state.used, life.state.attempt.used) == ({}, {"pe-1": 1, "pe-2": 1})
+    assert renewals(life) == ["restart budget renewed: healthy for 2h"]
+
+
+@ROW("U10", level="pure")
+def test_U10_of_a_member_too_a_failure_that_is_told_late_ended_health_when_it_happened():
+    limited = edit(streams().policy.budgets[0], limit=9, reset_after=timedelta(hours=2))
+    life = Elements(spec=streams(budgets=(limited,))).up()
+    life.deleted("pe-1")
+    life.pods(running=1)
+    life.after(hours=1)
+    gone = edit(life.views["pe-1"], found=False, pods=edit(life.views["pe-1"].pods, running=0))
+    life.views = {**life.views, "pe-1": gone}
+    told = life.look()
+    life.now += timedelta(hours=3)
+    life.tell(Observed(told))
+    assert life.state.attempt is not None
+    assert life.state.attempt.used == {"pe-1": 2}, "it had been healthy for one hour only"

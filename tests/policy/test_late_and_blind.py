@@ -9,12 +9,14 @@ import pytest
 
 from holdfast.model import (
     Attempt,
+    ComponentView,
     Failure,
     FailureClass,
     Interval,
     Observation,
     OperationKind,
     Phase,
+    PodCounts,
     Reason,
     Scope,
     Stage,
@@ -79,6 +81,17 @@ def test_U1_blindness_after_the_lateness_takes_nothing_back():
     one = Life().settle().sees().after(minutes=1, seconds=30)
     one.sees(blind=blind(timedelta(seconds=61), timedelta(seconds=71)))
     assert unhealthy_for(one) == timedelta(seconds=30)
+
+
+@ROW("A3", level="pure")
+def test_A3_a_clock_that_a_failed_pod_began_goes_on_with_the_lateness_that_follows_it():
+    one = Life().settle().sees(pending=2).after(seconds=30).sees(failed=1, pending=1)
+    one.after(seconds=35).sees()
+    assert one.state.unhealthy is not None
+    assert one.state.unhealthy.failure.reason == Reason.PODS_NOT_ADMITTED
+    assert unhealthy_for(one) == timedelta(seconds=35)
+    one.after(seconds=5).sees()
+    assert unhealthy_for(one) == timedelta(seconds=40)
 
 
 @ROW("U7", level="pure")
@@ -186,6 +199,7 @@ def test_held_twice_it_keeps_its_first_reason_and_the_highest_number():
 
 
 RESTORED = "either was restored from a backup"
+ONE_POD = {"train": ComponentView(pods=PodCounts(expected=2, running=1))}
 
 
 @pytest.mark.parametrize(
@@ -221,6 +235,7 @@ RESTORED = "either was restored from a backup"
         (Stage.GONE, {"owner_submitted": True, "owner_deleting": True}, ""),
         (Stage.GONE, {"owner_submitted": True, "owner_found": False}, ""),
         (Stage.GONE, {"owner_submitted": False}, ""),
+        (Stage.GONE, {"components": ONE_POD}, f"attempt 2, which was proven gone, is there again: {RESTORED}"),
     ],
 )
 def test_what_a_look_finds_that_cannot_be_is_said_in_a_sentence(stage: Stage, seen: dict[str, Any], why: str):
