@@ -64,7 +64,18 @@ async def test_what_a_page_says_to_type_works(page: Path, folder: Path, address:
             assert process.returncode == 0, f"{text}\n{output.decode()}"
 
 
-COMMANDS = {"namespace", "enable", "worker", "doctor", "dev", "submit", "configure", "simulate", "sweep"}
+COMMANDS = {
+    "namespace",
+    "enable",
+    "worker",
+    "doctor",
+    "dev",
+    "submit",
+    "configure",
+    "simulate",
+    "strip-finalizers",
+    "sweep",
+}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
