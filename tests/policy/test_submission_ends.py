@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def creating(refused: RefusedCreate = RefusedCreate.FAIL) -> Life:
 
 @ROW("A4", level="pure")
 @pytest.mark.parametrize(("seen", "grace"), [({}, 60), ({"pending": 2}, 300)], ids=["admission", "warm-up"])
-def test_A4_A5_graces_count_from_the_submission_and_not_from_the_attempt(seen: dict[str, int], grace: int):
+def test_A4_A5_graces_count_from_the_submission_and_not_from_the_attempt(seen: dict[str, Any], grace: int):
     life = creating()
     life.now += timedelta(minutes=20)
     life.finish()
