@@ -1,12 +1,11 @@
 """The same scripts through the real workflow, with the documents' own durations, on a Temporal server that skips time.
 
-The server is io.temporal:temporal-test-server (Java); HOLDFAST_TIME_SKIPPING_SERVER names its program.
+The server is io.temporal:temporal-test-server; server.py says how it is had.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from datetime import timedelta
 
@@ -24,13 +23,10 @@ from holdfast.model import Status
 from holdfast.plugin import HoldfastPlugin
 from holdfast.simulation import simulate
 from tests.simulation.cases import CASES, Case, Verdict, decisions
+from tests.simulation.server import time_skipping_server
 from tests.simulation.virtual import UID, Player, VirtualCluster, plays
 
-SERVER = os.environ.get("HOLDFAST_TIME_SKIPPING_SERVER")
-pytestmark = [
-    pytest.mark.temporal,
-    pytest.mark.skipif(not SERVER, reason="HOLDFAST_TIME_SKIPPING_SERVER names no temporal-test-server"),
-]
+pytestmark = pytest.mark.temporal
 
 
 async def define_columns(client: Client) -> None:
@@ -59,8 +55,9 @@ async def ended(player: Player) -> Status:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES if plays(case)])
 async def test_the_workflow_decides_what_was_simulated(case: Case):
+    server = await asyncio.to_thread(time_skipping_server)
     async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=SERVER,
+        test_server_existing_path=server,
         test_server_startup_timeout=timedelta(minutes=1),
         data_converter=pydantic_data_converter,
     ) as env:
