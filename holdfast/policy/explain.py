@@ -108,11 +108,11 @@ def _avoided(state: State, now: datetime) -> tuple[ExcludedNode, ...]:
     return standing(state.excluded, state.policy.exclusion, now)
 
 
-def _next_one(state: State, now: datetime) -> str:
-    """Name the next attempt, and the nodes it will keep off: `attempt 3, without node-7`."""
+def _next_one(state: State, now: datetime, verb: str = "") -> str:
+    """Name the next attempt, what becomes of it, and the nodes it will keep off: `attempt 3, without node-7`."""
     number = state.attempt.number + 1 if state.attempt is not None else 1
     avoided = without(standing(state.excluded, state.policy.exclusion, now))
-    return f"attempt {number}" + (f", {avoided}" if avoided else "")
+    return f"attempt {number}{verb}" + (f", {avoided}" if avoided else "")
 
 
 def budgets_of(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
@@ -224,7 +224,7 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
         then = _consequence(spec, state, state.unhealthy.failure, decision.until)
         result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {then}"))
     elif state.pause_until is not None:
-        result.append(Deadline(at=decision.until, what=f"{_next_one(state, decision.until)} is created"))
+        result.append(Deadline(at=decision.until, what=_next_one(state, decision.until, " is created")))
     return tuple(result)
 
 

@@ -23,7 +23,7 @@ def temporal_server(*, search_attributes: bool = True) -> Generator[str]:
         argv += [f"--search-attribute={name}={kind}" for name, kind in names.SEARCH_ATTRIBUTES.items()]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _wait(port, process)
+        _wait(str(binary), port, process)
         yield f"127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -36,12 +36,15 @@ def _free_port() -> int:
         return free.getsockname()[1]
 
 
-def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
+def _wait(binary: str, port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until it serves: it listens some time before."""
+    asked = [binary, "operator", "cluster", "health", "--address", f"127.0.0.1:{port}"]
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"the Temporal server ended with {process.returncode}")
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if subprocess.run(asked, capture_output=True, timeout=10, check=False).returncode == 0:
+                return
         time.sleep(0.1)
-    raise RuntimeError("the Temporal server did not begin to listen")
+    raise RuntimeError("the Temporal server did not begin to serve")
