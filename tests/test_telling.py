@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import names
 from tests.e2e.sampler import report
-from tests.e2e.telling import FOR_EVER, PREPARED, Snapshot, Thing, Told, Verdict, thing_of, told_by
+from tests.e2e.telling import FOR_EVER, LATE, PREPARED, Snapshot, Thing, Told, Verdict, thing_of, told_by
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -55,6 +55,15 @@ def test_the_owner_of_an_attempt_before_is_not_that_of_the_one_being_prepared():
 
 def test_an_owner_with_a_component_is_more_than_prepared():
     assert judged(told(phase="Resuming", quota=True), thing(names.ATTEMPT_KIND), thing("Job")).lies
+
+
+def test_what_a_fenced_worker_had_sent_may_land_late_alone_and_only_where_workers_are_fenced():
+    verdict = judged(told("fence-1"), thing("Pod"))
+    assert (verdict.lies, verdict.excused[LATE]) == ([], 1)
+    assert judged(told(), thing("Pod")).lies
+    assert judged(told("fence-1"), thing("Job")).lies
+    assert judged(told("fence-1"), thing("Pod"), Thing("Pod", "ns/another", "w", 1)).lies
+    assert judged(told("fence-1", deployed=True), thing("Pod")).lies
 
 
 def test_quota_released_while_a_pod_may_run_is_a_lie():

@@ -20,6 +20,7 @@ from holdfast.local import Stack
 from holdfast.model import Status
 from tests.e2e.audit import Audit, Life, Request, Witness, check_history, witness
 from tests.e2e.crash import pod
+from tests.e2e.law import FENCING
 from tests.e2e.proxy import Proxy, address_in, redirected
 from tests.e2e.reading_proxy import ReadingProxy
 from tests.e2e.site import Site, Worker, appwrapper, open_site, until
@@ -203,7 +204,7 @@ class Fence:
 @asynccontextmanager
 async def open_fence(stack: Stack, directory: Path) -> AsyncIterator[Fence]:
     """Open a site, a namespace in it, witnesses, and the worker that is to be fenced behind two proxies."""
-    async with open_site(stack, directory, prefix="f") as site:
+    async with open_site(stack, directory, prefix=FENCING.rstrip("-")) as site:
         host, port = address_in(site.kubeconfig)
         pki = stack.layout.pki
         api = ReadingProxy(host, port, pki / "apiserver.crt", pki / "apiserver.key")

@@ -28,6 +28,8 @@ SET_ASIDE = {
 }
 """How the names of namespaces begin in which nothing counts, and why."""
 WORKER = f"system:serviceaccount:{names.WORKER_NAMESPACE}:{names.WORKER_SERVICE_ACCOUNT}"
+FENCING = "fence-"
+"""How the names of namespaces begin in which workers are fenced with a request in flight."""
 LATE_MAXIMUM = 1
 """How many creations of an attempt may still arrive once the next has begun: what a worker that lost touch had sent."""
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast import names
-from tests.e2e.law import SET_ASIDE
+from tests.e2e.law import FENCING, LATE_MAXIMUM, SET_ASIDE
 
 FOR_EVER = timedelta(minutes=5)
 """How long an anchor may say that resources are deployed of which nothing is there: the work of writing it again."""
@@ -120,6 +120,7 @@ class Verdict:
         return text + "".join(f"; {count} {what}" for what, count in sorted(self.excused.items()))
 
 
+LATE = "excused, since what a fenced worker had sent landed late, alone"
 PREPARED = "excused, since only the owner of an attempt that is being prepared was there"
 
 
@@ -132,6 +133,9 @@ def false_in(told: Told, there: Iterable[Thing]) -> tuple[list[str], str]:
     things = list(there)
     lies: list[str] = []
     excuse = ""
+    if told.namespace.startswith(FENCING) and not told.deployed:
+        late = [one for one in things if one.kind == "Pod"][:LATE_MAXIMUM]
+        things, excuse = [one for one in things if one not in late], LATE if late else ""
     if not told.deployed and things:
         alone = all(one.kind == names.ATTEMPT_KIND and one.attempt == told.attempt for one in things)
         if alone and told.phase == "Resuming":

@@ -377,7 +377,7 @@ class TestOthers:
                 "apiVersion": names.API_VERSION,
                 "kind": names.ANCHOR_KIND,
                 "metadata": {"name": "theirs", "labels": labels, "finalizers": [names.FINALIZER]},
-                "spec": mine["spec"] | {"workflowId": workflow_id},
+                "spec": mine["spec"] | {"workflowId": workflow_id, "workloadUid": "theirs"},
             }
         )
         told = await document(space, "--unknown", "--yes")
