@@ -89,7 +89,7 @@ class Attempt(Payload):
     """Components that are being made again."""
     replaced_at: Time | None = None
     warming: dict[str, Time] = Field(default_factory=dict)
-    """Components that a rule had made again and that have not run since: from when on their graces count."""
+    """Components that were made again and have not run since: from when on their graces count."""
     avoided: tuple[ExcludedNode, ...] = ()
     """Nodes its pods keep off. Fixed as it begins, since what is made twice in it must be the same; a component
     that is made again alone may add to it what it failed on."""

@@ -170,7 +170,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         replaced_at=now,
         launches={**attempt.launches, **launches},
         used={**attempt.used, **used},
-        warming={**attempt.warming, **dict.fromkeys(decision.ruled, now)},
+        warming={**attempt.warming, **dict.fromkeys(decision.components, now)},
     )
     charged = dict(state.used)
     for charge in decision.charges:

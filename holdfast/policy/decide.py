@@ -37,11 +37,11 @@ from holdfast.policy.decision import (
     Suspend,
     Wait,
 )
-from holdfast.policy.health import admission_due, awaited, current, failures, warmup_due
+from holdfast.policy.health import admission_due, awaited, current, failures, lateness, warmup_due
 from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.replace import Due, due_replacements
 from holdfast.policy.restart import due_at, is_alone, restarted_alone
-from holdfast.policy.rules import Ruling, rulings
+from holdfast.policy.rules import Ruling, rule_on, rulings
 
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
@@ -142,13 +142,18 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
 def _waiting(spec: Workload, state: State, seen: Observation | None, now: datetime) -> Wait | None:
     """Return the next deadline of pods that have yet to come; one that has passed is a failure, and waits for nothing.
 
-    If a rule ignores that failure there is nothing left to wait for.
+    If a rule ignores that failure there is nothing left to wait for, nor ever was for what was made again alone.
     """
     attempt, waits = state.attempt, list[Wait]()
     assert attempt is not None
     for one in awaited(spec, state, seen):
         of = f" of {spec.titles([one.component])}" if one.component else ""
         admission, warmup = admission_due(state, attempt, one.component), warmup_due(state, attempt, one.component)
+        if one.component and all(
+            rule_on(state.policy, lateness(attempt, one, reason, now)).action.kind is ActionKind.IGNORE
+            for reason in (Reason.PODS_NOT_ADMITTED, Reason.PODS_NOT_RUNNING)
+        ):
+            continue
         if one.absent and now < admission and not now < warmup < admission:
             absent = one.absent
             news = f"{absent} pods{of} are not created yet" if seen is not None else f"no news yet of its {absent} pods"

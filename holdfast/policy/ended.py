@@ -119,7 +119,7 @@ def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -
 def _replaced(state: State, attempt: Attempt, event: ReplaceDone, now: datetime) -> State:
     """Remember the new objects, and that nothing is known of them yet."""
     made = {(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *event.objects)}
-    warming = {name: now if name in attempt.replacing else since for name, since in attempt.warming.items()}
+    warming = {**attempt.warming, **dict.fromkeys(attempt.replacing, now)}
     attempt = edit(attempt, objects=tuple(made.values()), replacing=(), launch_failure=event.failure, warming=warming)
     return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
 

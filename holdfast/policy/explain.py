@@ -28,8 +28,9 @@ from holdfast.policy.budgets import used_of
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
 from holdfast.policy.edit import edit
-from holdfast.policy.health import LIVE, current, removal_due, shortfall, timings
+from holdfast.policy.health import LIVE, current, not_ready, removal_due, timings
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
+from holdfast.policy.replace import due_replacements
 from holdfast.policy.report import conditions
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
@@ -153,7 +154,10 @@ def _why(spec: Workload, state: State) -> str:
         return f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
     attempt = state.attempt
     if state.reason is Reason.SUFFICIENT_PODS_READY and attempt is not None and attempt.stage is Stage.SUBMITTED:
-        _, unready = shortfall(current(state), spec.expected_pods)
+        unready = not_ready(spec, state)
+        due = due_replacements(spec, state, current(state))
+        if unready and due:
+            return "; ".join(one.why for one in due)
         if unready:
             return f"{unready} of {spec.expected_pods} pods do not run, and no rule takes that for a failure"
     return state.message or state.reason.value
@@ -190,7 +194,7 @@ def _now(spec: Workload, state: State) -> str:
     if state.pause_until is not None:
         return "pausing before the next attempt; its quota is kept"
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
-        _, unready = shortfall(current(state), spec.expected_pods)
+        unready = not_ready(spec, state)
         if unready:
             avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
             return f"waiting for {unready} of {spec.expected_pods} Pod{avoided}"
@@ -291,10 +295,9 @@ def _unblock(spec: Workload, state: State) -> str:
             return "a node does not answer: power it off or repair it; a process may still run there"
     if state.reason is Reason.RESETTING and state.pause_until is not None:
         return "retry skips the pause"
-    if attempt is not None and attempt.stage is Stage.SUBMITTED and any(node.required for node in attempt.avoided):
-        _, late = shortfall(current(state), spec.expected_pods)
-        if late:
-            return room_needed(attempt.avoided)
+    full = attempt is not None and attempt.stage is Stage.SUBMITTED and any(node.required for node in attempt.avoided)
+    if attempt is not None and full and not_ready(spec, state):
+        return room_needed(attempt.avoided)
     if state.phase is Phase.SUCCEEDED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return "nothing has to be done; cancel removes its resources now"
     if state.unhealthy is not None:

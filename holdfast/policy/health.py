@@ -62,11 +62,27 @@ def shortfall(observation: Observation | None, expected: int, without: Container
     return absent, unready
 
 
+def not_ready(spec: Workload, state: State) -> int:
+    """Return how many expected pods neither run nor have succeeded (condition PodsReady).
+
+    What is being made again does not run, whatever was seen of it last; what is to be made again is not complete.
+    """
+    seen = current(state)
+    making = state.attempt.replacing if state.attempt is not None else ()
+    due = {one.component for one in due_replacements(spec, state, seen)}
+    if seen is not None and due:
+        views = {name: edit(view, complete=view.complete and name not in due) for name, view in seen.components.items()}
+        seen = edit(seen, components=views)
+    others = _expected(spec, making)
+    _, unready = shortfall(seen, others, making)
+    return spec.expected_pods - others + unready
+
+
 class Awaited(NamedTuple):
     """Pods that have yet to come for the first time, since their components were made."""
 
     component: str
-    """Empty: the workload's, but for components that a rule had made again."""
+    """Empty: the workload's, but for components that have been made again."""
     expected: int
     absent: int
     unready: int
@@ -78,11 +94,13 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
     if attempt is None or attempt.stage is not Stage.SUBMITTED:
         return []
     result: list[Awaited] = []
+    again = made_again(spec, state, seen)
     if attempt.ready_at is None:
-        expected = _expected(spec, attempt)
-        result.append(Awaited("", expected, *shortfall(seen, expected, attempt.warming)))
+        without = {*attempt.warming, *again}
+        expected = _expected(spec, without)
+        result.append(Awaited("", expected, *shortfall(seen, expected, without)))
     for name in attempt.warming:
-        view = seen.components.get(name) if seen is not None and name not in attempt.replacing else None
+        view = seen.components.get(name) if seen is not None and name not in again else None
         if view is not None and not view.complete:
             pods = view.pods
             absent, unready = max(0, pods.expected - pods.present), max(0, pods.expected - pods.ready)
@@ -90,8 +108,14 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
     return result
 
 
-def _expected(spec: Workload, attempt: Attempt) -> int:
-    return sum(one.expected_pods for one in spec.components if one.name not in attempt.warming)
+def made_again(spec: Workload, state: State, seen: Observation | None) -> set[str]:
+    """Return the components that are being made again, or are to be: none of their pods is missed until they are."""
+    making = state.attempt.replacing if state.attempt is not None else ()
+    return {*making, *(one.component for one in due_replacements(spec, state, seen))}
+
+
+def _expected(spec: Workload, without: Container[str]) -> int:
+    return sum(one.expected_pods for one in spec.components if one.name not in without)
 
 
 def _made_at(attempt: Attempt, component: str) -> datetime:
@@ -125,6 +149,15 @@ def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, compon
     )
 
 
+def lateness(attempt: Attempt, one: Awaited, reason: Reason, time: datetime) -> Failure:
+    """Return the failure that pods are which have not come when a grace of theirs ends."""
+    if reason is Reason.PODS_NOT_ADMITTED:
+        text = f"{one.absent} of {one.expected} pods were not created in time"
+    else:
+        text = f"{one.unready} of {one.expected} pods did not run in time"
+    return _late(attempt, reason, time, text, one.component)
+
+
 def _orphaned(attempt: Attempt, seen: Observation) -> Failure:
     """Somebody else deleted the attempt's owner, and with it goes everything under it."""
     return Failure(
@@ -152,22 +185,21 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     if seen is None and (attempt.ready_at is not None or attempt.warming):
         return []  # Some of it has been made again, and nothing is known of that yet.
     # What is made again, alone, is an event of its component and no failure of the workload.
-    replaced = {*attempt.replacing, *(due.component for due in due_replacements(spec, state, seen))}
+    replaced = made_again(spec, state, seen)
     counted = heeded(state.policy, attempt, seen.failures) if seen is not None else []
     found = [one for one in counted if one.component not in replaced]
     for one in awaited(spec, state, seen):
-        late = admission_due(state, attempt, one.component)
-        if one.absent and now >= late:
-            text = f"{one.absent} of {one.expected} pods were not created in time"
-            found.append(_late(attempt, Reason.PODS_NOT_ADMITTED, late, text, one.component))
-        late = warmup_due(state, attempt, one.component)
-        if one.unready and now >= late:
-            text = f"{one.unready} of {one.expected} pods did not run in time"
-            found.append(_late(attempt, Reason.PODS_NOT_RUNNING, late, text, one.component))
+        for reason, count, until in (
+            (Reason.PODS_NOT_ADMITTED, one.absent, admission_due(state, attempt, one.component)),
+            (Reason.PODS_NOT_RUNNING, one.unready, warmup_due(state, attempt, one.component)),
+        ):
+            if count and now >= until:
+                found.append(lateness(attempt, one, reason, until))
     if attempt.ready_at is not None and not found:
         # After warm-up too, a controller gets its grace to bring a lost pod back (row U13).
-        expected = _expected(spec, attempt)
-        _, unready = shortfall(seen, expected, attempt.warming)
+        without = {*attempt.warming, *replaced}
+        expected = _expected(spec, without)
+        _, unready = shortfall(seen, expected, without)
         if unready:
             since = state.unhealthy.failure.time if state.unhealthy is not None else now
             text = f"{unready} of {expected} pods do not run"
@@ -195,7 +227,7 @@ def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
 
 
 def _still_warming(attempt: Attempt, seen: Observation) -> dict[str, datetime]:
-    """Return the components made again by a rule that do not run yet, as seen since."""
+    """Return the components made again that do not run yet, as seen since."""
     still: dict[str, datetime] = {}
     for name, since in attempt.warming.items():
         view = seen.components.get(name)

@@ -14,7 +14,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.decide import failure_reason
-from holdfast.policy.health import current, shortfall
+from holdfast.policy.health import current, not_ready
 
 _REMOVING = {Stage.REMOVING, Stage.FORCING}
 _HOLDS_QUOTA = {Phase.RESUMING, Phase.RUNNING, Phase.RESETTING, Phase.SUSPENDING, Phase.FAILED, Phase.TERMINATING}
@@ -66,7 +66,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
             reason=Reason.SUBMITTED if submitted else state.reason,
         )
     )
-    _, unready = shortfall(current(state), spec.expected_pods)
+    unready = not_ready(spec, state)
     ready = submitted and not unready
     result.append(
         Condition(
