@@ -15,6 +15,8 @@ from holdfast.activities.contract import (
     ObserveInput,
     Prepared,
     PrepareInput,
+    Rehearsed,
+    RehearseInput,
     Removed,
     RemoveInput,
     Replaced,
@@ -27,6 +29,7 @@ from holdfast.activities.kube import Kube
 from holdfast.activities.nodes import Marks
 from holdfast.activities.observe import observe
 from holdfast.activities.prepare import prepare
+from holdfast.activities.rehearse import rehearse_change
 from holdfast.activities.remove import force_remove, remove
 from holdfast.activities.replace import replace
 from holdfast.activities.report import report
@@ -64,7 +67,7 @@ class ClusterActivities:
     @property
     def short(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of short activities."""
-        return [self.prepare, self.create, self.observe, self.report]
+        return [self.prepare, self.rehearse, self.create, self.observe, self.report]
 
     @property
     def waits(self) -> list[Callable[..., Any]]:
@@ -80,6 +83,11 @@ class ClusterActivities:
     async def prepare(self, given: PrepareInput) -> Prepared:
         """Ensure the anchor and the attempt's owner exist, after everything that can refuse has had its say."""
         return await prepare(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_REHEARSE)
+    async def rehearse(self, given: RehearseInput) -> Rehearsed:
+        """Have the API server say whether it would make components as they are to be; nothing is changed."""
+        return await rehearse_change(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_CREATE)
     async def create(self, given: CreateInput) -> Created:

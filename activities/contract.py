@@ -100,6 +100,37 @@ class Prepared(Payload):
     """Of the report that the anchor bears: this workload's reports must go on above it."""
 
 
+class RehearseInput(Payload):
+    """Ask whether some components could be made anew as they are to be from now on; nothing is changed by it.
+
+    As `prepare` does before an attempt: what the namespace, the account and the API server's dry run refuse for good
+    comes back as `Rehearsed.refusal`; what may pass, or is waited for, is creation's to bear. An object of ours that is
+    there is in nobody's way, since it goes first. Without an answer of the API server: `ClusterUnreachable`, retried.
+    """
+
+    target: Target
+    attempt: int
+    plan: tuple[PlannedComponent, ...]
+    """Of the whole workload: by it a component's place in the document is told."""
+    components: tuple[Component, ...]
+    """Those that would be made, in the plan's order."""
+    standing: bool = False
+    """Whether all others are there: then nothing that one of them brings is still to come."""
+    config_hashes: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    nodes_excluded: tuple[str, ...] = ()
+    nodes_disliked: tuple[str, ...] = ()
+    waits: bool = False
+    """Whether a missing right is waited for when they are made, and so is no reason to refuse."""
+
+
+class Rehearsed(Payload):
+    """What the API server has said of components that are not made yet."""
+
+    refusal: str = ""
+    """Why it would not make them, each problem with its field's path; empty if it would."""
+
+
 class MakeInput(Payload):
     """What it takes to make some components under an attempt's owner, as `run_as`.
 
@@ -290,6 +321,8 @@ __all__ = [
     "PrepareInput",
     "Prepared",
     "Progress",
+    "RehearseInput",
+    "Rehearsed",
     "RemoveInput",
     "Removed",
     "ReplaceInput",

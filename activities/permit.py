@@ -7,7 +7,7 @@ import asyncio
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
-from holdfast.activities.contract import PrepareInput, Target
+from holdfast.activities.contract import PrepareInput, RehearseInput, Target
 from holdfast.activities.kube import Forbidden, NotFound, UnknownKind
 from holdfast.activities.places import written
 from holdfast.activities.raw import mapping
@@ -60,17 +60,36 @@ async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None
         delay = min(delay * 2, RETRY_LAST)
 
 
-async def _check_permitted(site: Site, given: PrepareInput) -> None:
+async def refusal_of(site: Site, given: RehearseInput) -> str:
+    """Return why a workload that is under way could not be made anew as things are; empty if it could, or would wait.
+
+    Raises:
+        KubeError: if the API server does not say.
+    """
+    try:
+        await _check_permitted(site, given)
+    except _NotYet as refusal:
+        return "" if given.waits else refusal.message
+    except ApplicationError as refusal:
+        return refusal.message
+    return ""
+
+
+async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> None:
     await _check_namespace(site, given.target)
+    plan = list(enumerate(given.plan))
+    if isinstance(given, RehearseInput):
+        changed = {one.name for one in given.components}
+        plan = [(index, one) for index, one in plan if one.name in changed]
     kinds: dict[tuple[str, str], str] = {}
-    for index, component in enumerate(given.plan):
+    for index, component in plan:
         kinds.setdefault((component.api_version, component.kind), written(given, index, "template.kind"))
     checks = (_check_kind(site, given, *kind, place) for kind, place in sorted(kinds.items()))
     found = [one for one in await asyncio.gather(*checks, return_exceptions=True) if one is not None]
     if found:
         # What no waiting mends is told first; then what a right would mend, then what is yet to be installed.
         raise min(found, key=lambda one: isinstance(one, _NotYet) + isinstance(one, _NoKind))
-    ruled = {(one.api_version, one.kind) for one in given.plan if one.status.complete or one.status.failed}
+    ruled = {(one.api_version, one.kind) for _, one in plan if one.status.complete or one.status.failed}
     await asyncio.gather(*(_check_sight(site, given.target, *kind) for kind in sorted(ruled)))
 
 
@@ -97,7 +116,7 @@ async def _check_namespace(site: Site, target: Target) -> None:
         )
 
 
-async def _check_kind(site: Site, given: PrepareInput, api_version: str, kind: str, place: str) -> None:
+async def _check_kind(site: Site, given: PrepareInput | RehearseInput, api_version: str, kind: str, place: str) -> None:
     target = given.target
     if (api_version, kind) == ("v1", "Secret"):
         raise refused(
@@ -107,8 +126,8 @@ async def _check_kind(site: Site, given: PrepareInput, api_version: str, kind: s
     try:
         resource = await site.kube.resource(api_version, kind)
     except UnknownKind:
-        waits = given.waits or given.waits_for_kinds
-        instead = "" if waits else ", or submit with --allow-missing-kinds to wait until it is there"
+        asks = isinstance(given, PrepareInput) and not (given.waits or given.waits_for_kinds)
+        instead = ", or submit with --allow-missing-kinds to wait until it is there" if asks else ""
         raise _NoKind(
             f"{place}: cluster {site.cluster} does not serve {kind} of {api_version}: install what defines it{instead}"
         ) from None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.activities.contract import PrepareInput
+from holdfast.activities.contract import PrepareInput, RehearseInput
 from holdfast.errors import Problem
 
 _LIST = "List"
 
 
-def written(given: PrepareInput, index: int, path: str) -> str:
+def written(given: PrepareInput | RehearseInput, index: int, path: str) -> str:
     """Return a path of one component (`template.kind`) as one of the document: `spec.components[0].template.kind`.
 
     Plain manifests stand by themselves: there it is `Job train: kind`.
@@ -23,6 +23,6 @@ def written(given: PrepareInput, index: int, path: str) -> str:
     return f"{title}: {inner}" if inner else title
 
 
-def rewritten(given: PrepareInput, index: int, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def rewritten(given: PrepareInput | RehearseInput, index: int, problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return problems of one component with their paths as in the document."""
     return tuple(Problem(written(given, index, one.path), one.message, one.value, one.allowed) for one in problems)

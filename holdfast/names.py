@@ -63,6 +63,7 @@ UPDATE_STRIP: Final = "strip_finalizers"
 
 # Temporal: activities.
 ACTIVITY_PREPARE: Final = "prepare"
+ACTIVITY_REHEARSE: Final = "rehearse"
 ACTIVITY_CREATE: Final = "create"
 ACTIVITY_REPLACE: Final = "replace"
 ACTIVITY_OBSERVE: Final = "observe"

@@ -29,7 +29,14 @@ with workflow.unsafe.imports_passed_through():
     )
     from holdfast.policy import events
     from holdfast.policy.advance import advance
-    from holdfast.policy.change import ComponentsChange, PolicyChange, changed, reconfigured
+    from holdfast.policy.change import (
+        ComponentsChange,
+        PolicyChange,
+        changed,
+        check_changeable,
+        differing,
+        reconfigured,
+    )
     from holdfast.policy.edit import edit
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold
@@ -38,6 +45,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.strip import StripRequest, check_strip
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
+    from holdfast.workflows.rehearsal import refused, rehearse
 
 _KEYWORD = SearchAttributeKey.for_keyword
 _PHASE, _REASON = _KEYWORD(names.SA_PHASE), _KEYWORD(names.SA_REASON)
@@ -47,6 +55,7 @@ _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 
 MEMO_CAUSES = 3
 _PATCH_SUBMITTED = "submitted-is-a-column"
+_PATCH_REHEARSED = "changes-are-rehearsed"
 _MAKING = {OperationKind.CREATE, OperationKind.REPLACE}
 
 
@@ -69,6 +78,7 @@ class WorkloadWorkflow:
         self._timer: asyncio.Task[None] | None = None
         self._timer_until: datetime | None = None
         self._shown: tuple[Phase, int, bool] | None = None
+        self._changing = asyncio.Lock()
         self._document: Any = document
         self._uid = ""
         self._spec: Workload | None = None
@@ -138,7 +148,7 @@ class WorkloadWorkflow:
                         await self._continue()
                     self._set_timer(until, why, now)
                 case End(outcome):
-                    await workflow.wait_condition(workflow.all_handlers_finished)
+                    await self._handlers_finished()
                     return self._end(spec, state, outcome)
             try:
                 await workflow.wait_condition(self._woken)
@@ -237,11 +247,19 @@ class WorkloadWorkflow:
 
     async def _continue(self) -> None:
         """Begin a new run with the same memory, so that no history grows for ever."""
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        await self._handlers_finished()
         if self._state is None:
             return
         state = self._take_in(self._state, workflow.now())
         workflow.continue_as_new(args=[self._document, edit(state, runs=state.runs + 1)])
+
+    async def _handlers_finished(self) -> None:
+        """Wait until no update is under way; a cancellation meanwhile is kept, and ends nothing before its time."""
+        while True:
+            try:
+                return await workflow.wait_condition(workflow.all_handlers_finished)
+            except asyncio.CancelledError:
+                self._inbox.append(events.Cancelled("cancelled through Temporal"))
 
     def _end(self, spec: Workload, state: State, outcome: Phase) -> Status:
         status = status_of(spec, state, workflow.now(), self._uid)
@@ -356,20 +374,48 @@ class WorkloadWorkflow:
     async def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
         """Change what components are made of; those that differ are made again, alone (row S8).
 
-        Returns their names, once nothing is made any more of what they were before.
+        Returns their names, once nothing is made any more of what they were before. What the API server would refuse,
+        or cannot be asked about, changes nothing.
         """
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        try:
+            if workflow.patched(_PATCH_REHEARSED):
+                # One after the other: each is rehearsed on what the one before it has left.
+                async with self._changing:
+                    await self._rehearse(change)
+                    again = self._reconfigure(change)
+            else:
+                again = self._reconfigure(change)
+        except ValueError as error:
+            raise refused(str(error)) from None
+        if again:
+            operation, making = self._state.operation, self._handle
+            if operation is not None and operation.kind in _MAKING and making is not None:
+                await workflow.wait_condition(making.done)
+        return again
+
+    async def _rehearse(self, change: ComponentsChange) -> None:
+        """Have the API server say that it would take a change; the workload's life goes on meanwhile, and may end."""
+        assert self._spec is not None
+        assert self._state is not None
+        check_changeable(self._state)
+        after = reconfigured(self._spec, change)
+        again = differing(self._spec, after)
+        if again:
+            await rehearse(after, self._state, self._uid, again)
+            check_changeable(self._state)
+
+    def _reconfigure(self, change: ComponentsChange) -> tuple[str, ...]:
+        """Put a change in force, and return what is to be made again for it."""
+        assert self._spec is not None
         before, self._spec = self._spec, reconfigured(self._spec, change)
-        again = tuple(name for name, hash_ in self._spec.config_hashes.items() if before.config_hashes[name] != hash_)
+        again = differing(before, self._spec)
         if self._spec != before:
             self._document = self._spec.model_dump(mode="json", by_alias=True)
             workflow.upsert_memo({names.MEMO_SPEC_HASH: self._spec.spec_hash()})
         if again:
             self._inbox.append(events.Reconfigured(again, change.note))
-            operation, making = self._state.operation, self._handle
-            if operation is not None and operation.kind in _MAKING and making is not None:
-                await workflow.wait_condition(making.done)
         return again
 
     @workflow.update(name=names.UPDATE_STRIP, description="Take finalizers off what a forced removal cannot remove")
@@ -385,8 +431,9 @@ class WorkloadWorkflow:
 
     @update_components.validator
     def _check_components(self, change: ComponentsChange) -> None:
-        if self._spec is None:
+        if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        check_changeable(self._state)
         reconfigured(self._spec, change)
 
     @update_policy.validator

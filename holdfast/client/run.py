@@ -17,7 +17,7 @@ from temporalio.client import (
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
 )
-from temporalio.exceptions import TemporalError
+from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
@@ -183,7 +183,8 @@ class Run:
         It is in force once this returns; that they have been made again is to be waited for by watching.
 
         Raises:
-            HoldfastError: if the workflow refuses it; the message names the field and what is allowed.
+            HoldfastError: if the workflow or, in a dry run, the API server refuses it, or that did not answer for a
+                minute; the message names the field and what is allowed, and nothing is changed.
         """
         return tuple(await self._update(names.UPDATE_COMPONENTS, change, list[str], "the components"))
 
@@ -201,7 +202,8 @@ class Run:
             document = change.model_dump(mode="json", by_alias=True)
             return await handle.execute_update(name, document, result_type=result_type)
         except WorkflowUpdateFailedError as error:
-            raise HoldfastError(f"{self._where} refuses {what}: {_innermost(error)}") from error
+            why = error.cause.message if isinstance(error.cause, ApplicationError) else _innermost(error)
+            raise HoldfastError(f"{self._where} refuses {what}: {why}") from error
         except RPCError as error:
             raise self._explained(error) from error
 

@@ -5,16 +5,25 @@ It mirrors `holdfast.workflows.workload` step by step, and has the engine decide
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, assert_never
 
 from holdfast import names
+from holdfast.activities.contract import Rehearsed
 from holdfast.model import Cause, OperationKind, State, Workload
 from holdfast.past.tasks import CancelAsked, Finished, Fired, Signalled, Task, Updated
 from holdfast.policy import events
 from holdfast.policy.advance import Taken, decisions, step_of
-from holdfast.policy.change import PolicyChange, changed, reconfigured
+from holdfast.policy.change import (
+    ComponentsChange,
+    PolicyChange,
+    changed,
+    check_changeable,
+    differing,
+    reconfigured,
+)
 from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold
 from holdfast.policy.operations import begin
@@ -72,6 +81,8 @@ class Life:
     """What it waits to do until its handlers have finished."""
     _left: bool = False
     _begun: list[str] = field(default_factory=list[str])
+    _changes: list[ComponentsChange] = field(default_factory=list[ComponentsChange])
+    """Changes that are not in force yet; about the first of them the API server is being asked."""
 
     def live(self, task: Task) -> list[Turn]:
         """Live one workflow task, and return its turns.
@@ -85,7 +96,7 @@ class Life:
         self._begun = []
         first, self._turned, timer = not self._turned, True, self._timer
         for wish in task.wishes:
-            self._wish(wish)
+            self._wish(wish, task)
         # The SDK lets the workflow act on signals and updates before it tells it the rest; not so in its first task.
         if self._inbox and not (first or task.batched):
             turns += self._turns(task)
@@ -99,7 +110,7 @@ class Life:
         self._check(task)
         return turns
 
-    def _wish(self, wish: Signalled | Updated) -> None:
+    def _wish(self, wish: Signalled | Updated, task: Task) -> None:
         match wish:
             case Signalled(name, value):
                 event = _signal(name, value, self.uid)
@@ -114,17 +125,53 @@ class Life:
                 if isinstance(change, StripRequest):
                     self._inbox.append(events.StripAsked(change.note))
                     return
-                before, self.spec = self.spec, reconfigured(self.spec, change)
-                now = self.spec.config_hashes
-                again = tuple(name for name, hash_ in now.items() if before.config_hashes[name] != hash_)
-                if again:
-                    self._inbox.append(events.Reconfigured(again, change.note))
+                # An older release put changes in force without asking the API server.
+                if self._changes or names.ACTIVITY_REHEARSE in task.begun:
+                    self._changes.append(change)
+                    self._consider()
+                else:
+                    self._reconfigure(change)
             case _:
                 assert_never(wish)
+
+    def _reconfigure(self, change: ComponentsChange) -> None:
+        before, self.spec = self.spec, reconfigured(self.spec, change)
+        again = differing(before, self.spec)
+        if again:
+            self._inbox.append(events.Reconfigured(again, change.note))
+
+    def _consider(self) -> None:
+        """Deal with changes up to the first that makes a difference: about that one the API server is asked."""
+        assert self.state is not None
+        while self._changes:
+            try:
+                check_changeable(self.state)
+                after = reconfigured(self.spec, self._changes[0])
+                if differing(self.spec, after):
+                    return
+                self.spec = after
+            except ValueError:
+                pass  # Its author was told, and nothing was changed.
+            self._changes.pop(0)
+
+    def _rehearsed(self, finished: Finished) -> bool:
+        """Put the change in force about which the API server was asked, if it said that it would do."""
+        assert self.state is not None
+        if not self._changes:
+            raise ValueError(f"{finished.activity} came back, and no change waited for it")
+        change = self._changes.pop(0)
+        if isinstance(finished.result, Rehearsed) and not finished.result.refusal:
+            with suppress(ValueError):  # It ended meanwhile: its author was told.
+                check_changeable(self.state)
+                self._reconfigure(change)
+        self._consider()
+        return bool(self._inbox) or self._leaving is not None
 
     def _result(self, result: Finished | Fired | CancelAsked, timer: int | None) -> bool:
         """Take note of what has ended; say whether it wakes the loop."""
         match result:
+            case Finished(names.ACTIVITY_REHEARSE):
+                return self._rehearsed(result)
             case Finished():
                 if not self._busy:
                     raise ValueError(f"{result.activity} came back, and nothing was under way")
@@ -247,8 +294,10 @@ class Life:
         self._timer, self._until = (None, None) if until is None else (0, until)
 
     def _check(self, task: Task) -> None:
-        if tuple(self._begun) != task.begun:
-            ours, theirs = (", ".join(each) or "nothing" for each in (self._begun, task.begun))
+        # A rehearsal changes nothing: only its answer counts.
+        begun = [one for one in task.begun if one != names.ACTIVITY_REHEARSE]
+        if self._begun != begun:
+            ours, theirs = (", ".join(each) or "nothing" for each in (self._begun, begun))
             raise ValueError(f"it began {theirs}, where this release would have begun {ours}")
         if task.ended is not None and task.ended.how != "other" and self._leaving is None:
             raise ValueError(f"it {task.ended.how}, where this release would have gone on")

@@ -21,7 +21,7 @@ class Signalled:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """An update that was accepted."""
+    """An update that was accepted; a change of components is in force once the API server has said that it would do."""
 
     change: PolicyChange | ComponentsChange | StripRequest
 

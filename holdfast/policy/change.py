@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from holdfast.model import Component, Model, Policy, Timings, Workload
+from holdfast.model import Component, Model, Phase, Policy, State, Timings, Workload
+from holdfast.policy.health import LIVE
 
 
 class PolicyChange(Model):
@@ -49,6 +50,26 @@ class ComponentsChange(Model):
 
     components: tuple[Component, ...]
     note: str = ""
+
+
+def check_changeable(state: State) -> None:
+    """Check that something may still be made of what a change brings.
+
+    Raises:
+        ValueError: if not, saying why and what to do.
+    """
+    attempt = state.attempt
+    if state.intent.cancel and state.outcome is None:
+        raise ValueError("it is being deleted, and nothing more is made of it: submit it anew instead")
+    # A failed one that is still held can be begun anew, by `retry`, and then of what was changed meanwhile.
+    held = state.outcome is Phase.FAILED and attempt is not None and attempt.stage in LIVE and not state.intent.cancel
+    if state.outcome is not None and not held:
+        raise ValueError(f"it is {state.outcome.value}, and nothing more is made of it: submit it anew instead")
+
+
+def differing(before: Workload, after: Workload) -> tuple[str, ...]:
+    """Return the names of the components that are to be made again: what they are made of, or read, has changed."""
+    return tuple(name for name, hash_ in after.config_hashes.items() if before.config_hashes[name] != hash_)
 
 
 def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:

@@ -19,6 +19,7 @@ from holdfast.activities.contract import (
     ObserveInput,
     Prepared,
     PrepareInput,
+    RehearseInput,
     Removed,
     RemoveInput,
     Replaced,
@@ -133,6 +134,18 @@ class Bench:
             "report_done": self.report(),
         }
         return await self.run(self.activities.replace, ReplaceInput(**(given | changes)), tries=tries)
+
+    async def rehearse(self, *components: Component, **changes: Any) -> str:
+        """Ask whether these could be made again, all others being there; return why not."""
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "plan": self.plan,
+            "components": components,
+            "standing": True,
+            "labels": {"team": "blue"},
+        }
+        return (await self.run(self.activities.rehearse, RehearseInput(**(given | changes)))).refusal
 
     async def observe(self, **changes: Any) -> Observation:
         given: dict[str, Any] = {
@@ -263,5 +276,15 @@ def config(name: str = "settings", metadata: dict[str, Any] | None = None) -> Co
         "kind": "ConfigMap",
         "metadata": {"name": name, **(metadata or {})},
         "data": {"a": "1"},
+    }
+    return Component(name=name, template=template)
+
+
+def service(name: str = "front") -> Component:
+    template = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": "serve"}, "ports": [{"port": 80}]},
     }
     return Component(name=name, template=template)

@@ -8,10 +8,18 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
-from holdfast.activities.kube import Forbidden, Invalid, KubeError, Object, QuotaExceeded, WebhookFailed
+from holdfast.activities.kube import (
+    AlreadyExists,
+    Forbidden,
+    Invalid,
+    KubeError,
+    Object,
+    QuotaExceeded,
+    WebhookFailed,
+)
 from holdfast.activities.rehearse import stays
 from holdfast.model import Component
-from tests.activities.bench import Bench, config, eventually, job, pod
+from tests.activities.bench import Bench, config, eventually, job, pod, service
 
 WEBHOOK = 'admission webhook "check.example.com" denied the request: there is no such queue'
 
@@ -128,3 +136,87 @@ class TestRehearsal:
         await bench.prepare()
         bench.attempt = 2
         assert (await bench.prepare()).owner_uid
+
+
+async def identities(bench: Bench) -> list[tuple[str, str]]:
+    """Return what would differ if anybody had touched what the components are."""
+    found: list[tuple[str, str]] = []
+    for one in bench.components:
+        template = one.template
+        name = template["metadata"]["name"]
+        thing = await bench.admin.get(template["apiVersion"], template["kind"], name, bench.namespace)
+        found.append((thing["metadata"]["uid"], str(thing["metadata"]["labels"])))
+    return found
+
+
+@pytest.mark.e2e
+class TestRehearsalOfAChange:
+    async def test_the_server_validates_before_it_looks_whether_the_name_is_taken(self, bench: Bench):
+        """On this order the rehearsal of what is there stands, for built-in kinds and for custom ones."""
+        await bench.prepare()
+        owner = await bench.owner()
+        assert owner is not None
+        metadata = {"name": "work", "namespace": bench.namespace}
+        for there, slip in (
+            ({**job().template, "metadata": metadata}, {"spec": {**job().template["spec"], "parallelism": -1}}),
+            (
+                {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "spec": owner["spec"], "metadata": metadata},
+                {"spec": {**owner["spec"], "attempt": "one"}},
+            ),
+        ):
+            await bench.admin.create(there)
+            with pytest.raises(AlreadyExists):
+                await bench.admin.would_create(there)
+            with pytest.raises(Invalid):
+                await bench.admin.would_create({**there, **slip})
+
+    @pytest.mark.row("U14", level="e2e")
+    async def test_each_field_is_named_and_what_is_there_is_let_be(self, bench: Bench):
+        bench.components = (config(), pod(), job())
+        await bench.launch()
+        before = await identities(bench)
+        assert not await bench.rehearse(config(), pod(labels={"colour": "blue"}), spoiled(job(), backoffLimit=1))
+        target = bench.target.model_copy(update={"source_kind": "AppWrapper"})
+        slips = spoiled(pod(), restartPolicy="Odd"), spoiled(job(), parallelims=3)
+        message = await bench.rehearse(*slips, target=target)
+        assert message == (
+            "spec.components[1].template.spec.restartPolicy: is not one of the allowed values; "
+            "allowed: Always, OnFailure, Never (found 'Odd'); "
+            "spec.components[2].template.spec.parallelims: is no field that the API server knows"
+        )
+        assert await identities(bench) == before
+
+    async def test_what_others_bring_is_there_unless_it_is_made_again_too(self, bench: Bench):
+        bench.components = (config(), pod())
+        await bench.launch()
+        missing = spoiled(pod(), serviceAccountName="nobody")
+        assert 'serviceaccount "nobody" not found' in await bench.rehearse(missing)
+        assert not await bench.rehearse(config(), missing)
+        assert not await bench.rehearse(missing, standing=False)
+        assert not await bench.rehearse(missing, waits=True)
+
+    async def test_a_port_that_what_is_there_holds_is_no_hindrance_and_anothers_is(self, bench: Bench):
+        bench.components = (spoiled(service(), type="NodePort"), spoiled(service("back"), type="NodePort"))
+        await bench.prepare()
+        assert (await bench.create()).failure is None
+        found = await bench.admin.list("v1", "Service", bench.namespace)
+        port = {one["metadata"]["name"]: one["spec"]["ports"][0]["nodePort"] for one in found["items"]}
+
+        def changed(holder: str, **spec: Any) -> Component:
+            ports = [{"port": 81, "nodePort": port[holder]}]
+            return spoiled(service(), type="NodePort", clusterIP=address, ports=ports, **spec)
+
+        address = next(one["spec"]["clusterIP"] for one in found["items"] if one["metadata"]["name"] == "front")
+        assert not await bench.rehearse(changed("front"))
+        assert "spec.sessionAffinity: is not one of" in await bench.rehearse(changed("front", sessionAffinity="Odd"))
+        message = await bench.rehearse(changed("back"))
+        assert message.startswith("Service front: spec.ports[0].nodePort: provided port is already allocated")
+
+    async def test_an_account_that_has_lost_its_rights_is_told_before_anything_is_removed(self, bench: Bench):
+        await bench.launch()
+        account = await bench.admin.get("v1", "ServiceAccount", bench.target.run_as, bench.namespace)
+        unset = {"metadata": {"annotations": {names.ANNOTATION_RUN_AS: None}}}
+        uid = account["metadata"]["uid"]
+        await bench.admin.patch("v1", "ServiceAccount", bench.target.run_as, bench.namespace, uid=uid, patch=unset)
+        assert "does not let workloads run as it" in await bench.rehearse(*bench.components)
+        assert not await bench.rehearse(*bench.components, waits=True)

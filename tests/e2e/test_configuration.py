@@ -125,27 +125,53 @@ async def test_S8_a_change_while_the_worker_is_away_reaches_all_pods_that_read_i
 
 
 @ROW("S8", level="e2e")
-async def test_S8_a_change_while_the_api_server_is_away_is_accepted_and_carried_out_later(far: tuple[Space, Proxy]):
+async def test_S8_a_change_while_the_api_server_is_away_is_taken_when_it_answers(far: tuple[Space, Proxy]):
     space, proxy = far
     workload = workload_of(space.site, space.namespace)
     handle = await space.submit(workload)
     await space.reach(handle, "Running")
     kept = await everything(space)
     proxy.black_hole()
-    first, second = changed(workload, adl="v2"), changed(workload, adl="v3")
-    accepted, again = await update(handle, first)
-    assert again == ["0-configmap-adl", "1-pod-pe-0", "2-pod-pe-1"]
+    component = changed(workload, adl="v2")
+    waiting = asyncio.create_task(update(handle, component))
     await asyncio.sleep(5)
+    assert not waiting.done(), "what is not known is not accepted"
     assert (await everything(space))["Pod", "pe-0"] == kept["Pod", "pe-0"]
-    accepted, again = await update(handle, second)
-    assert again == ["0-configmap-adl", "1-pod-pe-0", "2-pod-pe-1"]
     await proxy.heal()
-    later = with_component(workload, second)
-    await until(lambda: current(space, later), 120, "all bear the newest configuration")
+    accepted, again = await asyncio.wait_for(waiting, 90)
+    assert again == ["0-configmap-adl", "1-pod-pe-0", "2-pod-pe-1"]
+    later = with_component(workload, component)
+    await until(lambda: current(space, later), 120, "all bear the new configuration")
     await space.truth.settle()
     assert_none_stale(space, later, accepted)
     assert (await everything(space))["Pod", "pe-2"] == kept["Pod", "pe-2"]
     assert (await space.reach(handle, "Running")).attempt == 1
+    await cancelled(handle)
+
+
+@ROW("S8", level="e2e")
+async def test_S8_a_change_about_which_nothing_is_known_is_refused_and_changes_nothing(far: tuple[Space, Proxy]):
+    space, proxy = far
+    workload = workload_of(space.site, space.namespace)
+    handle = await space.submit(workload)
+    await space.reach(handle, "Running")
+    kept = await everything(space)
+    proxy.black_hole()
+    component = changed(workload, adl="v2")
+    with pytest.raises(WorkflowUpdateFailedError) as caught:
+        await update(handle, component)
+    assert isinstance(caught.value.cause, ApplicationError)
+    assert caught.value.cause.message.startswith(
+        "nothing was changed: it is not known whether the API server would take it"
+    )
+    await proxy.heal()
+    status = await space.reach(handle, "Running")
+    assert (status.attempt, status.executions) == (1, 1)
+    assert await everything(space) == kept
+    assert await told(space, "ConfigurationChanged") == []
+    _, again = await update(handle, component)
+    assert again == ["0-configmap-adl", "1-pod-pe-0", "2-pod-pe-1"], "asked again, it is taken"
+    await until(lambda: current(space, with_component(workload, component)), 120, "all bear the new configuration")
     await cancelled(handle)
 
 

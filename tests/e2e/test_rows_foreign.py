@@ -168,13 +168,34 @@ async def test_what_the_api_server_holds_immutable_is_made_again_alone(space: Sp
         await run.cancel(wait=True)
 
 
-async def test_a_change_that_the_api_server_never_takes_ends_in_its_words(space: Space):
+@pytest.mark.row("U14", level="e2e")
+async def test_a_change_that_the_api_server_never_takes_is_refused_with_its_path_and_changes_nothing(space: Space):
     async with Holdfast.connect(client=space.site.client, cluster=space.site.cluster) as holdfast:
-        run = await running(space, holdfast, job(), retryLimit="0")
-        (component,) = (await run.submitted()).components
-        change = changed(component, "spec", "template", "spec", "restartPolicy", value="Odd")
-        await run.update_components(ComponentsChange(components=(change,), note="a slip"))
-        status = await space.ended(run.handle)
-        assert (status.phase, status.reason) == ("Failed", "CreateFailed")
-        assert "spec.template.spec.restartPolicy" in status.message
-        assert await space.pods() == []
+        run = await running(space, holdfast, pod("other"), job(), retryLimit="0")
+        before, pods = identity(await the_job(space)), sorted(one["metadata"]["uid"] for one in await space.pods())
+        other, component = (await run.submitted()).components
+        path = "spec.components[1].template.spec"
+        slips = {
+            f"{path}.template.spec.restartPolicy: is not one of the allowed values": changed(
+                component, "spec", "template", "spec", "restartPolicy", value="Odd"
+            ),
+            f"{path}.parallelims: is no field that the API server knows": changed(
+                component, "spec", "parallelims", value=3
+            ),
+        }
+        for words, slip in slips.items():
+            good = changed(other, "metadata", "labels", value={"colour": "blue"})
+            with pytest.raises(HoldfastError) as caught:
+                await run.update_components(ComponentsChange(components=(good, slip), note="a slip"))
+            assert words in str(caught.value)
+        status = await space.reach(run.handle, "Running")
+        assert (status.attempt, status.restarts) == (1, 0)
+        assert identity(await the_job(space)) == before
+        assert sorted(one["metadata"]["uid"] for one in await space.pods()) == pods
+        assert await told(space, "ConfigurationChanged") == []
+        await space.truth.settle()
+        runner = f"system:serviceaccount:{space.namespace}:"
+        asked = [one.verb for one in space.truth.requests() if one.user.startswith(runner)]
+        assert "delete" not in asked, "nothing was removed for it"
+        assert await run.update_components(ComponentsChange(components=(component,))) == (), "nor is it remembered"
+        await run.cancel(wait=True)

@@ -210,3 +210,13 @@ def _without_causes(run: Run) -> Run:
     ]
     carried = run.carried.model_copy(update={"causes": ()}) if run.carried is not None else None
     return dataclasses.replace(run, tasks=tuple(tasks), carried=carried)
+
+
+async def test_a_change_counts_from_when_the_api_server_said_that_it_would_do_and_a_refused_one_never():
+    told_of = await story("rehearsed")
+    assert told_of.exact, (told_of.contradictions, told_of.other_causes, told_of.unread)
+    begun = [task.at for run in told_of.runs for task in run.tasks if "rehearse" in task.begun]
+    changes = [one.cause for one in told_of.causes.values() if one.cause.reason is Reason.CONFIGURATION_CHANGED]
+    assert (len(begun), len(changes)) == (3, 2), "three were asked about, and one was refused"
+    assert all(asked < change.time for asked, change in zip(begun[1:2], changes[:1], strict=True))
+    assert told_of.spec.components[0].template["spec"]["text"] == "train:4"

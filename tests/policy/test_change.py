@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from holdfast.model import Budget, Component, Policy, Timings, Workload
-from holdfast.policy.change import ComponentsChange, PolicyChange, changed, reconfigured
+from holdfast.model import Attempt, Budget, Component, Intent, Phase, Policy, Stage, State, Timings, Workload
+from holdfast.policy.change import (
+    ComponentsChange,
+    PolicyChange,
+    changed,
+    check_changeable,
+    differing,
+    reconfigured,
+)
 from tests.policy.elements import config, element, streams
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POLICY = Policy(budgets=(Budget(name="restart", limit=3), Budget(name="spare", limit=None)))
 
 
@@ -126,3 +134,40 @@ def test_a_change_that_makes_the_whole_invalid_is_refused_in_the_models_words():
 
 def test_the_workload_that_comes_of_it_is_checked_whole():
     assert isinstance(reconfigured(streams(), ComponentsChange(components=(pod(),))), Workload)
+
+
+def test_what_reads_a_changed_component_is_made_again_with_it_and_nothing_else():
+    spec = streams()
+    assert differing(spec, reconfigured(spec, ComponentsChange(components=(pod(),)))) == ("pe-1",)
+    assert differing(spec, reconfigured(spec, ComponentsChange(components=(config("v2"),)))) == ("adl", "pe-0")
+    assert differing(spec, spec) == ()
+
+
+def state(stage: Stage | None, outcome: Phase | None = None, *, cancel: bool = False) -> State:
+    attempt = None if stage is None else Attempt(number=1, stage=stage, begun_at=NOW)
+    return State(since=NOW, policy=POLICY, attempt=attempt, outcome=outcome, intent=Intent(cancel=cancel))
+
+
+@pytest.mark.parametrize(
+    "now",
+    [state(None), *(state(stage) for stage in Stage), state(Stage.SUBMITTED, Phase.FAILED)],
+)
+def test_a_change_is_taken_as_long_as_something_may_be_made_of_it(now: State):
+    check_changeable(now)
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        (state(Stage.SUBMITTED, cancel=True), "it is being deleted"),
+        (state(None, cancel=True), "it is being deleted"),
+        (state(Stage.SUBMITTED, Phase.SUCCEEDED), "it is Succeeded"),
+        (state(Stage.GONE, Phase.CANCELLED, cancel=True), "it is Cancelled"),
+        (state(Stage.REMOVING, Phase.FAILED), "it is Failed"),
+        (state(Stage.SUBMITTED, Phase.FAILED, cancel=True), "it is Failed"),
+    ],
+)
+def test_a_change_of_which_nothing_would_be_made_is_refused(now: State, message: str):
+    with pytest.raises(ValueError, match="submit it anew instead") as caught:
+        check_changeable(now)
+    assert str(caught.value) == f"{message}, and nothing more is made of it: submit it anew instead"

@@ -11,10 +11,11 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from holdfast import names
 from holdfast.local import Stack
@@ -143,6 +144,28 @@ async def replaced(run: Run) -> Handle:
     return handle
 
 
+async def rehearsed(run: Run) -> Handle:
+    handle = await run.start(policy=STREAMS)
+    await run.running(handle)
+    run.cluster.refusal = "spec.components[0].template.spec.text: is not valid (found 'train:2')"
+    with suppress(WorkflowUpdateFailedError):
+        await run.reconfigure(handle, "train:2")
+    run.cluster.refusal = ""
+    run.cluster.close("rehearse")
+    first = asyncio.create_task(run.reconfigure(handle, "train:3"))
+    await run.entered("rehearse", 2)
+    second = asyncio.create_task(run.reconfigure(handle, "train:4"))
+    await run.cluster.sees(handle, 1, running=1, pending=1)
+    await asyncio.sleep(0.5)
+    run.cluster.open("rehearse")
+    await asyncio.gather(first, second)
+    await run.submitted(handle)
+    await run.cluster.sees(handle, 1, running=2)
+    await run.reach(handle, "Running")
+    await run.cluster.sees(handle, 1, succeeded=2, complete=True)
+    return handle
+
+
 async def held(run: Run) -> Handle:
     handle = await run.start()
     await run.running(handle)
@@ -177,6 +200,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "continue-as-new": (continued_as_new, 20),
     "interrupted-submission": (interrupted, 0),
     "made-again": (replaced, 0),
+    "rehearsed": (rehearsed, 0),
     "held": (held, 0),
     "stripped": (stripped, 0),
     **{

@@ -21,6 +21,8 @@ from holdfast.activities.contract import (
     ObserveInput,
     Prepared,
     PrepareInput,
+    Rehearsed,
+    RehearseInput,
     Removed,
     RemoveInput,
     Replaced,
@@ -62,6 +64,11 @@ class ScriptedCluster:
     """How many creations still to come find an earlier try's half-made work."""
     replaced: list[dict[str, int]] = field(default_factory=list)
     """The launches that were made again, by component."""
+    refusal: str = ""
+    """What the API server has against any change."""
+    rehearsed: list[str] = field(default_factory=list)
+    """What each rehearsal that has ended was about: the text in the component."""
+    rehearsing: int = 0
     foreign: int = 0
     """A later attempt than any that was asked for, which is in the cluster all the same."""
 
@@ -71,9 +78,10 @@ class ScriptedCluster:
     def open(self, name: str) -> None:
         self.gates.pop(name).set()
 
-    async def _enter(self, name: str, report: Report) -> None:
+    async def _enter(self, name: str, report: Report | None = None) -> None:
         self.entered.append(name)
-        self.reports.append(report)
+        if report is not None:
+            self.reports.append(report)
         gate = self.gates.get(name)
         while gate is not None and not gate.is_set():
             activity.heartbeat()
@@ -85,6 +93,15 @@ class ScriptedCluster:
         self.uid = payload.target.workload_uid
         self.owners[payload.attempt] = f"owner-{payload.attempt}"
         return Prepared(cluster_uid="kube", anchor_uid="anchor", owner_uid=self.owners[payload.attempt])
+
+    @activity.defn(name=names.ACTIVITY_REHEARSE)
+    async def rehearse(self, payload: RehearseInput) -> Rehearsed:
+        assert not self.rehearsing, "changes are rehearsed one after the other"
+        self.rehearsing += 1
+        await self._enter("rehearse")
+        self.rehearsing -= 1
+        self.rehearsed += [one.template["spec"]["text"] for one in payload.components]
+        return Rehearsed(refusal=self.refusal)
 
     @activity.defn(name=names.ACTIVITY_CREATE)
     async def create(self, payload: CreateInput) -> Created:
@@ -142,6 +159,7 @@ class ScriptedCluster:
     def activities(self) -> list[Any]:
         return [
             self.prepare,
+            self.rehearse,
             self.create,
             self.replace,
             self.observe,
