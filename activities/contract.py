@@ -7,11 +7,7 @@ the `ERROR_*` names; anything else is retried.
 
 from __future__ import annotations
 
-import hashlib
-from typing import Annotated, Any, cast
-
-from pydantic import BeforeValidator
-
+from holdfast.activities.plan import PlannedComponent, Target, object_name, planned
 from holdfast.model import (
     Component,
     Failure,
@@ -22,44 +18,8 @@ from holdfast.model import (
     Payload,
     Remnant,
     Report,
-    StatusRule,
     Time,
 )
-
-
-class Target(Payload):
-    """Whose objects an activity may touch, in every activity's input."""
-
-    cluster: str
-    cluster_uid: str = ""
-    """uid of the `kube-system` namespace once known: another cluster under the same name is refused."""
-    namespace: str
-    name: str
-    workload_uid: str
-    workflow_id: str
-    shard: int
-    run_as: str
-    source_kind: str = ""
-
-
-def _known_of_status(value: Any) -> Any:
-    """Return a status rule on the wire without the fields that a newer release may have added."""
-    if not isinstance(value, dict):
-        return value
-    known = {name for field, info in StatusRule.model_fields.items() for name in (field, info.alias)}
-    return {key: entry for key, entry in cast("dict[str, Any]", value).items() if key in known}
-
-
-class PlannedComponent(Payload):
-    """What of a component is needed to find it and read it; its template is not repeated."""
-
-    name: str
-    api_version: str
-    kind: str
-    object_name: str
-    expected_pods: int = 0
-    status: Annotated[StatusRule, BeforeValidator(_known_of_status)] = StatusRule()
-    """Lenient where `StatusRule` itself is strict: a watch must be able to read the plan a newer release has left."""
 
 
 class PrepareInput(Payload):
@@ -80,6 +40,10 @@ class PrepareInput(Payload):
     """Whether a missing right, kind or permission of the namespace is waited for instead of refused."""
     patience: float | None = None
     """Seconds for which it is waited for (`SubmissionTimeout`, not retried, after that); None: for ever."""
+    borne: float = 0.0
+    """Seconds for which this submission has borne refusals before this preparation: `patience` is what is left."""
+    hands_over: bool = False
+    """Whether it comes back with `Prepared.broken_off` when it is cancelled, and not as cancelled."""
     waits_for_kinds: bool = False
     """Whether a missing kind, with the rights that come with it, is waited for as long; all else is refused."""
     components: tuple[Component, ...] = ()
@@ -98,6 +62,10 @@ class Prepared(Payload):
     limits: Limits = Limits()
     sequence: int = 0
     """Of the report that the anchor bears: this workload's reports must go on above it."""
+    borne: float = 0.0
+    """Seconds for which it has borne refusals."""
+    broken_off: bool = False
+    """Whether it was broken off, at the workflow's wish, before it was done."""
 
 
 class RehearseInput(Payload):
@@ -159,6 +127,8 @@ class MakeInput(Payload):
     back as a failure; None: for ever. Time in which the API server did not answer does not count."""
     report: Report
     """Applied before the first change."""
+    made: tuple[ObjectRef, ...] = ()
+    """What a creation that was broken off has handed over: this submission's own, and no interruption."""
     replaces_interrupted: bool = False
     """Whether a creation that an earlier try left half-made comes back as `Created.interrupted` instead of being
     filled up: S4. An attempt whose owner is marked submitted is whole, and is left as it is: S3."""
@@ -169,6 +139,8 @@ class CreateInput(MakeInput):
 
     report_submitted: Report
     """Applied when all components exist."""
+    hands_over: bool = False
+    """Whether it comes back with `Created.broken_off` when it is cancelled, and not as cancelled."""
 
 
 class Created(Payload):
@@ -180,6 +152,10 @@ class Created(Payload):
     """Whether the failure is a refusal that may pass, and `patience` was used up by it."""
     interrupted: str = ""
     """Why what is there is to be removed whole and made again."""
+    borne: float = 0.0
+    """Seconds for which it has borne refusals."""
+    broken_off: bool = False
+    """Whether it was broken off, at the workflow's wish, before it was done; `objects` are made."""
 
 
 class ReplaceInput(MakeInput):
@@ -289,26 +265,6 @@ class WatchInput(Payload):
     cluster_uid: str
     shards: tuple[int, int]
     """First and last shard, inclusive."""
-
-
-def planned(component: Component, workload_uid: str, attempt: int) -> PlannedComponent:
-    """Return what is needed to find a component's object, whose name is the same each time it is asked for."""
-    return PlannedComponent(
-        name=component.name,
-        api_version=component.template["apiVersion"],
-        kind=component.template["kind"],
-        object_name=object_name(component.template["metadata"], f"{workload_uid}/{attempt}/{component.name}"),
-        expected_pods=component.expected_pods,
-        status=component.status,
-    )
-
-
-def object_name(metadata: dict[str, Any], salt: str) -> str:
-    """Return the object's name; from a `generateName` it is a pure function of the salt, so a retry finds it again."""
-    given = metadata.get("name")
-    if given:
-        return str(given)
-    return str(metadata["generateName"])[:240] + hashlib.sha256(salt.encode()).hexdigest()[:6]
 
 
 __all__ = [

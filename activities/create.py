@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from temporalio import activity
 
 from holdfast import names
@@ -20,7 +22,7 @@ from holdfast.activities.make import (
 )
 from holdfast.activities.raw import mapping
 from holdfast.activities.report import apply_report
-from holdfast.activities.site import Pulse, Site, persist, told
+from holdfast.activities.site import Pulse, Site, is_broken_off, persist, told
 from holdfast.model import ObjectRef
 
 
@@ -34,16 +36,22 @@ async def create(site: Site, given: CreateInput) -> Created:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
     """
     site.check(given.target)
+    objects: list[ObjectRef] = []
     async with told(), Pulse() as pulse:
         try:
-            return await _create_all(site, given, pulse)
+            return await _create_all(site, given, pulse, objects)
+        except asyncio.CancelledError:
+            if not (given.hands_over and is_broken_off()):
+                raise
+            return Created(objects=tuple(objects), borne=pulse.borne, broken_off=True)
         except OwnerLost as lost:
             return Created(failure=lost_of(given, str(lost)))
         except Interrupted as interrupted:
             return Created(interrupted=str(interrupted))
 
 
-async def _create_all(site: Site, given: CreateInput, pulse: Pulse) -> Created:
+async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: list[ObjectRef]) -> Created:
+    """Create what is not there yet, and note each object in `objects` once it is."""
     owner = await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
     if given.replaces_interrupted:
         if _is_submitted(owner):
@@ -52,7 +60,6 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse) -> Created:
         if tries > 1:
             raise Interrupted(f"the submission of attempt {given.attempt} was interrupted: it is replaced whole")
     await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
-    objects: list[ObjectRef] = []
     for index, component in enumerate(given.components):
         try:
             objects.append(await make_patiently(site, given, component, pulse, _waiting_for(given, index)))

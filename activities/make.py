@@ -104,8 +104,7 @@ async def make_patiently(
                 raise
             pulse.say(f"{waiting_for}creating {subject}: {refusal.message}")
             left = given.patience - pulse.borne if given.patience is not None else delay
-            await asyncio.sleep(min(delay, max(left, 0.05)))
-            pulse.borne += asyncio.get_running_loop().time() - begun
+            await pulse.bear(min(delay, max(left, 0.05)), since=begun)
         else:
             return ref_of(made, sent["apiVersion"], sent["kind"])
         delay = min(delay * 2, RETRY_LAST)
@@ -124,6 +123,12 @@ def is_owned(found: Mapping[str, Any], owner_uid: str) -> bool:
 
 async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool) -> Object:
     """Create the object, or find that it is there already and ours."""
+    metadata = sent["metadata"]
+    if metadata["name"] in {one.name for one in given.made if one.kind == sent["kind"]}:
+        # A quota counts what it admits, also where the name is taken then: what was handed over is looked for first.
+        found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
+        if found is not None:
+            return await _recognize(site, given, sent, adopts=adopts)
     try:
         return await site.kube.create(sent, impersonate=user_of(given.target))
     except AlreadyExists:
@@ -162,7 +167,7 @@ async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool
         raise Refusal("BeingDeleted", f"{what} is still being deleted (finalizers: {finalizers})")
     owners = mappings(there.get("ownerReferences"))
     if is_owned(found, given.owner_uid):
-        if not adopts:
+        if not adopts and there.get("uid") not in {one.uid for one in given.made}:
             raise Interrupted(f"{what} of attempt {given.attempt} was there already, half-made: it is replaced whole")
         hash_there = mapping(there.get("annotations")).get(names.ANNOTATION_SENT_HASH)
         if hash_there == metadata["annotations"][names.ANNOTATION_SENT_HASH]:

@@ -32,7 +32,7 @@ class _NoKind(_NotYet):
 
 def _is_waited_for(refusal: _NotYet, given: PrepareInput, pulse: Pulse) -> bool:
     # The rights to a kind that had to be waited for are installed beside it, and may come a moment later.
-    return given.waits or (given.waits_for_kinds and (isinstance(refusal, _NoKind) or pulse.borne > 0))
+    return given.waits or (given.waits_for_kinds and (isinstance(refusal, _NoKind) or given.borne + pulse.borne > 0))
 
 
 async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None:
@@ -55,8 +55,7 @@ async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None
                     non_retryable=True,
                 ) from None
             pulse.say(f"waiting for {len(given.plan)} components to be permitted: {refusal.message}")
-        await asyncio.sleep(delay)
-        pulse.borne += delay
+        await pulse.bear(delay)
         delay = min(delay * 2, RETRY_LAST)
 
 

@@ -25,7 +25,7 @@ from holdfast.activities.places import written
 from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.rehearse import rehearse
 from holdfast.activities.report import apply_report
-from holdfast.activities.site import Pulse, Site, conflict, refused, told
+from holdfast.activities.site import Pulse, Site, conflict, is_broken_off, refused, told
 
 _WAIT_SECONDS = 0.5
 
@@ -39,6 +39,10 @@ async def prepare(site: Site, given: PrepareInput) -> Prepared:
     async with told(), Pulse() as pulse:
         try:
             return await _prepare(site, given, pulse)
+        except asyncio.CancelledError:
+            if not (given.hands_over and is_broken_off()):
+                raise
+            return Prepared(cluster_uid="", anchor_uid="", owner_uid="", borne=pulse.borne, broken_off=True)
         except ApplicationError as error:
             if error.non_retryable and given.attempt == 1:
                 await _withdraw(site, given.target)
@@ -74,6 +78,7 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
         anchor_uid=anchor["metadata"]["uid"],
         owner_uid=owner["metadata"]["uid"],
         limits=site.limits,
+        borne=pulse.borne,
     )
 
 

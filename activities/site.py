@@ -151,6 +151,20 @@ class Pulse:
         """Say what is being done or waited for, from the next heartbeat on."""
         self.doing, self.remaining, self.remaining_total = doing, tuple(remaining), remaining_total
 
+    async def bear(self, seconds: float, since: float | None = None) -> None:
+        """Wait before a refused request is made again; that time counts as borne, also where the wait is broken off.
+
+        Args:
+            seconds: How long.
+            since: From when on it counts, by the loop's clock; None: from now on.
+        """
+        clock = asyncio.get_running_loop().time
+        begun = clock() if since is None else since
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.borne += clock() - begun
+
     @property
     def told(self) -> tuple[tuple[str, ...], int]:
         """What was last said to be remaining."""
@@ -179,6 +193,12 @@ class Pulse:
             )
             activity.heartbeat(progress.model_dump(mode="json", by_alias=True))
             await asyncio.sleep(BEAT_SECONDS)
+
+
+def is_broken_off() -> bool:
+    """Whether the workflow has asked for the activity's end, and nothing else has ended it."""
+    details = activity.cancellation_details() if activity.in_activity() else None
+    return details is not None and details.cancel_requested
 
 
 def _earlier() -> Progress:

@@ -29,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
     from holdfast.policy.health import timings
+    from holdfast.policy.operations import patience, patience_left
 
 HEARTBEAT = timedelta(seconds=5)
 """Short, so that a killed worker's operation moves to another within ten seconds."""
@@ -73,12 +74,11 @@ def target_of(spec: Workload, state: State, uid: str) -> Target:
     )
 
 
-def _patience(state: State) -> float | None:
+def _patience(state: State, kind: OperationKind) -> float | None:
     """Return for how many seconds a refusal that may pass is borne; None for ever."""
-    waits = timings(state)
     if state.policy.refused_create is RefusedCreate.WAIT:
-        return waits.submission_timeout.total_seconds() if waits.submission_timeout is not None else None
-    return waits.admission_grace_period.total_seconds()
+        return patience_left(state) if kind is OperationKind.CREATE else patience(state)
+    return timings(state).admission_grace_period.total_seconds()
 
 
 def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
@@ -99,7 +99,6 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     short, wait = names.queue_cluster(spec.cluster), names.queue_wait(spec.cluster)
     match operation.kind:
         case OperationKind.PREPARE:
-            timeout = timings(state).submission_timeout
             prepare = PrepareInput(
                 target=target,
                 attempt=number,
@@ -108,7 +107,9 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report=operation.report,
                 waits=waits,
                 waits_for_kinds=spec.allow_missing_kinds,
-                patience=None if timeout is None else timeout.total_seconds(),
+                patience=patience_left(state),
+                borne=attempt.borne if attempt is not None else 0.0,
+                hands_over=True,
                 # Said once: what the API server accepted stays accepted, and the document is in history already.
                 components=spec.components if number == 1 else (),
                 config_hashes=spec.config_hashes if number == 1 else {},
@@ -127,7 +128,9 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,
-                patience=_patience(state),
+                patience=_patience(state, operation.kind),
+                hands_over=True,
+                made=attempt.objects if attempt is not None else (),
                 replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
                 report=operation.report,
                 report_submitted=operation.report_done or operation.report,
@@ -146,7 +149,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,
-                patience=_patience(state),
+                patience=_patience(state, operation.kind),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),
                 report=operation.report,
                 report_done=operation.report_done or operation.report,

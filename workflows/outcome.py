@@ -41,8 +41,13 @@ def refusal(operation: Operation, type_: str, message: str, details: Sequence[An
 def succeeded(state: State, operation: Operation, result: Any, now: datetime) -> State:
     """Return the state after the operation under way has come back with a result."""
     match result:
+        case Prepared(broken_off=True) | Created(broken_off=True):
+            made = result.objects if isinstance(result, Created) else ()
+            done = events.OperationInterrupted(result.borne, made)
         case Prepared():
-            done = events.PrepareDone(result.cluster_uid, result.owner_uid, result.limits, result.sequence)
+            done = events.PrepareDone(
+                result.cluster_uid, result.owner_uid, result.limits, result.sequence, result.borne
+            )
         case Created():
             done = events.CreateDone(result.objects, result.failure, result.interrupted, result.exhausted)
         case Replaced():

@@ -98,6 +98,8 @@ class Attempt(Payload):
     launch_failure: Failure | None = None
     """Why its components could not all be created, once that is final."""
     begun_at: Time
+    borne: float = 0.0
+    """Seconds for which its submission has borne refusals, in preparations and creations that have ended (row S10)."""
     submitted_at: Time | None = None
     ready_at: Time | None = None
     healthy_since: Time | None = None
@@ -182,6 +184,8 @@ class Operation(Payload):
     """How many causes have been written as Events once it has begun."""
     causes_done: int = 0
     """How many, once it has ended well with nothing else having happened meanwhile."""
+    patience: float | None = None
+    """Seconds for which its whole submission may bear refusals; None for ever (preparations and creations)."""
     launches: dict[str, int] = Field(default_factory=dict)
     """Which launch of which component it makes (replacements)."""
     report_done: Report | None = None

@@ -29,7 +29,7 @@ from holdfast.policy.decision import (
 from holdfast.policy.edit import edit
 from holdfast.policy.health import LIVE, assess, removal_due, timings
 from holdfast.policy.nodes import exclude, standing
-from holdfast.policy.operations import promise
+from holdfast.policy.operations import is_timed, patience, promise
 from holdfast.policy.record import cause
 from holdfast.policy.report import quota_in, report_of
 from holdfast.policy.settle import enter, settle
@@ -230,6 +230,8 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
         case Run(kind) if kind is running.kind and not running.interrupted:
             if kind is OperationKind.REPLACE and _launches(state) != running.launches:
                 return Interrupt("beginning anew, since the configuration has changed")
+            if is_timed(spec, state, kind) and patience(state) != running.patience:
+                return Interrupt(f"beginning {kind.value} anew, since the submission timeout has changed")
             if kind is OperationKind.FORCE_REMOVE and _strips(state) and not running.strips:
                 return Interrupt("beginning the forced removal anew, since finalizers are to be taken off")
             if kind in _REMOVALS and not kept(promise(spec, state, now), running.report_done):

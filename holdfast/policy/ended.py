@@ -64,7 +64,7 @@ def ended(
     told_causes = state.told_causes
     state = _told(state, event, operation)
     match event:
-        case PrepareDone(cluster_uid, owner_uid, limits, sequence):
+        case PrepareDone(cluster_uid, owner_uid, limits, sequence, borne):
             if sequence > operation.report.sequence:
                 # The cluster bears what was told before this memory was restored: its own is told again, above that.
                 state = edit(state, told=None, told_causes=told_causes)
@@ -72,7 +72,8 @@ def ended(
             state = edit(state, cluster_uid=cluster_uid, limits=limits, anchored=True, sequence=sequence)
             if attempt is not None and attempt.number == operation.attempt:
                 stage = Stage.PREPARED if live else attempt.stage
-                state = edit(state, attempt=edit(attempt, owner_uid=owner_uid, stage=stage))
+                attempt = edit(attempt, owner_uid=owner_uid, stage=stage, borne=attempt.borne + borne)
+                state = edit(state, attempt=attempt)
         case CreateDone() if attempt is not None and attempt.number == operation.attempt:
             return _created(state, attempt, event, now)
         case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
@@ -82,9 +83,14 @@ def ended(
         case ReportDone(sequence) if sequence > state.sequence:
             # The cluster bears what was told before this memory was restored: it is told again, above that.
             return edit(state, sequence=sequence, told=None, told_causes=told_causes)
-        case OperationInterrupted() if operation.kind is OperationKind.PREPARE:
-            # It may have made the anchor before it was broken off.
-            return edit(state, anchored=True)
+        case OperationInterrupted(borne, objects):
+            if attempt is not None and attempt.number == operation.attempt:
+                # The next one goes on where this one stood.
+                made = tuple(dict.fromkeys((*attempt.objects, *objects)))
+                state = edit(state, attempt=edit(attempt, borne=attempt.borne + borne, objects=made))
+            if operation.kind is OperationKind.PREPARE:
+                # It may have made the anchor before it was broken off.
+                return edit(state, anchored=True)
         case OperationRefused(names.ERROR_FOREIGN_ATTEMPT, message, newest):
             return hold(state, shortened(message), newest, now)
         case OperationRefused(type_, message):

@@ -76,6 +76,8 @@ class PrepareDone:
     limits: Limits
     sequence: int = 0
     """The highest sequence of a report that the anchor bears."""
+    borne: float = 0.0
+    """Seconds for which it has borne refusals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,11 @@ class OperationRefused:
 @dataclass(frozen=True, slots=True)
 class OperationInterrupted:
     """The operation under way was broken off, at our wish."""
+
+    borne: float = 0.0
+    """Seconds for which it has borne refusals (preparations and creations)."""
+    objects: tuple[ObjectRef, ...] = ()
+    """What it has made (creations)."""
 
 
 Event = (

@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Attempt, Operation, OperationKind, Report, State, Workload
+from holdfast.model import Attempt, Operation, OperationKind, RefusedCreate, Report, State, Workload
 from holdfast.policy.edit import edit
 from holdfast.policy.events import CreateDone, RemoveDone, ReplaceDone
 from holdfast.policy.fold import fold
+from holdfast.policy.health import timings
 from holdfast.policy.report import events_of, report_of
 from holdfast.policy.settle import settle
 from holdfast.policy.steps import Run
+
+_SUBMITTING = {OperationKind.PREPARE, OperationKind.CREATE}
+
+
+def patience(state: State) -> float | None:
+    """Return for how many seconds one whole submission may bear refusals (row S10); None for ever."""
+    timeout = timings(state).submission_timeout
+    return None if timeout is None else timeout.total_seconds()
+
+
+def patience_left(state: State) -> float | None:
+    """Return how many of those seconds its operations before have left."""
+    whole, attempt = patience(state), state.attempt
+    return whole if whole is None or attempt is None else max(0.0, whole - attempt.borne)
+
+
+def is_timed(spec: Workload, state: State, kind: OperationKind) -> bool:
+    """Whether the submission timeout bounds an operation."""
+    waits = state.policy.refused_create is RefusedCreate.WAIT
+    return kind in _SUBMITTING and (waits or (kind is OperationKind.PREPARE and spec.allow_missing_kinds))
 
 
 def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
@@ -30,6 +51,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         releases=run.kind in {OperationKind.REMOVE, OperationKind.FORCE_REMOVE} and state.outcome is not None,
         report=first,
         causes=state.causes_total,
+        patience=patience(state) if run.kind in _SUBMITTING else None,
     )
     state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, attempt, run.kind))
     attempt = state.attempt

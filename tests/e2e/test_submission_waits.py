@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import names
 from tests.e2e.site import until
-from tests.e2e.space import PENDING, Space
+from tests.e2e.space import PENDING, Handle, Space
 from tests.e2e.streams import (
     NAME,
     cancelled,
@@ -117,3 +117,38 @@ async def test_S10_without_a_timeout_it_stays_insubmission_of(space: Space):
     await let_pods(space, 2)
     assert (await space.reach(handle, "Running")).attempt == 1
     await cancelled(handle)
+
+
+@ROW("S10", level="e2e")
+async def test_S10_a_timeout_that_is_changed_reaches_a_submission_that_waits(space: Space):
+    handle = await half_made(space, 2, 1)
+    await says(handle, "pe-1", "exceeded quota")
+    before = await uids(space)
+    await handle.execute_update(names.UPDATE_POLICY, {"timings": {"submissionTimeout": "1h"}})
+    await until(lambda: begun_again(space, handle), 60, "its creation has been begun anew")
+    await says(handle, "pe-1", "exceeded quota")
+    status = await space.site.status(handle)
+    assert (status.phase, status.attempt, status.executions) == ("Resuming", 1, 1)
+    assert await uids(space) == before, "what was made stays as it is"
+    await handle.execute_update(names.UPDATE_POLICY, {"timings": {"submissionTimeout": "1s"}})
+    status = await space.ended(handle)
+    assert (status.phase, status.reason, status.executions) == ("Failed", "SubmissionTimeout", 1)
+
+
+@ROW("S10", level="e2e")
+async def test_S10_a_creation_that_was_begun_anew_ends_well_in_the_same_attempt(space: Space):
+    handle = await half_made(space, 2, 1)
+    await says(handle, "pe-1", "exceeded quota")
+    before = await uids(space)
+    await handle.execute_update(names.UPDATE_POLICY, {"timings": {"submissionTimeout": "1h"}})
+    await until(lambda: begun_again(space, handle), 60, "its creation has been begun anew")
+    await let_pods(space, 2)
+    status = await space.reach(handle, "Running")
+    assert (status.attempt, status.executions) == (1, 1)
+    after = await uids(space)
+    assert before.items() <= after.items()
+    await cancelled(handle)
+
+
+async def begun_again(space: Space, handle: Handle) -> bool:
+    return len(await space.acts(handle, names.ACTIVITY_CREATE)) > 1
