@@ -16,6 +16,7 @@ from holdfast.model import ComponentView, Failure, FailureClass, Interval, Obser
 from holdfast.model.observation import FAILURES_MAXIMUM
 
 MESSAGE_MAXIMUM = 200
+ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -150,6 +151,7 @@ def summarize(
         owner_deleting=owner is not None and owner.deleting,
         anchor_deleting=anchor is not None and anchor.deleting,
         components=views,
+        unplanned=sum(pod.state not in ENDED for name in by_component.keys() - views for pod in by_component[name]),
         failures=_kept(failures, FAILURES_MAXIMUM),
         failures_total=len(failures),
         blind=blind,

@@ -47,6 +47,12 @@ class ProgressPlugin:
             sys.stdout.write(f"\nFAILED {report.nodeid} ({report.when})\n{text}\n")
             sys.stdout.flush()
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self) -> None:
+        # pytest's own plugin takes the limit back here, when a test has failed; but its teardown may hang.
+        if self._file is not None:
+            faulthandler.dump_traceback_later(self._limit, exit=True, file=self._file)
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
         if self._file is None:

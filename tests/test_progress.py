@@ -22,6 +22,9 @@ def test_hangs_at_its_end(stuck):
 def test_fails():
     assert 1 == 2, "told at once"
 
+def test_fails_and_hangs_at_its_end(stuck):
+    assert 1 == 2, "and its teardown waits for ever"
+
 def test_passes():
     pass
 """
@@ -38,9 +41,11 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 def test_a_test_that_never_ends_is_named_and_the_others_go_on(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("-p", "tests.plugin_progress", "-n", "1", timeout=100)
-    result.assert_outcomes(passed=2, failed=2)  # The one that hangs had passed by then.
+    # One that hangs had passed by then, the other had failed: both are counted a second time, as crashed.
+    result.assert_outcomes(passed=2, failed=4)
     told = result.stdout.str()
     assert "FAILED test_suite.py::test_hangs_at_its_end" in told
+    assert told.count("FAILED test_suite.py::test_fails_and_hangs_at_its_end") >= 2
     assert "crashed" in told
     assert told.index("FAILED test_suite.py::test_fails (call)") < told.index("short test summary")
     assert "in stuck" in told, "it says where it stood"

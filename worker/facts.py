@@ -20,7 +20,7 @@ class Urgency(IntEnum):
     URGENT = 0
     """A failure, something missing, the end, or the anchor's deletion."""
     SOON = 1
-    """Ready, well again, or all pods at their end."""
+    """Ready, well again, all pods at their end, or the last pod that ran on after success."""
     SETTLE = 2
     """A pod went away: its controller may be replacing it this very moment."""
     LAZY = 3
@@ -55,6 +55,8 @@ class Facts:
     finished: bool = False
     quiet: bool = False
     """Whether all pods have ended where some component that cannot be read may therefore be complete."""
+    lingering: bool = False
+    """Whether all components are complete, and pods run on that still use their quota."""
 
     @property
     def blank(self) -> bool:
@@ -102,6 +104,7 @@ def facts_of(observation: Observation) -> Facts:
         ready=bool(expected) and not unready,
         finished=observation.complete,
         quiet=_quiet(observation),
+        lingering=observation.complete and observation.occupies,
     )
 
 
@@ -127,7 +130,8 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     if first_failure or fallen or ended:
         return Urgency.URGENT
     troubled = (before.missing, before.failed, before.failures) != (now.missing, now.failed, now.failures)
-    if troubled or (now.ready and not before.ready) or (now.quiet and not before.quiet):
+    freed = before.lingering and not now.lingering
+    if troubled or freed or (now.ready and not before.ready) or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
     if now.orphaned or (before.ready and not now.ready):

@@ -27,7 +27,7 @@ from holdfast.client.pending import activities_of
 from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
-from holdfast.model import Explanation, Model, Phase, Policy, Status, Workload
+from holdfast.model import Explanation, Model, Phase, Policy, Reason, Status, Workload
 from holdfast.model.history import History
 from holdfast.past import Story, history_of
 from holdfast.policy.change import ComponentsChange, PolicyChange
@@ -165,7 +165,7 @@ class Run:
             begun = await begin(self.client, self.place, await self.submitted(), again=True)
             run = Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)
         if wait:
-            await run.until(_under_way, through_ends=True)
+            await run.until(_under_way, through_ends=True, through_holds=True)
             await run.until(_running)
         return run
 
@@ -224,7 +224,7 @@ class Run:
         Raises:
             WorkloadFailed: if it failed; the message says why.
         """
-        view = await self.until(lambda status: status.phase.ended)
+        view = await self.until(lambda status: status.phase.ended, through_holds=True)
         if view.phase is Phase.FAILED:
             raise WorkloadFailed(view.status)
         return view.status
@@ -247,15 +247,18 @@ class Run:
             raise WorkloadFailed(status)
         return status
 
-    async def until(self, reached: Callable[[Status], bool], *, through_ends: bool = False) -> StatusView:
+    async def until(
+        self, reached: Callable[[Status], bool], *, through_ends: bool = False, through_holds: bool = False
+    ) -> StatusView:
         """Wait until the recorded status is as wanted, and return it. `asyncio.timeout` bounds the wait.
 
         Args:
             reached: Whether a status is as wanted.
             through_ends: Whether to wait on although it has an outcome: a retry may follow a failure.
+            through_holds: Whether to wait on although it is Held: until a person decides, nothing happens to it.
 
         Raises:
-            HoldfastError: if the workload ends otherwise, or a later submission has taken its place.
+            HoldfastError: if the workload ends otherwise or is Held, or a later submission has taken its place.
         """
         async for view in self.watch():
             if reached(view.status):
@@ -263,6 +266,11 @@ class Run:
             if view.closed or (view.phase.ended and not through_ends):
                 raise HoldfastError(
                     f"{self._where} ended {view.phase.value} before that was reached: {view.status.message}"
+                )
+            if view.status.reason is Reason.HELD and not through_holds:
+                raise HoldfastError(
+                    f"{self._where} is held until a person decides: {view.status.message}; `holdfast retry` removes "
+                    "what is there and begins a new attempt, `holdfast cancel` removes it and ends"
                 )
         raise AssertionError("a watch ends only with a closed workflow")
 
@@ -351,7 +359,7 @@ def _running(status: Status) -> bool:
 
 
 def _under_way(status: Status) -> bool:
-    return status.phase not in {Phase.FAILED, Phase.CANCELLED}
+    return status.phase not in {Phase.FAILED, Phase.CANCELLED} and status.reason is not Reason.HELD
 
 
 def _innermost(error: BaseException) -> str:

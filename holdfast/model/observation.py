@@ -128,6 +128,8 @@ class Observation(Payload):
     others: tuple[int, ...] = ()
     """Other attempts of this workload that live in the cluster: submitted, or with pods (live looks)."""
     components: dict[str, ComponentView] = {}
+    unplanned: int = 0
+    """Pods of the attempt that have not ended and belong to no component of its plan, such as a controller's own."""
     failures: tuple[Failure, ...] = ()
     """At most 16, in deciding order."""
     failures_total: int = 0
@@ -141,6 +143,12 @@ class Observation(Payload):
             for field in total:
                 total[field] += getattr(view.pods, field)
         return PodCounts(**total)
+
+    @property
+    def occupies(self) -> bool:
+        """Whether a pod of the attempt runs or may come to run, and so uses what it was given."""
+        pods = self.pods
+        return bool(pods.pending or pods.running or pods.terminating or self.unplanned)
 
     @property
     def complete(self) -> bool:

@@ -108,7 +108,7 @@ def _still_runs(state: State) -> bool:
     observation, attempt = current(state), state.attempt
     if state.outcome is not Phase.SUCCEEDED or observation is None or attempt is None or attempt.stage is Stage.GONE:
         return False
-    return any(view.pods.pending or view.pods.running for view in observation.components.values())
+    return observation.occupies
 
 
 def quota_in(report: Report) -> bool:

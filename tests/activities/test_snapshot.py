@@ -73,6 +73,13 @@ class TestCounts:
         seen = look(pod("a", attempt=1), pod("b", uid="other"), pod("c", of="unknown"), pod("d", of=""))
         assert seen.components["work"].pods == PodCounts(expected=1)
 
+    def test_pods_of_no_planned_component_occupy_what_was_given_until_they_end(self):
+        strays = [pod("a", of="unknown"), pod("b", "Pending", of=""), pod("c", of="unknown", deleting=True)]
+        seen = look(*strays, pod("d", "Succeeded", of="unknown"), failed("e", of="unknown"), pod("f", attempt=1))
+        assert seen.unplanned == 3
+        assert seen.occupies
+        assert not look(pod("d", "Succeeded", of="unknown"), pod("e", "Succeeded")).occupies
+
     def test_components_are_counted_apart(self):
         plan = (planned("one"), planned("two"))
         seen = look(pod("a", of="one"), pod("b", "Pending", of="two"), plan=plan)

@@ -44,6 +44,7 @@ class Cluster:
     """Removal does not come to an end before this is set."""
     revision: int = 1
     done: set[tuple[str, int]] = field(default_factory=set)
+    removed: set[tuple[str, int]] = field(default_factory=set)
     created: dict[str, list[int]] = field(default_factory=dict)
     """Attempts created, by workload; other tests' workloads may find their way here too."""
     client: Client | None = None
@@ -77,6 +78,7 @@ class Cluster:
             if datetime.now(UTC) > given.until:
                 left = Remnant(kind="Pod", name="worker-0", finalizers=("example.com/hold",))
                 return Removed(gone=False, remnants=(left,), remnants_total=1)
+        self.removed.add((given.target.workload_uid, given.attempt))
         return Removed(gone=True)
 
     @activity.defn(name=names.ACTIVITY_FORCE_REMOVE)
@@ -92,11 +94,13 @@ class Cluster:
         uid, number = given.target.workload_uid, given.attempt
         assert self.client is not None
         handle = self.client.get_workflow_handle(given.target.workflow_id)
-        await asyncio.sleep(0.2)
-        await handle.signal(names.SIGNAL_OBSERVE, self.seen(uid, number, given.owner_uid, plan, live=False))
-        if self.endless and given.target.name not in self.endless:
-            await asyncio.sleep(1)
-            self.done.add((uid, number))
+        ends = bool(self.endless) and given.target.name not in self.endless
+        for pause in (0.2, 1.0) if ends else (0.2,):
+            await asyncio.sleep(pause)
+            if (uid, number) in self.removed:
+                return
+            if pause == 1.0:
+                self.done.add((uid, number))
             await handle.signal(names.SIGNAL_OBSERVE, self.seen(uid, number, given.owner_uid, plan, live=False))
 
     def seen(
@@ -105,6 +109,18 @@ class Cluster:
         """A snapshot, as the watch and a live look give it."""
         self.revision += 1
         now = datetime.now(UTC)
+        if (uid, attempt) in self.removed:
+            gone = {each.name: ComponentView(found=False) for each in plan}
+            return Observation(
+                workload_uid=uid,
+                attempt=attempt,
+                owner_uid=owner,
+                at=now,
+                live=live,
+                revision=self.revision,
+                owner_found=False,
+                components=gone,
+            )
         complete = self.complete or (uid, attempt) in self.done
         views: dict[str, ComponentView] = {}
         for each in plan:

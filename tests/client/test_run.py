@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
-from holdfast.model import Reason
+from holdfast.model import Observation, Reason
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
 
@@ -60,6 +60,23 @@ async def test_a_life_with_suspend_resume_and_cancel(
         assert (await run.closed()).phase is Phase.CANCELLED
         with pytest.raises(AlreadyEnded, match="Cancelled"):
             await run.suspend()
+
+
+async def test_whoever_waits_is_told_that_a_workload_is_held_and_what_a_person_can_do(
+    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+) -> None:
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        await run.suspend(wait=True)
+        cluster.removed.clear()  # What was proven gone is there again, as after a restoration.
+        back = Observation(workload_uid=run.uid, attempt=1, owner_uid="", at=datetime.now(UTC), revision=1000)
+        await run.handle.signal(names.SIGNAL_OBSERVE, back)
+        await run.until(lambda status: status.reason is Reason.HELD, through_holds=True)
+        with pytest.raises(HoldfastError, match=r"is held until a person decides: .*restored.*`holdfast retry`"):
+            await run.resume(wait=True)
+        again = await run.retry(wait=True)
+        assert (await again.status()).status.attempt == 2
 
 
 async def test_the_result_comes_at_the_outcome_and_not_after_the_ttl(

@@ -107,7 +107,8 @@ class Restored:
         for attempt in (await self.living(name)).values():
             for pod in await self.site.pods(self.namespace):
                 if pod["metadata"]["uid"] in attempt:
-                    await self.site.annotate("Pod", pod["metadata"]["name"], self.namespace, **annotations)
+                    with contextlib.suppress(NotFound):  # Once one has failed, its controller may delete the others.
+                        await self.site.annotate("Pod", pod["metadata"]["name"], self.namespace, **annotations)
 
     def done_to(self, name: str) -> list[Request]:
         """Return what workers have made and deleted of a workload since the restoration."""

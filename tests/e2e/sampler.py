@@ -13,6 +13,7 @@ import asyncio
 import json
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,17 +115,17 @@ def _ours(things: Sequence[Thing]) -> list[Thing]:
     return [one for one in things if one.workload]
 
 
-async def sample(kubeconfig: Path, verdict: Verdict, ended: asyncio.Event) -> int:
-    """Judge samples until the event is set; return how many could not be taken."""
+async def sample(kubeconfig: Path, verdict: Verdict, ended: asyncio.Event) -> Counter[str]:
+    """Judge samples until the event is set; return how many could not be taken, by the reason."""
     reader = await Reader.connect(kubeconfig)
-    clock, failed = asyncio.get_running_loop().time, 0
+    clock, failed = asyncio.get_running_loop().time, Counter[str]()
     try:
         while not ended.is_set():
             begun = clock()
             try:
                 verdict.take(await reader.snapshot())
-            except (OSError, aiohttp.ClientError, TimeoutError, KubeError):
-                failed += 1
+            except (OSError, aiohttp.ClientError, TimeoutError, KubeError) as error:
+                failed[f"{type(error).__name__}: {error}"[:160]] += 1
             pause = max(PACE - (clock() - begun), 3 * (clock() - begun))
             try:
                 await asyncio.wait_for(ended.wait(), pause)
@@ -135,8 +136,8 @@ async def sample(kubeconfig: Path, verdict: Verdict, ended: asyncio.Event) -> in
     return failed
 
 
-async def beside(command: Sequence[str], kubeconfig: Path, verdict: Verdict) -> tuple[int, int]:
-    """Run a command and sample meanwhile; return its exit code, and how many samples could not be taken."""
+async def beside(command: Sequence[str], kubeconfig: Path, verdict: Verdict) -> tuple[int, Counter[str]]:
+    """Run a command and sample meanwhile; return its exit code, and how many samples could not be taken, and why."""
     ended = asyncio.Event()
     process = await asyncio.create_subprocess_exec(*command)
     loop = asyncio.get_running_loop()
@@ -163,11 +164,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return report(verdict, failed, some=given.some) if code == 0 else report(verdict, failed, some=True) or code
 
 
-def report(verdict: Verdict, failed: int = 0, *, some: bool = False) -> int:
+def report(verdict: Verdict, failed: Counter[str] | None = None, *, some: bool = False) -> int:
     """Print the verdict; return the exit code."""
     for lie in verdict.lies[:SHOWN]:
         print(f"lie: {lie}")
-    print(verdict.sentence() + (f"; {failed} samples could not be taken" if failed else ""))
+    failed = failed or Counter()
+    missed = failed.total()
+    print(verdict.sentence() + (f"; {missed} samples could not be taken" if missed else ""))
+    for why, count in failed.most_common(5):
+        print(f"  {count} not taken: {why}")
     if verdict.too_few and not some:
         print("too little was judged for this to mean anything: the suite was not run, or the sampler could not see it")
         return 1

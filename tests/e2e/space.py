@@ -148,6 +148,20 @@ class Space:
         document = {**document, "metadata": {**document["metadata"], "namespace": self.namespace}}
         return await apply(self.site.kube, document)
 
+    async def add_beside(self, pod: str, name: str, **labels: str) -> None:
+        """Make a pod that belongs to the same attempt as another, but to no component, and wait until it runs."""
+        beside = await self.site.kube.get("v1", "Pod", pod, self.namespace)
+        copied = {key: dict(beside["metadata"][key]) for key in ("labels", "annotations")}
+        copied["labels"] |= labels | {names.LABEL_COMPONENT: "another"}
+        added = pod_template(name=name, **copied, ownerReferences=beside["metadata"]["ownerReferences"])
+        await self.make({"apiVersion": "v1", "kind": "Pod", **added})
+
+        async def runs() -> bool:
+            found = await self.site.kube.get("v1", "Pod", name, self.namespace)
+            return found["status"].get("phase") == "Running"
+
+        await until(runs, 20, f"pod {name} runs")
+
     async def anchor(self, workload: str) -> dict[str, Any]:
         return await self.site.kube.get(names.API_VERSION, names.ANCHOR_KIND, workload, self.namespace)
 

@@ -51,6 +51,30 @@ async def failed_and_held(space: Space, end: str) -> Handle:
     return handle
 
 
+@ROW("A2", level="e2e")
+@ROW("A10", level="e2e")
+async def test_A2_a_pod_that_runs_on_after_success_holds_the_quota_until_it_ends(space: Space):
+    # Nobody waits for it: a controller of its own has added it, as a RayCluster does for its next job.
+    handle = await space.submit(appwrapper("train", pod("lone"), successTTLDuration="1h"))
+    await space.reach(handle, "Running", 1)
+    await space.add_beside("lone", "extra")
+    await space.site.annotate("Pod", "lone", space.namespace, kwok_complete="0s")
+    await space.reach(handle, "Succeeded")
+
+    async def says(quota: bool) -> bool:
+        status = (await space.anchor("train"))["status"]
+        conditions = {one["type"]: one["status"] for one in status["conditions"]}
+        return status["phase"] == "Succeeded" and conditions["QuotaReserved"] == str(quota)
+
+    await until(lambda: says(quota=True), 30, "the anchor says that it succeeded and holds its quota")
+    await space.site.annotate("Pod", "extra", space.namespace, kwok_complete="0s")
+    await until(lambda: says(quota=False), 30, "the anchor says that the quota is free")
+    there = {one["metadata"]["name"] for one in await space.pods()}
+    assert there == {"lone", "extra"}, "and both are there, to be looked into"
+    await handle.signal(names.SIGNAL_CANCEL, "enough")
+    assert (await space.ended(handle)).phase is Phase.SUCCEEDED
+
+
 async def _index(space: Space, workload: str) -> int:
     """Return which of the namespace's running pods is one of this workload's Job."""
     running = [each for each in await space.pods() if each["status"].get("phase") == "Running"]

@@ -7,7 +7,7 @@ import pytest
 from holdfast import names
 from holdfast.model import Phase
 from tests.e2e.site import appwrapper, job, until
-from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod, pod_template
+from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod
 from tests.e2e.truth import WORKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -37,17 +37,7 @@ async def remove_for(why: str, space: Space) -> Handle:
         case "suspend":
             await handle.signal(names.SIGNAL_SUSPEND, "maintenance")
         case "ttl":
-            lone = await space.site.kube.get("v1", "Pod", "lone", space.namespace)
-            copied = {key: dict(lone["metadata"][key]) for key in ("labels", "annotations")}
-            copied["labels"] |= STUBBORN | {names.LABEL_COMPONENT: "another"}
-            extra = pod_template(name="extra", **copied, ownerReferences=lone["metadata"]["ownerReferences"])
-            await space.make({"apiVersion": "v1", "kind": "Pod", **extra})
-
-            async def runs() -> bool:
-                found = await space.site.kube.get("v1", "Pod", "extra", space.namespace)
-                return found["status"].get("phase") == "Running"
-
-            await until(runs, 20, "the added pod runs")
+            await space.add_beside("lone", "extra", **STUBBORN)
             await space.site.annotate("Pod", "lone", space.namespace, kwok_complete="0s")
         case _:
             await handle.signal(names.SIGNAL_CANCEL, "enough")

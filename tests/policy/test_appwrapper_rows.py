@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -51,8 +52,9 @@ def test_A2_all_components_complete_is_success_and_resources_stay_until_the_ttl(
 
 @ROW("A2", level="pure")
 def test_A2_pods_that_run_on_after_success_hold_their_quota_until_they_end_or_are_gone():
-    for ends in (True, False):
-        life = Life().runs().sees(running=2, complete=True)
+    for ends, still in itertools.product((True, False), ("running", "pending", "terminating")):
+        view: dict[str, Any] = {still: 2, "complete": True}
+        life = Life().runs().sees(**view)
         assert life.state.phase is Phase.SUCCEEDED
         assert condition(life.state, ConditionType.QUOTA_RESERVED, life.spec)
         if ends:

@@ -79,6 +79,21 @@ def test_what_is_urgent_is_told_within_100_ms(world: World, what: str) -> None:
     assert world.sent[-1][0] - begun <= 0.1 + 1e-6
 
 
+def test_the_last_pod_that_ran_on_after_success_is_told_once_it_ends(world: World) -> None:
+    world.running()
+    world.job(condition="Complete")
+    (told,) = world.pass_time(60)[-1:]
+    assert told.facts.lingering
+    world.pod("p0", "Succeeded")
+    assert world.pass_time(60) == [], "how many are left is no news"
+    begun = world.now
+    world.pod("p1", "Succeeded")
+    (freed,) = world.pass_time(60)
+    assert not freed.facts.lingering
+    assert not freed.observation.occupies
+    assert world.sent[-1][0] - begun <= 0.3 + 1e-6
+
+
 def test_failures_within_the_window_share_one_signal(world: World) -> None:
     world.running(pods=10)
     world.pass_time(60)
@@ -500,6 +515,8 @@ def test_a_vanished_anchor_is_no_news_where_nobody_took_it(world: World, why: st
 def test_what_is_deleted_after_it_completed_is_complete_and_not_missing(world: World, pause: float) -> None:
     world.running()
     world.pass_time(20)
+    for name in ("p0", "p1"):
+        world.pod(name, "Succeeded")
     world.job(condition="Complete")
     world.pass_time(pause)
     world.job(condition="Complete", gone=True)
