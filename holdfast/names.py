@@ -14,6 +14,7 @@ LABEL_INSTALLATION: Final = f"{GROUP}/installation"
 LABEL_WORKLOAD_UID: Final = f"{GROUP}/workload-uid"
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 LABEL_COMPONENT: Final = f"{GROUP}/component"
+LABEL_COPY: Final = f"{GROUP}/copy"
 LABEL_LAUNCH: Final = f"{GROUP}/launch"
 LABEL_SHARD: Final = f"{GROUP}/shard"
 LABEL_NAMESPACE_ENABLED: Final = f"{GROUP}/enabled"
@@ -127,6 +128,11 @@ DNS_SUBDOMAIN: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-
 def workflow_id(cluster: str, namespace: str, name: str) -> str:
     """Return the one workflow id a workload has: `workload/<cluster>/<namespace>/<name>`."""
     return f"workload/{cluster}/{namespace}/{name}"
+
+
+def copy_name(name: str, index: int) -> str:
+    """Return the name of one copy of a component's object: `<name>-<index>`."""
+    return f"{name}-{index}"
 
 
 def parse_workflow_id(workflow_id: str) -> tuple[str, str, str]:

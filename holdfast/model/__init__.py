@@ -1,8 +1,11 @@
 """The contract: what is submitted, what is seen, what is remembered, what is told. No I/O, no clock."""
 
 from holdfast.model.base import Duration, Model, Time, format_duration, parse_duration
+from holdfast.model.component import Component, PodSet, SchedulingGate, StatusRule, Toleration
+from holdfast.model.copies import CopyLabel, CopyWord
 from holdfast.model.observation import (
     ComponentView,
+    CopyCounts,
     Failure,
     Interval,
     Observation,
@@ -38,7 +41,7 @@ from holdfast.model.vocabulary import (
     RefusedCreate,
     Scope,
 )
-from holdfast.model.workload import Component, PodSet, SchedulingGate, Source, StatusRule, Toleration, Workload
+from holdfast.model.workload import Source, Workload
 
 __all__ = [
     "Action",
@@ -51,6 +54,9 @@ __all__ = [
     "ComponentView",
     "Condition",
     "ConditionType",
+    "CopyCounts",
+    "CopyLabel",
+    "CopyWord",
     "Deadline",
     "Duration",
     "Event",

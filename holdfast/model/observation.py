@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast.model.base import Time
@@ -93,15 +94,45 @@ class PodCounts(Payload):
         return self.running + self.succeeded
 
 
+class CopyCounts(Payload):
+    """How many copies there are to be, and how those that were seen stand; counts, never a list of them."""
+
+    expected: int = 0
+    ready: int = 0
+    """Not ended, and with all their pods ready or succeeded."""
+    succeeded: int = 0
+    failed: int = 0
+    active: int = 0
+    """Not ended, and with a pod that has not ended."""
+    suspended: int = 0
+
+
 class ComponentView(Payload):
     """One component as seen: whether it is there, what its own status says, and its pods."""
 
     found: bool = True
+    """Whether its object is there; of several copies, whether all are."""
     uid: str = ""
+    """Its object's; of several copies, a digest of theirs."""
     complete: bool = False
     """Its own status says it is complete, or, where that has no word for it, all its expected pods succeeded."""
     failed: bool = False
+    """Its own status says it has failed; of several copies, that of any."""
     pods: PodCounts = PodCounts()
+    copies: Annotated[CopyCounts | None, Field(exclude_if=lambda value: value is None)] = None
+    """None where there is one object, under its own name."""
+    excused: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """Expected pods that are not missed any more, since their copy has ended."""
+
+    @property
+    def absent(self) -> int:
+        """How many expected pods are not there."""
+        return 0 if self.complete else max(0, self.pods.expected - self.pods.present - self.excused)
+
+    @property
+    def unready(self) -> int:
+        """How many expected pods neither run nor have succeeded."""
+        return 0 if self.complete else max(0, self.pods.expected - self.pods.ready - self.excused)
 
 
 class Observation(Payload):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
@@ -30,12 +31,15 @@ class Stage(StrEnum):
 
 
 class ObjectRef(Payload):
-    """One Kubernetes object, by its identity."""
+    """One Kubernetes object, by its identity; or several copies, by what their names begin with."""
 
     api_version: str
     kind: str
     name: str
     uid: str = ""
+    """Empty for copies: what is remembered does not grow with them."""
+    copies: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """How many copies were made, of those named `<name>-<index>`; None for one object."""
 
 
 class Remnant(Payload):

@@ -1,140 +1,24 @@
-"""What is submitted: a workload, its components and their pod sets."""
+"""What is submitted: a workload, checked as a whole."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
 from holdfast.model.base import Model, Time
-from holdfast.model.policy import Policy, Replacement
+from holdfast.model.component import Component
+from holdfast.model.labels import LABEL_NAME, check_label
+from holdfast.model.policy import Policy
 from holdfast.model.vocabulary import Kind, Scope
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
-POD_SETS_MAXIMUM = 8
 COMPONENTS_MAXIMUM = 256
-
-_LABEL_NAME = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
-_PATH = re.compile(r"^template(\.[A-Za-z0-9_-]+|\[\d+\])*$")
-
-
-def check_label(key: str, value: str) -> None:
-    """Refuse what the API server would refuse as a label.
-
-    Raises:
-        ValueError: naming the key or value and what is expected.
-    """
-    prefix, _, name = key.rpartition("/")
-    if (prefix and not (names.DNS_SUBDOMAIN.match(prefix) and len(prefix) <= 253)) or not _LABEL_NAME.match(name):
-        raise ValueError(f"label key {key!r}: expected [prefix/]name with at most 63 characters of [-A-Za-z0-9_.]")
-    if value and not _LABEL_NAME.match(value):
-        raise ValueError(f"label {key}: value {value!r}: expected at most 63 characters of [-A-Za-z0-9_.]")
-
-
-class Toleration(Model):
-    """A Kubernetes toleration, as `core/v1` has it."""
-
-    key: str | None = None
-    operator: Literal["Exists", "Equal", "Lt", "Gt"] | None = None
-    value: str | None = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    toleration_seconds: int | None = None
-
-
-class SchedulingGate(Model):
-    """A Kubernetes pod scheduling gate."""
-
-    name: str
-
-
-class PodSet(Model):
-    """One pod template inside a component: where it is, how many pods come of it, what is added to them."""
-
-    path: str
-    """From the component, for example `template.spec.template`; `[n]` indexes a list."""
-    replicas: Annotated[int, Field(ge=0, le=1_000_000)] = 1
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    node_selector: dict[str, str] = {}
-    tolerations: tuple[Toleration, ...] = ()
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
-
-    @field_validator("path")
-    @classmethod
-    def _path_is_a_path(cls, value: str) -> str:
-        if not _PATH.match(value):
-            raise ValueError(
-                f"{value!r}: expected a path that starts with template, for example template.spec.template"
-            )
-        return value
-
-
-class StatusRule(Model):
-    """Which condition types of a component's own status settle it. Empty: only its pods speak."""
-
-    complete: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-
-
-class Component(Model):
-    """One Kubernetes object of a workload, with the pods that come of it.
-
-    It is AppWrapper's component, JobSet's replicated job, Streams' group, torchelastic's role.
-    """
-
-    name: str
-    """Unique within the workload, label-safe."""
-    template: dict[str, Any]
-    """The object to create, as its user wrote it."""
-    pod_sets: Annotated[tuple[PodSet, ...], Field(max_length=POD_SETS_MAXIMUM)] = ()
-    """Empty for an object that brings no pods."""
-    status: StatusRule = StatusRule()
-    config: tuple[str, ...] = ()
-    """Components without pods whose content this one's pods read: when one of them changes, these are made again."""
-    replacement: Replacement | None = None
-    """Which of its pods are made again alone; none: as the policy says."""
-
-    @field_validator("name")
-    @classmethod
-    def _name_is_label_safe(cls, value: str) -> str:
-        if not names.DNS_LABEL.match(value):
-            raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
-        return value
-
-    @model_validator(mode="after")
-    def _template_names_an_object(self) -> Self:
-        for field in ("apiVersion", "kind"):
-            if not isinstance(self.template.get(field), str) or not self.template[field]:
-                raise ValueError(f"template.{field}: expected a text, found {self.template.get(field)!r}")
-        metadata = cast("dict[str, Any] | None", self.template.get("metadata"))
-        if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
-            raise ValueError("template.metadata.name: expected a name or a generateName")
-        paths = [pod_set.path for pod_set in self.pod_sets]
-        for path in paths:
-            if paths.count(path) > 1:
-                raise ValueError(f"podSets: path {path!r} is given {paths.count(path)} times")
-        return self
-
-    @property
-    def title(self) -> str:
-        """What a person calls it: its kind and its object's name."""
-        return f"{self.template['kind']} {self.template['metadata'].get('name') or self.name}"
-
-    @property
-    def bare(self) -> bool:
-        """Whether it is itself a pod: no controller stands behind it."""
-        return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
-
-    @property
-    def expected_pods(self) -> int:
-        """How many pods this component is to have."""
-        return sum(pod_set.replicas for pod_set in self.pod_sets)
 
 
 class Source(Model):
@@ -185,7 +69,7 @@ class Workload(Model):
     @field_validator("uid")
     @classmethod
     def _uid_is_label_safe(cls, value: str) -> str:
-        if value and not _LABEL_NAME.match(value):
+        if value and not LABEL_NAME.match(value):
             raise ValueError(f"{value!r}: expected at most 63 characters of [-A-Za-z0-9_.]")
         return value
 
@@ -224,6 +108,11 @@ class Workload(Model):
                 continue
             for component in self.components:
                 meant = component.name in components or (not components and component.expected_pods)
+                if meant and component.copies is not None:
+                    raise ValueError(
+                        f"{path}.unit: Member: the copies of {component.title} are made again together: "
+                        "expected Component or Workload"
+                    )
                 if meant and not component.bare:
                     raise ValueError(
                         f"{path}.unit: Member: the pods of {component.title} are its controller's to make again: "
@@ -290,9 +179,10 @@ class Workload(Model):
                     component.template,
                     [pod_set.model_dump(mode="json") for pod_set in component.pod_sets],
                     *(templates[name] for name in component.config),
+                    *([{key: one.model_dump(mode="json") for key, one in labels.items()}] if labels else []),
                 ]
             )
-            for component in self.components
+            for component, labels in ((one, one.copy_labels) for one in self.components)
         }
 
 

@@ -90,6 +90,8 @@ def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:
             there, given = old.template["metadata"].get(field), one.template["metadata"].get(field)
             if there != given:
                 raise ValueError(f"components.{one.name}.template.metadata.{field}: expected {there!r} as before")
+        if one.copies != old.copies:
+            raise ValueError(f"components.{one.name}.copies: expected {old.copies} as before: submit it anew instead")
         if [(each.path, each.replicas) for each in one.pod_sets] != [
             (each.path, each.replicas) for each in old.pod_sets
         ]:

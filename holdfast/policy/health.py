@@ -11,7 +11,6 @@ from holdfast.model import (
     Failure,
     FailureClass,
     Observation,
-    PodCounts,
     Reason,
     Scope,
     Stage,
@@ -54,11 +53,8 @@ def shortfall(observation: Observation | None, expected: int, without: Container
         return expected, expected
     views = [view for name, view in observation.components.items() if name not in without]
     absent = unready = max(0, expected - sum(view.pods.expected for view in views))
-    for view in views:
-        if not view.complete:
-            pods: PodCounts = view.pods
-            absent += max(0, pods.expected - pods.present)
-            unready += max(0, pods.expected - pods.ready)
+    absent += sum(view.absent for view in views)
+    unready += sum(view.unready for view in views)
     return absent, unready
 
 
@@ -102,9 +98,7 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
     for name in attempt.warming:
         view = seen.components.get(name) if seen is not None and name not in again else None
         if view is not None and not view.complete:
-            pods = view.pods
-            absent, unready = max(0, pods.expected - pods.present), max(0, pods.expected - pods.ready)
-            result.append(Awaited(name, pods.expected, absent, unready))
+            result.append(Awaited(name, view.pods.expected, view.absent, view.unready))
     return result
 
 
@@ -231,7 +225,7 @@ def _still_warming(attempt: Attempt, seen: Observation) -> dict[str, datetime]:
     still: dict[str, datetime] = {}
     for name, since in attempt.warming.items():
         view = seen.components.get(name)
-        up = view is not None and view.found and (view.complete or view.pods.ready >= view.pods.expected)
+        up = view is not None and view.found and not view.unready
         if name in attempt.replacing or not up:
             still[name] = since
     return still

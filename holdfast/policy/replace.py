@@ -49,14 +49,14 @@ def due_replacements(spec: Workload, state: State, seen: Observation | None) -> 
 
 
 def _by_rule(component: Component, rule: Replacement, view: ComponentView, attempt: Attempt) -> Due | None:
-    what = component.title
+    what = component.title if component.copies is None else f"a copy of {component.title}"
     if not view.found:
         return Due(component.name, f"{what} was deleted", None, rule.charge) if rule.deleted else None
     at = backed_off(component.name, rule, attempt)
     if view.failed or (component.bare and view.pods.failed):
         return Due(component.name, f"{what} failed", at, rule.charge) if rule.failed else None
     if view.complete and component.expected_pods and rule.completed:
-        return Due(component.name, f"{what} has completed", at, rule.charge)
+        return Due(component.name, f"{component.title} has completed", at, rule.charge)
     return None
 
 

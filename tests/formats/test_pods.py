@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.formats.pods import PathProblem, component_name, infer, resolve, status_rule
-from holdfast.model.workload import Component
+from holdfast.model import Component
 from tests.formats.documents import PODS, Json, copy, custom, deployment, job, pod
 
 

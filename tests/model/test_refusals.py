@@ -35,6 +35,12 @@ def rule(name: str = "r", **fields: Any) -> Spoiled:
     return {"name": name, **fields}
 
 
+def config(name: str = "", **metadata: Any) -> Spoiled:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
+
+
+INDEX, NAME = {"word": "Index"}, {"word": "Name"}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}}
 MEMBER = {"name": "launch", "limit": None, "scope": "Member"}
 RESTART = {"name": "restart", "limit": 3}
 TABLE: list[tuple[Spoiled, str]] = [
@@ -56,6 +62,18 @@ TABLE: list[tuple[Spoiled, str]] = [
     (of_template(metadata={}), "template.metadata.name: expected a name or a generateName"),
     ({"components": [job(podSets=[{"path": "spec.template"}])]}, "expected a path that starts with template"),
     ({"components": [job(podSets=[{"path": "template"}] * 2)]}, "podSets: path 'template' is given 2 times"),
+    # Copies of a component.
+    ({"components": [job(copyLabels={"a": INDEX})]}, "copyLabels: expected only beside copies"),
+    ({"components": [job(copies=2, copyLabels={"a b": INDEX})]}, "copyLabels: label key 'a b'"),
+    ({"components": [job(copies=2, copyLabels={"holdfast.dev/copy": INDEX})]}, "labels of holdfast.dev are"),
+    ({"components": [job(copies=2, copyLabels={"a": {"word": "Key", "offset": 1}})]}, "only Index has an offset"),
+    ({"components": [job(copies=2, template=config("c" * 63), copyLabels={"a": NAME})]}, "is no label's value"),
+    ({"components": [job(copies=2, template=config(generateName="c-"))]}, "copies are named by their index"),
+    ({"components": [{**job("j" * 63), "copies": 2}]}, "has 65 characters: expected at most 63"),
+    (
+        {"components": [job(copies=2, template=POD)], **policy(rules=[rule(action={"unit": "Member"})])},
+        "made again tog",
+    ),
     # The policy.
     (policy(rules=[rule(match={"components": ["nobody"]})]), "policy.rules[r].match.components: 'nobody'"),
     (policy(rules=[rule(action={"unit": "Member"})]), "are its controller's to make again"),

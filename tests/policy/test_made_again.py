@@ -145,7 +145,7 @@ def test_S10_it_may_be_made_again_as_often_as_its_budget_says_and_no_more(limit:
 
 def test_what_was_made_is_remembered_beside_what_was_not_made_again():
     life = Elements(hold={OperationKind.REPLACE}).up()
-    ref = {"api_version": "v1", "kind": "Pod"}
+    ref: dict[str, Any] = {"api_version": "v1", "kind": "Pod"}
     old = tuple(ObjectRef(name=f"pe-{n}", uid=f"old-{n}", **ref) for n in range(2))
     assert life.state.attempt is not None
     life.state = edit(life.state, attempt=edit(life.state.attempt, objects=old))

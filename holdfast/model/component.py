@@ -1,0 +1,123 @@
+"""What one component of a workload is: its template, its pod sets, its copies, and how its own status is read."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import Field, field_validator, model_validator
+
+from holdfast import names
+from holdfast.model.base import Model
+from holdfast.model.copies import COPIES_MAXIMUM, CopyLabel, check_copies
+from holdfast.model.policy import Replacement
+
+POD_SETS_MAXIMUM = 8
+
+_PATH = re.compile(r"^template(\.[A-Za-z0-9_-]+|\[\d+\])*$")
+
+
+class Toleration(Model):
+    """A Kubernetes toleration, as `core/v1` has it."""
+
+    key: str | None = None
+    operator: Literal["Exists", "Equal", "Lt", "Gt"] | None = None
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: int | None = None
+
+
+class SchedulingGate(Model):
+    """A Kubernetes pod scheduling gate."""
+
+    name: str
+
+
+class PodSet(Model):
+    """One pod template inside a component: where it is, how many pods come of it, what is added to them."""
+
+    path: str
+    """From the component, for example `template.spec.template`; `[n]` indexes a list."""
+    replicas: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_a_path(cls, value: str) -> str:
+        if not _PATH.match(value):
+            raise ValueError(
+                f"{value!r}: expected a path that starts with template, for example template.spec.template"
+            )
+        return value
+
+
+class StatusRule(Model):
+    """Which condition types of a component's own status settle it. Empty: only its pods speak."""
+
+    complete: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class Component(Model):
+    """One Kubernetes object of a workload, or several copies of one, with the pods that come of it.
+
+    It is AppWrapper's component, JobSet's replicated job, Streams' group, torchelastic's role.
+    """
+
+    name: str
+    """Unique within the workload, label-safe."""
+    template: dict[str, Any]
+    """The object to create, as its user wrote it."""
+    pod_sets: Annotated[tuple[PodSet, ...], Field(max_length=POD_SETS_MAXIMUM)] = ()
+    """Empty for an object that brings no pods."""
+    status: StatusRule = StatusRule()
+    config: tuple[str, ...] = ()
+    """Components without pods whose content this one's pods read: when one of them changes, these are made again."""
+    replacement: Replacement | None = None
+    """Which of its pods are made again alone; none: as the policy says."""
+    copies: Annotated[int | None, Field(ge=0, le=COPIES_MAXIMUM, exclude_if=lambda value: value is None)] = None
+    """How many objects are made of the template, named `<its name>-<index>`; none: one, under its own name."""
+    copy_labels: Annotated[dict[str, CopyLabel], Field(exclude_if=lambda value: not value)] = {}
+    """What each copy bears by key, as a label and as an annotation, on its object and on its pods."""
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_label_safe(cls, value: str) -> str:
+        if not names.DNS_LABEL.match(value):
+            raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+        return value
+
+    @model_validator(mode="after")
+    def _template_names_an_object(self) -> Self:
+        for field in ("apiVersion", "kind"):
+            if not isinstance(self.template.get(field), str) or not self.template[field]:
+                raise ValueError(f"template.{field}: expected a text, found {self.template.get(field)!r}")
+        metadata = cast("dict[str, Any] | None", self.template.get("metadata"))
+        if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+            raise ValueError("template.metadata.name: expected a name or a generateName")
+        check_copies(self.template, self.copies, self.copy_labels)
+        paths = [pod_set.path for pod_set in self.pod_sets]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ValueError(f"podSets: path {path!r} is given {paths.count(path)} times")
+        return self
+
+    @property
+    def title(self) -> str:
+        """What a person calls it: its kind and its object's name."""
+        title = f"{self.template['kind']} {self.template['metadata'].get('name') or self.name}"
+        return title if self.copies is None else f"{title} ({self.copies} copies)"
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is itself a pod: no controller stands behind it."""
+        return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
+
+    @property
+    def expected_pods(self) -> int:
+        """How many pods this component is to have, over all its copies."""
+        return sum(pod_set.replicas for pod_set in self.pod_sets) * (1 if self.copies is None else self.copies)

@@ -1,0 +1,22 @@
+"""Labels as the API server accepts them."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast import names
+
+LABEL_NAME = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+
+
+def check_label(key: str, value: str) -> None:
+    """Refuse what the API server would refuse as a label.
+
+    Raises:
+        ValueError: naming the key or value and what is expected.
+    """
+    prefix, _, name = key.rpartition("/")
+    if (prefix and not (names.DNS_SUBDOMAIN.match(prefix) and len(prefix) <= 253)) or not LABEL_NAME.match(name):
+        raise ValueError(f"label key {key!r}: expected [prefix/]name with at most 63 characters of [-A-Za-z0-9_.]")
+    if value and not LABEL_NAME.match(value):
+        raise ValueError(f"label {key}: value {value!r}: expected at most 63 characters of [-A-Za-z0-9_.]")
