@@ -1,11 +1,13 @@
 """Building a program of the stack from Go modules whose checksums are pinned in build/."""
 
+import json
 import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from holdfast.local.errors import BinaryError
 from holdfast.local.paths import PACKAGE
@@ -29,10 +31,12 @@ def build(tool: Tool, target: Path, log: Path, tick: Callable[[float], None]) ->
     """
     go = find_go()
     if go is None:
+        host = urlsplit(tool.release.url).hostname
+        where = f"downloadable from {host}" if host else "published as a program"
         raise BinaryError(
-            f"{tool.name} {tool.version} is neither on PATH nor downloadable from "
-            f"{tool.release.url.split('/')[2]}, and there is no Go to build it with",
-            "install Go 1.26 or newer (https://go.dev/dl), or put the tool on PATH, or allow HTTPS to that host",
+            f"{tool.name} {tool.version} is neither on PATH nor {where}, and there is no Go to build it with",
+            "install Go 1.26 or newer (https://go.dev/dl), or put the tool on PATH"
+            + (", or allow HTTPS to that host" if host else ""),
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -70,3 +74,30 @@ def find_go() -> str | None:
     """The go command: on PATH, else where its installer puts it."""
     usual = Path("/usr/local/go/bin/go")
     return shutil.which("go") or (str(usual) if usual.exists() else None)
+
+
+def source_of(tool: Tool) -> Path:
+    """The folder of the Go module that `tool` is built from, downloaded if need be and checked against its pin.
+
+    Raises:
+        BinaryError: there is no Go, or the module cannot be had.
+    """
+    go = find_go()
+    if go is None:
+        raise BinaryError(f"there is no Go to get the source of {tool.name} with", "install Go 1.26 or newer")
+    module = tool.package.partition("/cmd/")[0]
+    run = subprocess.run(
+        [go, "mod", "download", "-json", module],
+        cwd=PACKAGE / "build" / tool.module,
+        env=os.environ | {"GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode != 0:
+        raise BinaryError(
+            f"the source of {tool.name} {tool.version} cannot be had (go mod download, exit code {run.returncode})",
+            "check that the Go module proxy is reachable (go env GOPROXY)",
+            run.stderr.strip()[-2000:],
+        )
+    return Path(json.loads(run.stdout)["Dir"])

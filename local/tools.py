@@ -8,6 +8,7 @@ TEMPORAL = "1.5.1"
 ETCD = "3.6.8"
 KWOK = "0.8.0"
 CONTAINERD = "2.2.1"
+JOBSET = "0.10.1"
 
 OS = platform.system().lower()
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -18,7 +19,7 @@ class Release:
     """An official download.
 
     Attributes:
-        url: address of the program, or of a `.tar.gz` that contains it.
+        url: address of the program, or of a `.tar.gz` that contains it; empty if the project publishes no program.
         checksums: address of the published SHA-256 file, or empty if the project publishes none.
         member: path inside the archive; empty if `url` is the program itself.
     """
@@ -152,6 +153,15 @@ TOOLS: dict[str, Tool] = {
         _containerd("containerd-shim-runc-v2", 5),
         _containerd("ctr", 5),
         _kubernetes("kubelet", 20),
+        Tool(
+            name="jobset-controller",
+            version=JOBSET,
+            module="jobset",
+            package="sigs.k8s.io/jobset",
+            seconds=300,
+            release=Release(""),
+            stamp=(f"sigs.k8s.io/jobset/pkg/version.GitVersion=v{JOBSET}",),
+        ),
     )
 }
 
@@ -160,3 +170,5 @@ TEMPORAL_TOOLS = ("temporal",)
 SNAPSHOT_TOOLS = ("etcdutl",)
 """Had only when a snapshot of etcd is put back."""
 REAL_NODE_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
+PEER_TOOLS = ("jobset-controller",)
+"""Had only where Holdfast is compared with another's controller."""

@@ -214,6 +214,22 @@ def test_every_tool_is_pinned_with_checksums(tool: Tool) -> None:
     assert f"{pinned[1]} v{tool.version} h1:" in sums
 
 
+def test_a_source_that_cannot_be_had_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = TOOLS["jobset-controller"]
+    fake = tmp_path / "bin" / "go"
+    fake.write_text('#!/bin/sh\necho "$@" in $PWD >&2\nexit 7\n')
+    fake.chmod(0o755)
+    monkeypatch.setattr(gobuild, "find_go", lambda: str(fake))
+    with pytest.raises(BinaryError, match=r"exit code 7") as caught:
+        gobuild.source_of(peer)
+    assert f"mod download -json sigs.k8s.io/jobset in {PACKAGE / 'build' / 'jobset'}" in str(caught.value)
+    monkeypatch.setattr(gobuild, "find_go", lambda: None)
+    with pytest.raises(BinaryError, match="there is no Go"):
+        gobuild.source_of(peer)
+    with pytest.raises(BinaryError, match="neither on PATH nor published as a program"):
+        resolve(["jobset-controller"], print)
+
+
 def test_two_processes_do_not_build_the_same_thing(tmp_path: Path) -> None:
     path, order, waited = tmp_path / "lock", list[str](), list[bool]()
 

@@ -1,0 +1,208 @@
+"""The published JobSet controller beside ours: its own binary, CRD and admission webhooks, for one namespace.
+
+Its webhooks are on, for their namespace alone: what they fill in and refuse is what a JobSet's user gets. They serve
+with the certificate of the stack's API server, which is made for this machine. Those for pods are left out, since they
+only place pods of exclusive topologies. The controller itself watches all namespaces: on a stack where others have
+JobSets too it would run those as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import secrets
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from holdfast.activities.kube import Kube, KubeError, NotFound, UnknownKind, Unreachable
+from holdfast.local import Stack
+from holdfast.local.gobuild import source_of
+from holdfast.local.resolve import resolve
+from holdfast.local.tools import PEER_TOOLS, TOOLS
+from holdfast.worker.namespace import apply
+from tests.e2e.site import free_port, until
+
+Json = dict[str, Any]
+API_VERSION = "jobset.x-k8s.io/v1alpha2"
+ADMISSION = "admissionregistration.k8s.io/v1"
+DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "jobsets.jobset.x-k8s.io")
+
+
+@dataclass
+class Peer:
+    """A running JobSet controller and the namespace it is for."""
+
+    kube: Kube
+    namespace: str
+    log: Path
+
+    async def create(self, document: Json) -> Json:
+        """Create a JobSet here, as its user would; the answer is what was stored.
+
+        Raises:
+            KubeError: if it was refused.
+        """
+        metadata = {**document["metadata"], "namespace": self.namespace}
+        return await self.kube.create({**document, "metadata": metadata})
+
+    async def get(self, name: str) -> Json:
+        """Return a JobSet as it is now."""
+        return await self.kube.get(API_VERSION, "JobSet", name, self.namespace)
+
+    async def listed(self, api_version: str, kind: str, jobset: str) -> list[Json]:
+        """Return the objects that bear a JobSet's name."""
+        labels = f"jobset.sigs.k8s.io/jobset-name={jobset}"
+        return (await self.kube.list(api_version, kind, self.namespace, labels=labels))["items"]
+
+
+@asynccontextmanager
+async def open_peer(stack: Stack, directory: Path) -> AsyncIterator[Peer]:
+    """Run the controller with a namespace of its own; all of it is gone afterwards."""
+    (program,) = resolve(PEER_TOOLS, print).values()
+    kube = await Kube.connect(str(stack.kubeconfig))
+    namespace, port = f"jobset-{secrets.token_hex(3)}", free_port()
+    health, log = f"127.0.0.1:{free_port()}", directory / "jobset-controller.log"
+    pki = stack.directory / "pki"
+    certificates = directory / "jobset-certificates"
+    certificates.mkdir()
+    for ours, theirs in (("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")):
+        shutil.copyfile(pki / ours, certificates / theirs)
+    settings = directory / "jobset-controller.yaml"
+    settings.write_text(yaml.safe_dump(_settings(port, certificates, health)))
+    defined = await kube.find(*DEFINITION) is None
+    await apply(kube, yaml.safe_load(_definition().read_text()))
+    await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    hooks = _webhooks(namespace, f"https://127.0.0.1:{port}", (pki / "apiserver.crt").read_bytes())
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        await until(lambda: _serves(kube), 60, "JobSets are served")
+        process = _launched([str(program), f"--config={settings}", f"--kubeconfig={stack.kubeconfig}"], log)
+        running = process
+        await until(lambda: _ready(running, log, health), 60, "the JobSet controller is ready")
+        for hook in hooks:
+            await apply(kube, hook)
+        await until(lambda: _defaulted(kube, namespace), 60, "the JobSet webhooks are asked")
+        yield Peer(kube, namespace, log)
+    finally:
+        for hook in hooks:
+            await _delete(kube, ADMISSION, hook["kind"], hook["metadata"]["name"])
+        with contextlib.suppress(UnknownKind, Unreachable):
+            for each in (await kube.list(API_VERSION, "JobSet", namespace))["items"]:
+                await _delete(kube, API_VERSION, "JobSet", each["metadata"]["name"], namespace)
+        if process is not None:
+            _stop(process)
+        await _delete(kube, "v1", "Namespace", namespace)
+        if defined:
+            await _delete(kube, *DEFINITION)
+        await kube.close()
+
+
+def _settings(port: int, certificates: Path, health: str) -> Json:
+    return {
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "internalCertManagement": {"enable": False},
+        "leaderElection": {"leaderElect": False},
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(certificates)},
+        "metrics": {"bindAddress": "0"},
+        "health": {"healthProbeBindAddress": health},
+    }
+
+
+def _definition() -> Path:
+    tool = TOOLS[PEER_TOOLS[0]]
+    return source_of(tool) / "config" / "components" / "crd" / "bases" / "jobset.x-k8s.io_jobsets.yaml"
+
+
+def _webhooks(namespace: str, url: str, authority: bytes) -> list[Json]:
+    """Return the published webhooks of JobSets, as config/components/webhook has them, for one namespace."""
+    found: list[Json] = []
+    for kind, path, name, operations in (
+        ("MutatingWebhookConfiguration", "/mutate-jobset-x-k8s-io-v1alpha2-jobset", "mjobset.kb.io", ["CREATE"]),
+        (
+            "ValidatingWebhookConfiguration",
+            "/validate-jobset-x-k8s-io-v1alpha2-jobset",
+            "vjobset.kb.io",
+            ["CREATE", "UPDATE"],
+        ),
+    ):
+        hook = {
+            "name": name,
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": f"{url}{path}", "caBundle": base64.b64encode(authority).decode()},
+            "failurePolicy": "Fail",
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "rules": [
+                {
+                    "apiGroups": ["jobset.x-k8s.io"],
+                    "apiVersions": ["v1alpha2"],
+                    "operations": operations,
+                    "resources": ["jobsets"],
+                }
+            ],
+            "sideEffects": "None",
+        }
+        found.append({"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": namespace}, "webhooks": [hook]})
+    return found
+
+
+async def _serves(kube: Kube) -> bool:
+    try:
+        await kube.list(API_VERSION, "JobSet", "default")
+    except (UnknownKind, Unreachable):
+        return False
+    return True
+
+
+def _launched(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as out:
+        return subprocess.Popen(argv, stdout=out, stderr=out)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+    process.kill()
+    process.wait()
+
+
+async def _ready(process: subprocess.Popen[bytes], log: Path, health: str) -> bool:
+    assert process.poll() is None, f"the JobSet controller ended: see {log}"
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{health}/readyz") as answer:
+            return answer.status == 200
+    except aiohttp.ClientError:
+        await asyncio.sleep(0.2)
+        return False
+
+
+async def _defaulted(kube: Kube, namespace: str) -> bool:
+    """Whether a JobSet that the webhook refuses is refused: the API server takes up a webhook after a moment."""
+    probe = {
+        "apiVersion": API_VERSION,
+        "kind": "JobSet",
+        "metadata": {"name": "probe", "namespace": namespace},
+        "spec": {"suspend": True, "replicatedJobs": [], "network": {"subdomain": "1"}},
+    }
+    try:
+        await kube.would_create(probe)
+    except KubeError as error:
+        return "vjobset.kb.io" in str(error)
+    await asyncio.sleep(0.2)
+    return False
+
+
+async def _delete(kube: Kube, api_version: str, kind: str, name: str, namespace: str = "") -> None:
+    with contextlib.suppress(NotFound, UnknownKind):
+        found = await kube.get(api_version, kind, name, namespace)
+        await kube.delete(api_version, kind, name, namespace, uid=found["metadata"]["uid"])
