@@ -25,6 +25,7 @@ from holdfast.cli.output import emit
 
 if TYPE_CHECKING:
     from holdfast.client import ExplanationView, StatusView, Summary
+    from holdfast.model import Workload
     from holdfast.model.history import History
 
 
@@ -76,18 +77,27 @@ def status(
     temporal_namespace: TemporalNamespace = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show how a workload is. Exit code 1 if it has failed."""
+    """Show how a workload is. Exit code 1 if it has failed.
+
+    As JSON and YAML, a document with a status of its own, such as an AppWrapper, is told in its terms too: sourceForm.
+    """
     named = chosen(name, namespace)
 
-    async def go() -> StatusView:
+    async def go() -> tuple[StatusView, Workload | None]:
         async with session(address, temporal_namespace, cluster) as holdfast:
-            return await (await holdfast.get(named.name, named.namespace)).status()
+            run = await holdfast.get(named.name, named.namespace)
+            return await run.status(), None if output is Output.TABLE else await run.workload()
 
     from holdfast.cli import render
+    from holdfast.formats import source_form
     from holdfast.model import Phase
 
-    view = asyncio.run(go())
-    emit(view.model_dump(mode="json"), output, lambda: render.status(view, datetime.now(UTC)))
+    view, workload = asyncio.run(go())
+    document = view.model_dump(mode="json")
+    told = source_form(workload, view.status) if workload is not None else None
+    if told is not None:
+        document["sourceForm"] = told
+    emit(document, output, lambda: render.status(view, datetime.now(UTC)))
     if view.phase is Phase.FAILED:
         raise typer.Exit(EXIT_FAILED)
 

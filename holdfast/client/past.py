@@ -8,10 +8,12 @@ from pathlib import Path
 
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
+from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.client.connection import Place, explained
 from holdfast.errors import HoldfastError, WorkloadNotFound
+from holdfast.model import Workload
 from holdfast.past import Run, Story, read_run, told
 
 
@@ -40,6 +42,32 @@ async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = ""
             break
         runs.append(after)
     return _told(runs, workflow_id)
+
+
+async def workload_of(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Workload:
+    """Return what was submitted, as the run's first event has it. No worker is needed, and one event is read.
+
+    Raises:
+        WorkloadNotFound: if Temporal does not know it any more.
+        NotReachable: if Temporal does not answer.
+        HoldfastError: if this release cannot read it.
+    """
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id or None)
+    try:
+        first = await anext(aiter(handle.fetch_history_events(page_size=1)), None)
+    except RPCError as error:
+        translated = explained(error, place)
+        if error.status is RPCStatusCode.NOT_FOUND and type(translated) is HoldfastError:
+            raise WorkloadNotFound(workflow_id) from error
+        raise translated from error
+    if first is None:
+        raise WorkloadNotFound(workflow_id)
+    payloads = list(first.workflow_execution_started_event_attributes.input.payloads)[:1]
+    try:
+        (workload,) = await client.data_converter.decode(payloads, [Workload])
+    except (TemporalError, ValueError) as error:
+        raise HoldfastError(f"{workflow_id}: its workflow's input is no workload this release can read") from error
+    return workload
 
 
 async def _fetched(client: Client, place: Place, workflow_id: str, run_id: str) -> Run | None:

@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained
-from holdfast.client.past import fetch
+from holdfast.client.past import fetch, workload_of
 from holdfast.client.pending import activities_of
 from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
@@ -121,6 +121,10 @@ class Run:
             NotReachable: if Temporal does not answer.
         """
         return history_of(await self.story())
+
+    async def workload(self) -> Workload:
+        """Return what was submitted. It is read from Temporal's record alone, and changes since are not in it."""
+        return await workload_of(self.client, self.place, self.workflow_id, self.run_id)
 
     async def story(self) -> Story:
         """Return what `history` is made of: what each step was told, and what it decided."""

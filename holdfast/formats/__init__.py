@@ -16,7 +16,7 @@ from holdfast.profiles import PROFILES
 FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, own.FORMAT, manifests.FORMAT)
 """All forms; the first that knows a document reads it."""
 
-__all__ = ["FORMATS", "NAMES", "Format", "read", "status_in_source_form"]
+__all__ = ["FORMATS", "NAMES", "Format", "read", "source_form", "status_in_source_form"]
 
 
 def read(
@@ -72,9 +72,28 @@ def read(
 
 def status_in_source_form(workload: Workload, status: Status) -> Json:
     """Return a status in the terms of the form the workload was written in."""
+    return _form(workload).status(workload, status)
+
+
+def source_form(workload: Workload, status: Status) -> Json | None:
+    """Return the document a workload was written as with its status in it, as its own controller would tell it.
+
+    Its spec is left out. None for a form that has no status of its own.
+    """
+    form = _form(workload)
+    if not form.has_status:
+        return None
+    return {
+        "apiVersion": workload.source.api_version,
+        "kind": workload.source.kind,
+        "metadata": {"name": workload.name, "namespace": workload.namespace},
+        "status": form.status(workload, status),
+    }
+
+
+def _form(workload: Workload) -> Format:
     source = (workload.source.api_version, workload.source.kind)
-    form = next((one for one in FORMATS if source in one.source_kinds), own.FORMAT)
-    return form.status(workload, status)
+    return next((one for one in FORMATS if source in one.source_kinds), own.FORMAT)
 
 
 def _documents(given: str | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[Document]:

@@ -189,5 +189,5 @@ def _read(documents: Sequence[Document], context: Context) -> list[Workload]:
     return found
 
 
-FORMAT = Format("AppWrapper", _knows, _read, status, frozenset({(API_VERSION, KIND)}))
+FORMAT = Format("AppWrapper", _knows, _read, status, frozenset({(API_VERSION, KIND)}), has_status=True)
 """This format's entry."""

@@ -33,3 +33,5 @@ class Format(NamedTuple):
     """Give a status in the terms of this form."""
     source_kinds: frozenset[tuple[str, str]]
     """API versions and kinds that `Workload.source` names for this form."""
+    has_status: bool = False
+    """Whether documents of this form have a status of their own."""

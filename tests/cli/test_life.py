@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from temporalio.client import Client
 from typer.testing import CliRunner, Result
 
@@ -108,3 +109,26 @@ async def test_doctor_says_which_workers_are_missing(client: Client, address: st
     assert not found["worker: watch"]["good"]
     assert found["worker: watch"]["remedy"] == "start one: holdfast worker --roles watch --cluster nowhere"
     assert found["kubernetes"]["unreachable"]
+
+
+async def test_a_status_is_told_in_the_terms_of_its_document_too(file: Path, name: str) -> None:
+    await run("submit", str(file))
+    told = yaml.safe_load((await run("status", name, "-o", "yaml")).stdout)
+    assert told["status"]["phase"] == "Pending"
+    assert told["sourceForm"] == {
+        "apiVersion": "workload.codeflare.dev/v1beta2",
+        "kind": "AppWrapper",
+        "metadata": {"name": name.partition("/")[2], "namespace": "research"},
+        "status": told["sourceForm"]["status"],
+    }
+    assert told["sourceForm"]["status"]["resettingCount"] == 0
+    assert "sourceForm" not in (await run("status", name)).stdout
+
+
+async def test_manifests_have_no_terms_of_their_own(name: str) -> None:
+    example = Path(__file__).parents[2] / "examples" / "job.yaml"
+    plain = name.partition("/")[2]
+    await run("submit", str(example), "--name", plain)
+    told = json.loads((await run("status", plain, "-o", "json")).stdout)
+    assert told["status"]["name"] == plain
+    assert "sourceForm" not in told

@@ -32,6 +32,13 @@ async def test_without_a_worker_the_memo_answers_and_says_so(holdfast: Holdfast,
     assert told.explanation.phase is Phase.PENDING
 
 
+async def test_what_was_submitted_is_read_without_a_worker(holdfast: Holdfast, workload: Workload) -> None:
+    run = await holdfast.submit(workload)
+    found = await run.workload()
+    assert (found.name, found.spec_hash()) == (workload.name, workload.spec_hash())
+    assert found.uid == run.uid
+
+
 async def test_a_life_with_suspend_resume_and_cancel(
     holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
 ) -> None:
