@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
 from holdfast.model.base import Time
-from holdfast.model.observation import Failure, Payload, PodCounts
+from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts
 from holdfast.model.report import Condition
 from holdfast.model.state import Cause, ExcludedNode
 from holdfast.model.vocabulary import Phase, Reason
@@ -47,6 +51,8 @@ class Status(Payload):
     budgets: tuple[BudgetStatus, ...] = ()
     conditions: tuple[Condition, ...] = ()
     pods: PodCounts = PodCounts()
+    copies: Annotated[dict[str, CopyCounts], Field(exclude_if=lambda value: not value)] = {}
+    """Of each component that is made in copies, how they stand."""
     next: Deadline | None = None
     avoided: tuple[ExcludedNode, ...] = ()
     """Nodes its pods keep off or, while there are none, those that its next pods will."""

@@ -72,6 +72,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         budgets=budgets_of(state, asked or now),
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=spec.expected_pods),
+        copies={name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {},
         next=deadlines[0] if deadlines else None,
         avoided=_avoided(state, asked or now),
         failure=state.outcome_failure,

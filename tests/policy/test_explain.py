@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model import OperationKind, Phase, Reason
+from holdfast.model import CopyCounts, OperationKind, Phase, Reason, Status
 from holdfast.policy.events import Cancelled, Resumed, Suspended
 from holdfast.policy.explain import explain_of, markdown, status_of
 from holdfast.policy.hold import hold
@@ -160,3 +160,18 @@ def test_status_counts_pods_and_names_the_failure_once_failed():
     assert (status.phase, status.restarts, status.executions) == (Phase.FAILED, 3, 4)
     assert status.failure is not None
     assert status.failure.reason == "BackoffLimitExceeded"
+
+
+def test_status_counts_the_copies_of_components_that_have_some():
+    life = Life().runs()
+    plain = status_of(life.spec, life.state, life.now, "uid")
+    assert "copies" not in plain.model_dump(mode="json"), "what has none is told as ever"
+    seen = life.state.observation
+    assert seen is not None
+    (name,) = seen.components
+    counts = CopyCounts(expected=3, ready=1, succeeded=1, failed=1)
+    views = {name: seen.components[name].model_copy(update={"copies": counts})}
+    state = life.state.model_copy(update={"observation": seen.model_copy(update={"components": views})})
+    told = status_of(life.spec, state, life.now, "uid")
+    assert told.copies == {name: counts}
+    assert Status.model_validate(told.model_dump(mode="json")) == told
