@@ -12,7 +12,7 @@ from holdfast.model.observation import (
     Payload,
     PodCounts,
 )
-from holdfast.model.policy import Action, Budget, Exclusion, Limits, Match, Policy, Replacement, Rule, Timings
+from holdfast.model.policy import Action, Budget, Exclusion, Limits, Match, Policy, Replacement, Rule, Success, Timings
 from holdfast.model.report import Condition, Event, Report
 from holdfast.model.state import (
     Attempt,
@@ -40,6 +40,7 @@ from holdfast.model.vocabulary import (
     Reason,
     RefusedCreate,
     Scope,
+    SuccessOperator,
 )
 from holdfast.model.workload import Source, Workload
 
@@ -96,6 +97,8 @@ __all__ = [
     "State",
     "Status",
     "StatusRule",
+    "Success",
+    "SuccessOperator",
     "Time",
     "Timings",
     "Toleration",

@@ -118,6 +118,11 @@ class Component(Model):
         return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
 
     @property
+    def completes(self) -> bool:
+        """Whether it can come to an end: by its pods, or by a word of its own status."""
+        return bool(self.expected_pods or self.status.complete)
+
+    @property
     def expected_pods(self) -> int:
         """How many pods this component is to have, over all its copies."""
         return sum(pod_set.replicas for pod_set in self.pod_sets) * (1 if self.copies is None else self.copies)

@@ -18,6 +18,7 @@ from holdfast.model.vocabulary import (
     Reason,
     RefusedCreate,
     Scope,
+    SuccessOperator,
 )
 
 ExitCode = Annotated[int, Field(ge=0, le=255)]
@@ -190,6 +191,20 @@ class Exclusion(Model):
     """How long a node is avoided after its last failure."""
 
 
+class Success(Model):
+    """What ends a workload as Succeeded: components that are complete (row J12)."""
+
+    operator: SuccessOperator = SuccessOperator.ALL
+    """All of them, or any one."""
+    components: tuple[str, ...] = ()
+    """Empty: all of the workload's; for Any, those that bring pods or say themselves that they are complete."""
+
+
+def _as_ever(value: object) -> bool:
+    """Whether a field that came later says nothing: then it is not written, and an older release reads the rest."""
+    return value is None or value == Success()
+
+
 class Policy(Model):
     """A workload's whole failure policy. Rules are tried in order; `default` ends the list."""
 
@@ -203,6 +218,7 @@ class Policy(Model):
     replacement: Replacement = Replacement()
     """For each component that has none of its own."""
     exclusion: Exclusion = Exclusion()
+    success: Success = Field(default=Success(), exclude_if=_as_ever)
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:

@@ -65,6 +65,7 @@ class Reason(StrEnum):
     LAUNCH_LIMIT_EXCEEDED = "LaunchLimitExceeded"
     SUBMISSION_TIMEOUT = "SubmissionTimeout"
     REFUSED = "Refused"
+    SUCCESS_UNREACHABLE = "SuccessUnreachable"
     # what was asked for
     SUSPEND_REQUESTED = "SuspendRequested"
     PREEMPTED = "Preempted"
@@ -116,6 +117,13 @@ class ActionKind(StrEnum):
     RESTART = "Restart"
     FAIL = "Fail"
     IGNORE = "Ignore"
+
+
+class SuccessOperator(StrEnum):
+    """How many of the components that success looks at must be complete (row J12)."""
+
+    ALL = "All"
+    ANY = "Any"
 
 
 class NodeAvoidance(StrEnum):

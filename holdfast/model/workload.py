@@ -94,6 +94,7 @@ class Workload(Model):
                 if name not in known:
                     raise ValueError(f"policy.rules[{rule.name}].match.components: {name!r} names no component")
         self._check_units()
+        self._check_success()
         self._check_dependencies()
         size = len(self.model_dump_json().encode())
         if size > SPEC_BYTES_MAXIMUM:
@@ -118,6 +119,21 @@ class Workload(Model):
                         f"{path}.unit: Member: the pods of {component.title} are its controller's to make again: "
                         "expected Component or Workload"
                     )
+
+    def _check_success(self) -> None:
+        """Refuse success by what is no component, or by one that is complete as soon as it is there (row J12)."""
+        known, path = {one.name: one for one in self.components}, "policy.success.components"
+        given = self.policy.success.components
+        for index, name in enumerate(given):
+            if name not in known:
+                raise ValueError(f"{path}[{index}]: {name!r} names no component: expected some of {', '.join(known)}")
+            if name in given[:index]:
+                raise ValueError(f"{path}[{index}]: {name!r} is given twice")
+            if not known[name].completes:
+                raise ValueError(
+                    f"{path}[{index}]: {known[name].title} brings no pods and says nothing of its end: it would be "
+                    "complete as soon as it is there"
+                )
 
     def _check_dependencies(self) -> None:
         known = {component.name: component for component in self.components}

@@ -41,7 +41,8 @@ from holdfast.policy.health import admission_due, awaited, current, failures, la
 from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.replace import Due, due_replacements
 from holdfast.policy.restart import due_at, is_alone, restarted_alone
-from holdfast.policy.rules import Ruling, rule_on, rulings
+from holdfast.policy.rules import Ruling, rule_on
+from holdfast.policy.success import judged, reached
 
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
@@ -115,11 +116,10 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         return Fail(Reason(refusal.reason), refusal, refusal.message)
     seen = current(state)
     due = due_replacements(spec, state, seen)
-    if attempt.stage is Stage.SUBMITTED and seen is not None and seen.complete and not (due or attempt.replacing):
-        return Succeed("all components are complete")
-    found = [
-        one for one in rulings(state.policy, failures(spec, state, now)) if one.action.kind is not ActionKind.IGNORE
-    ]
+    succeeded = reached(spec, state, seen, {one.component for one in due})
+    if succeeded:
+        return Succeed(succeeded)
+    found = judged(spec, state, seen, failures(spec, state, now))
     ruled = _ruled(spec, state, found, now) if found else None
     if isinstance(ruled, Restart | Fail):
         return ruled
@@ -175,6 +175,8 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     if submitted and (state.looked_at is None or state.looked_at < when):
         return Look(f"confirming before it is acted on: {ruling.failure.sentence()}")
     if ruling.action.kind is ActionKind.FAIL:
+        if ruling.lost:
+            return Fail(Reason.SUCCESS_UNREACHABLE, ruling.failure, f"{ruling.lost}: {ruling.failure.sentence()}")
         return Fail(failure_reason(ruling.failure), ruling.failure, f"rule {ruling.rule}: {ruling.failure.sentence()}")
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)

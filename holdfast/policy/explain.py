@@ -21,6 +21,7 @@ from holdfast.model import (
     Stage,
     State,
     Status,
+    Success,
     Workload,
     format_duration,
 )
@@ -35,6 +36,7 @@ from holdfast.policy.report import conditions
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
 from holdfast.policy.strip import let_go
+from holdfast.policy.success import wanted
 
 CAUSES_SHOWN = 5
 _REMEDIES: dict[str, str] = {
@@ -198,11 +200,17 @@ def _now(spec: Workload, state: State) -> str:
         unready = not_ready(spec, state)
         if unready:
             avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
-            return f"waiting for {unready} of {spec.expected_pods} Pod{avoided}"
-        return f"{spec.expected_pods} of {spec.expected_pods} pods run or have succeeded"
+            return f"waiting for {unready} of {spec.expected_pods} Pod{avoided}{_until(spec, state)}"
+        return f"{spec.expected_pods} of {spec.expected_pods} pods run or have succeeded{_until(spec, state)}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         return f"its outcome is settled ({state.outcome.value}); its resources are held"
     return state.message
+
+
+def _until(spec: Workload, state: State) -> str:
+    """Say what success looks at, where that is not all of the workload."""
+    success = state.policy.success
+    return f"; it succeeds once {wanted(spec, success)}" if success != Success() else ""
 
 
 def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
@@ -249,7 +257,7 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
     """Say what the failure that makes it unhealthy comes to, once its grace is over."""
     ruling = rule_on(state.policy, failure)
     action = ruling.action
-    if action.kind is ActionKind.FAIL:
+    if action.kind is not ActionKind.RESTART:
         return "the workload fails"
     if is_alone(state, ruling):
         return _alone(spec, state, ruling)

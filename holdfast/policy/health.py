@@ -22,8 +22,8 @@ from holdfast.model import (
 from holdfast.policy.edit import edit
 from holdfast.policy.nodes import heeded
 from holdfast.policy.replace import due_replacements
-from holdfast.policy.rules import rulings
 from holdfast.policy.sight import due
+from holdfast.policy.success import judged
 
 LIVE = frozenset({Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED})
 """The stages of an attempt that is on its way or there; after them comes only removal."""
@@ -248,7 +248,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
             state = edit(state, attempt=attempt)
     if attempt.warming and seen is not None and not state.in_doubt:
         state = edit(state, attempt=edit(attempt, warming=_still_warming(attempt, seen)))
-    ruled = [ruling for ruling in rulings(state.policy, failures(spec, state, now)) if ruling.action.kind != "Ignore"]
+    ruled = judged(spec, state, seen, failures(spec, state, now))
     if not ruled:
         return edit(state, unhealthy=None) if state.unhealthy is not None else state
     first = ruled[0]

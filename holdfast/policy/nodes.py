@@ -40,7 +40,7 @@ def heeded(policy: Policy, attempt: Attempt, failures: Iterable[Failure]) -> lis
 def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excluded:
     """Return the nodes of failures seen together that are to be avoided, each as the rule of its own failure says."""
     nodes: dict[str, ExcludedNode] = {}
-    for failure, _, action in found:
+    for failure, _, action, _ in found:
         if action.avoid is NodeAvoidance.NEVER or not failure.node:
             continue
         node = ExcludedNode(

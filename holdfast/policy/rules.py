@@ -17,6 +17,8 @@ class Ruling(NamedTuple):
     failure: Failure
     rule: str
     action: Action
+    lost: str = ""
+    """That success has come out of reach by it, and so the workload fails; empty for anything else."""
 
 
 def matches(match: Match, failure: Failure) -> bool:

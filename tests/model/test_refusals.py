@@ -88,6 +88,9 @@ TABLE: list[tuple[Spoiled, str]] = [
     (policy(default={"charge": "nothing"}), "charge 'nothing' names no budget"),
     (policy(default={"charge": "launch"}, budgets=[RESTART, MEMBER]), "expected a budget of scope Workload"),
     (policy(replacement={"charge": "restart"}), "replacement.charge 'restart': expected one of []"),
+    (policy(success={"components": ["nobody"]}), "policy.success.components[0]: 'nobody' names no component"),
+    (policy(success={"components": ["train", "train"]}), "policy.success.components[1]: 'train' is given twice"),
+    ({"components": [job(podSets=[])], **policy(success={"components": ["train"]})}, "complete as soon as it is there"),
     # Durations.
     (policy(timings={"failureGracePeriod": "soon"}), "'soon' is not a duration"),
     (policy(timings={"failureGracePeriod": "9999999999h"}), "is too long a duration"),

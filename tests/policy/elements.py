@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from holdfast.model import (
@@ -18,6 +19,7 @@ from holdfast.model import (
     Reason,
     Replacement,
     Scope,
+    StatusRule,
     Workload,
 )
 from holdfast.policy.edit import edit
@@ -42,6 +44,23 @@ def element(index: int, image: str = "pe:1", **fields: Any) -> Component:
     )
 
 
+def job(name: str, pods: int = 2, **fields: Any) -> Component:
+    template = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {}}
+    return Component(
+        name=name,
+        template=template,
+        pod_sets=({"path": "template.spec.template", "replicas": pods},),  # type: ignore[arg-type]
+        status=StatusRule(complete=("Complete",), failed=("Failed",)),
+        **fields,
+    )
+
+
+def jobs(*components: Component | str, policy: Policy | None = None, **fields: Any) -> Workload:
+    """Return a workload of Jobs, each of two pods where only its name is given."""
+    made = tuple(job(one) if isinstance(one, str) else one for one in components)
+    return Workload(name="train-llm", cluster="dev", components=made, policy=policy or Policy(), **fields)
+
+
 def streams(elements: int = 3, policy: Policy = POLICY, **changes: Any) -> Workload:
     """Return a ConfigMap and so many elements, of which only the first reads it."""
     pods = tuple(element(index, config=("adl",) if index == 0 else ()) for index in range(elements))
@@ -60,6 +79,8 @@ class Elements(Life):
 
     spec: Workload = field(default_factory=streams)
     views: dict[str, ComponentView] = field(default_factory=dict)
+    failed_at: dict[str, datetime] = field(default_factory=dict)
+    """When components failed, where that is not when it is seen."""
 
     def look(self, *, live: bool = False, blind: tuple[Interval, ...] = (), **fields: Any) -> Observation:
         attempt = self.state.attempt
@@ -68,12 +89,16 @@ class Elements(Life):
         common: dict[str, Any] = {"time": self.now, "attempt": attempt.number}
         failures: list[Failure] = []
         for name, view in self.views.items():
+            common["time"] = self.failed_at.get(name, self.now)
             if not view.found:
                 missing = {"cls": FailureClass.MISSING, "scope": Scope.COMPONENT, "reason": Reason.MISSING_COMPONENT}
                 failures.append(Failure(component=name, subject=name, **missing, **common))
             elif view.pods.failed:
                 failed = {"cls": FailureClass.APP, "scope": Scope.MEMBER, "reason": "Error", "exit_code": 1}
                 failures.append(Failure(component=name, subject=name, **failed, **common))
+            elif view.failed:
+                given_up = {"cls": FailureClass.APP, "scope": Scope.COMPONENT, "reason": "BackoffLimitExceeded"}
+                failures.append(Failure(component=name, subject=name, **given_up, **common))
         values: dict[str, Any] = {
             "workload_uid": "uid",
             "attempt": attempt.number,
@@ -109,9 +134,23 @@ class Elements(Life):
     def pods(self, *names: str, **counts: int) -> Elements:
         """Give some pods (all, if none is named) these counts, and let the watch say so."""
         chosen = names or tuple(component.name for component in self.spec.components if component.expected_pods)
-        counted = PodCounts(expected=1, **counts)
         done = bool(counts.get("succeeded"))
-        self.views = {**self.views, **dict.fromkeys(chosen, ComponentView(pods=counted, complete=done))}
+        expected = {one.name: one.expected_pods for one in self.spec.components}
+        counted = {name: PodCounts(expected=expected[name], **counts) for name in chosen}
+        self.views = {
+            **self.views,
+            **{name: ComponentView(pods=pods, complete=done) for name, pods in counted.items()},
+        }
+        self.tell(Observed(self.look()))
+        return self
+
+    def says(self, **verdicts: str) -> Elements:
+        """Let components say of themselves that they are complete or have failed, and the watch tell it."""
+        told = {
+            name: edit(self.views[name], complete=verdict == "Complete", failed=verdict == "Failed")
+            for name, verdict in verdicts.items()
+        }
+        self.views = {**self.views, **told}
         self.tell(Observed(self.look()))
         return self
 
@@ -123,7 +162,10 @@ class Elements(Life):
 
     def up(self) -> Elements:
         self.settle()
-        return self.pods(running=1)
+        for component in self.spec.components:
+            if component.expected_pods:
+                self.pods(component.name, running=component.expected_pods)
+        return self
 
     def configured(self, *components: Component) -> Elements:
         """Change what components are made of, as the workflow's update does."""
