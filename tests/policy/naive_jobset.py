@@ -1,0 +1,120 @@
+"""JobSet's failure policy once more, from the words of its proposal (KEP-262) alone, as plainly as it can be written.
+
+It knows nothing of the engine: the tests of rows J5, J9, J10 and J16 hold the one against the other. Where the proposal
+is silent, on failures seen together, it follows the contract's row J9: the earliest decides, ties by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+FAIL, RESTART, IGNORE_MAX = "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"
+
+
+@dataclass(frozen=True)
+class JobFailure:
+    """A child Job that has failed."""
+
+    job: str
+    replicated_job: str
+    reason: str
+    time: int
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class PolicyRule:
+    """A FailurePolicyRule."""
+
+    name: str
+    action: str
+    on_job_failure_reasons: tuple[str, ...] = ()
+    target_replicated_jobs: tuple[str, ...] = ()
+    on_job_failure_message_patterns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobSet:
+    """What counts of a JobSet."""
+
+    max_restarts: int
+    rules: tuple[PolicyRule, ...]
+    counted: int = 0
+    """Restarts that were counted against the maximum."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of it."""
+
+    what: Literal["fail", "restart"]
+    failure: JobFailure
+    rule: str
+    counted: int
+    """After it."""
+
+
+def satisfied(rule: PolicyRule, failure: JobFailure) -> bool:
+    # "The requirement is satisfied if at least one reason matches the list."
+    # "An empty list applies the rule to any job failure reason."
+    if len(rule.on_job_failure_reasons) > 0:
+        at_least_one = False
+        for reason in rule.on_job_failure_reasons:
+            if reason == failure.reason:
+                at_least_one = True
+        if not at_least_one:
+            return False
+    # "TargetReplicatedJobs are the names of the replicated jobs the operator applies to."
+    # "An empty list will apply to all replicatedJobs."
+    if len(rule.target_replicated_jobs) > 0:
+        named = False
+        for name in rule.target_replicated_jobs:
+            if name == failure.replicated_job:
+                named = True
+        if not named:
+            return False
+    # Row J16: any one of the patterns, anywhere in the message.
+    if len(rule.on_job_failure_message_patterns) > 0:
+        found = False
+        for pattern in rule.on_job_failure_message_patterns:
+            if re.search(pattern, failure.message) is not None:
+                found = True
+        if not found:
+            return False
+    return True
+
+
+def first_failed(failures: list[JobFailure]) -> JobFailure:
+    first = failures[0]
+    for failure in failures:
+        if failure.time < first.time:
+            first = failure
+        if failure.time == first.time and (failure.replicated_job, failure.job) < (first.replicated_job, first.job):
+            first = failure
+    return first
+
+
+def execute(jobset: JobSet, failures: list[JobFailure]) -> Outcome:
+    failure = first_failed(failures)
+    # "For a given Job failure, the rules will be evaluated in order,"
+    # "and only the first matching rule will be executed."
+    action, name = None, "default"
+    for rule in jobset.rules:
+        if satisfied(rule, failure):
+            action, name = rule.action, rule.name
+            break
+    # "If no matching rule is found, the RestartJobSet action is applied."
+    if action is None:
+        action = RESTART
+    if action == FAIL:
+        # "Fail the JobSet immediately, regardless of maxRestarts."
+        return Outcome("fail", failure, name, jobset.counted)
+    if action == IGNORE_MAX:
+        # "Don't count the failure against maxRestarts."
+        return Outcome("restart", failure, name, jobset.counted)
+    # "Restart the JobSet if the number of restart attempts is less than MaxRestarts. Otherwise, fail the JobSet."
+    if jobset.counted < jobset.max_restarts:
+        return Outcome("restart", failure, name, jobset.counted + 1)
+    return Outcome("fail", failure, name, jobset.counted)
