@@ -90,7 +90,9 @@ def reason(reason: Reason) -> str:
             return "FailedComponent"
         case Reason.CREATE_FAILED | Reason.REFUSED | Reason.SUBMISSION_FAILED | Reason.SUBMISSION_TIMEOUT:
             return "CreateFailed"
-        case Reason.RETRY_LIMIT_EXCEEDED | Reason.LAUNCH_LIMIT_EXCEEDED | Reason.SUCCESS_UNREACHABLE:
+        case Reason.RETRY_LIMIT_EXCEEDED | Reason.LAUNCH_LIMIT_EXCEEDED:
+            return "Failed"
+        case Reason.RULE_LIMIT_EXCEEDED | Reason.SUCCESS_UNREACHABLE:
             return "Failed"
         case Reason.CANCEL_REQUESTED | Reason.ANCHOR_DELETED:
             return "Terminating"

@@ -22,6 +22,9 @@ RETRIES_MAXIMUM = 1_000_000
 TIMING_NAMES: Final[Mapping[str, str]] = {info.alias or name: name for name, info in Timings.model_fields.items()}
 """Names of the waits as written (`failureGracePeriod`), and as the model has them."""
 
+NEVER: Final = "never"
+_MAY_BE_NEVER: Final = {"success_ttl", "deletion_on_failure_grace_period", "submission_timeout"}
+
 _OTHERS: Final[Mapping[str, str]] = {
     "profile": "profile",
     "retryLimit": "retry_limit",
@@ -54,7 +57,8 @@ class Given(NamedTuple):
 class Settings:
     """Settings that have been read; what was not given is left as it was."""
 
-    timings: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
+    timings: dict[str, timedelta | None] = field(default_factory=dict[str, "timedelta | None"])
+    """None: never."""
     profile: str | None = None
     limits: dict[str, int] = field(default_factory=dict[str, int])
     """Limits of budgets, by their names."""
@@ -155,6 +159,9 @@ def read_settings(given: Iterable[Given]) -> tuple[Settings, list[Problem]]:
 
 def _set(settings: Settings, name: str, given: Given) -> Problem | None:
     if name in TIMING_NAMES:
+        if given.value.strip() == NEVER and TIMING_NAMES[name] in _MAY_BE_NEVER:
+            settings.timings[TIMING_NAMES[name]] = None
+            return None
         duration = read_duration(given.value, given.path)
         if isinstance(duration, Problem):
             return duration

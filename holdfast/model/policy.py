@@ -23,6 +23,9 @@ from holdfast.model.vocabulary import (
 
 ExitCode = Annotated[int, Field(ge=0, le=255)]
 
+DEFAULT_RULE = "default"
+"""What the default action is called where a rule would be named."""
+
 _RULE_NAME = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:.-]*[A-Za-z0-9_])?$")
 
 
@@ -30,16 +33,17 @@ class Timings(Model):
     """Every wait of a workload's life. Defaults are AppWrapper's (appwrapper-fault-tolerance.md, configuration).
 
     Grace and pause periods are capped by `grace_period_maximum` and by the operator's own maximum; `success_ttl` is
-    capped only by the operator's own success TTL (row A14).
+    capped only by the operator's own success TTL (row A14). Where `success_ttl` or `deletion_on_failure_grace_period`
+    is none, what is left of the workload stays until somebody cancels it, as far as the operator allows (row J15).
     """
 
     admission_grace_period: Duration = timedelta(minutes=1)
     warmup_grace_period: Duration = timedelta(minutes=5)
     failure_grace_period: Duration = timedelta(minutes=1)
     retry_pause_period: Duration = timedelta(seconds=90)
-    deletion_on_failure_grace_period: Duration = timedelta(0)
+    deletion_on_failure_grace_period: Duration | None = timedelta(0)
     forceful_deletion_grace_period: Duration = timedelta(minutes=10)
-    success_ttl: Duration = timedelta(days=7)
+    success_ttl: Duration | None = timedelta(days=7)
     submission_timeout: Duration | None = None
     """How long refusals that may pass are borne before a workload that waits in submission fails; none: for ever.
 
@@ -60,20 +64,20 @@ class Limits(Model):
             timings.warmup_grace_period,
             timings.failure_grace_period,
             timings.retry_pause_period,
-            timings.deletion_on_failure_grace_period,
+            timings.deletion_on_failure_grace_period or timedelta(0),
             timings.forceful_deletion_grace_period,
         )
         if max(graces) <= top and self.success_ttl_maximum is None:
             return timings  # As nearly always, and asked for at every step.
-        ttl = timings.success_ttl
+        ttl, held = timings.success_ttl, timings.deletion_on_failure_grace_period
         if self.success_ttl_maximum is not None:
-            ttl = min(ttl, self.success_ttl_maximum)
+            ttl = min(ttl, self.success_ttl_maximum) if ttl is not None else self.success_ttl_maximum
         return Timings(
             admission_grace_period=min(timings.admission_grace_period, top),
             warmup_grace_period=min(timings.warmup_grace_period, top),
             failure_grace_period=min(timings.failure_grace_period, top),
             retry_pause_period=min(timings.retry_pause_period, top),
-            deletion_on_failure_grace_period=min(timings.deletion_on_failure_grace_period, top),
+            deletion_on_failure_grace_period=None if held is None else min(held, top),
             forceful_deletion_grace_period=min(timings.forceful_deletion_grace_period, top),
             success_ttl=ttl,
             submission_timeout=timings.submission_timeout,
@@ -94,6 +98,13 @@ class Action(Model):
     """Whether the failure grace period is waited out first (document: elided where no controller would heal it)."""
     avoid: NodeAvoidance = NodeAvoidance.NEVER
     """What becomes of the node of a failure that its rule rules, once the workload is made again."""
+    limit: Annotated[int | None, Field(ge=0, le=1_000_000, exclude_if=lambda value: value is None)] = None
+    """How often its rule may act before the workload fails, beside any budget; none: as often as that lets it (J19).
+
+    Counted over all attempts. A budget that it charges and that health renews renews it too."""
+    pause: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
+    """How long the next attempt waits once this one is gone, instead of the retry pause; where a component is restarted
+    alone, how long that waits after the grace."""
 
     @field_validator("unit")
     @classmethod
@@ -101,6 +112,13 @@ class Action(Model):
         if value is Scope.GANG:
             raise ValueError("Gang: there are no gangs yet: expected Member, Component or Workload")
         return value
+
+    @model_validator(mode="after")
+    def _restarts(self) -> Self:
+        for field in ("limit", "pause"):
+            if self.kind is not ActionKind.RESTART and getattr(self, field) is not None:
+                raise ValueError(f"{field}: expected only where kind is Restart, found {self.kind.value}")
+        return self
 
     @property
     def alone(self) -> bool:
@@ -226,6 +244,8 @@ class Policy(Model):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"rule name {name!r} is used {names.count(name)} times: names must be unique")
+        if DEFAULT_RULE in names and self.default.limit is not None:
+            raise ValueError(f"rule name {DEFAULT_RULE!r} is the default's own, which has a limit: choose another")
         budgets = [budget.name for budget in self.budgets]
         for name in budgets:
             if budgets.count(name) > 1:

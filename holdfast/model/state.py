@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from holdfast.model.base import Time
+from holdfast.model.base import Duration, Time
 from holdfast.model.observation import Failure, Interval, Observation, Payload
 from holdfast.model.policy import Limits, Policy
 from holdfast.model.report import Report
@@ -117,6 +117,8 @@ class Attempt(Payload):
     gone_at: Time | None = None
     pause_after: bool = False
     """Whether the retry pause follows its removal: so after a reset, not after a suspension."""
+    pause: Duration | None = None
+    """The pause that follows instead, as the rule says that has ended it."""
 
 
 class Cause(Payload):
@@ -213,6 +215,8 @@ class State(Payload):
     restarts: int = 0
     used: dict[str, int] = Field(default_factory=dict)
     """What has been used of each budget."""
+    acted: dict[str, int] = Field(default_factory=dict)
+    """How often each rule that has a limit has acted, by its name."""
     excluded: tuple[ExcludedNode, ...] = ()
     """Nodes that failures are blamed on, for the attempts to come; the one blamed last comes last."""
     observation: Observation | None = None

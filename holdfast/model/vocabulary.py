@@ -65,6 +65,7 @@ class Reason(StrEnum):
     LAUNCH_LIMIT_EXCEEDED = "LaunchLimitExceeded"
     SUBMISSION_TIMEOUT = "SubmissionTimeout"
     REFUSED = "Refused"
+    RULE_LIMIT_EXCEEDED = "RuleLimitExceeded"
     SUCCESS_UNREACHABLE = "SuccessUnreachable"
     # what was asked for
     SUSPEND_REQUESTED = "SuspendRequested"

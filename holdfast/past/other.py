@@ -117,6 +117,7 @@ class _Other:
     """What members have used of their budgets, in the attempt below."""
     attempt: int = 0
     unhealthy: Unhealthy | None = None
+    acted: dict[str, int] = field(default_factory=dict[str, int])
     ahead: _Ahead | None = None
     points: list[Point] = field(default_factory=list[Point])
     parted: datetime | None = None
@@ -136,7 +137,7 @@ class _Other:
         elif isinstance(taken.decision, _ACTING):
             self._only_other(turn.at, real.after, taken)
         if isinstance(real.decision, Retry) and real.before.outcome is not None:
-            self.used = {}
+            self.used, self.acted = {}, {}
 
     def wait(self, turn: Turn, raw: State, until: datetime) -> None:
         """Let the other policy's own deadlines pass, until reality goes on."""
@@ -175,6 +176,7 @@ class _Other:
             raw,
             policy=self.policy,
             used=self.used,
+            acted=self.acted,
             unhealthy=self.unhealthy if living else raw.unhealthy,
             attempt=edit(attempt, used=self.member) if attempt is not None else None,
         )
@@ -183,17 +185,17 @@ class _Other:
             state = edit(state, pause_until=attempt.gone_at + waits.retry_pause_period)
         if raw.hold_until is not None:
             held = waits.success_ttl if raw.outcome is Phase.SUCCEEDED else waits.deletion_on_failure_grace_period
-            state = edit(state, hold_until=raw.since + held)
+            state = edit(state, hold_until=raw.since + held if held is not None else None)
         return state
 
     def _keep(self, state: State) -> None:
-        self.unhealthy, self.used = state.unhealthy, state.used
+        self.unhealthy, self.used, self.acted = state.unhealthy, state.used, state.acted
         if state.attempt is not None:
             self.member = state.attempt.used
 
     def _charge(self, taken: Taken, at: datetime) -> None:
         """Take over what acting cost the other policy, and whether it ended the workload."""
-        self.used = taken.after.used
+        self.used, self.acted = taken.after.used, taken.after.acted
         if taken.after.attempt is not None and taken.after.attempt.number == self.attempt:
             self.member = taken.after.attempt.used
         if isinstance(taken.decision, Fail) and self.failed is None:
@@ -263,7 +265,7 @@ class _Other:
         self.parted = self.parted or at
 
     def _add(self, at: datetime, state: State, real: str, other: str, verdict: str, note: str) -> None:
-        shadow = edit(state, policy=self.policy, used=self.used)
+        shadow = edit(state, policy=self.policy, used=self.used, acted=self.acted)
         if shadow.attempt is not None:
             shadow = edit(shadow, attempt=edit(shadow.attempt, used=self.member))
         self.points.append(

@@ -121,8 +121,10 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return state
 
 
-def _hold(state: State, span: timedelta, now: datetime) -> State:
-    """Keep a settled workload's resources for a time; for none, begin to remove them."""
+def _hold(state: State, span: timedelta | None, now: datetime) -> State:
+    """Keep a settled workload's resources for a time, None for ever; for no time at all, begin to remove them."""
+    if span is None:
+        return state
     if span <= timedelta(0):
         return _begin_removal(state, now, pause_after=False)
     return edit(state, hold_until=now + span)
@@ -152,9 +154,11 @@ def _restart(state: State, decision: Restart, now: datetime) -> State:
         why += f"; then {avoided}"
     if charge is not None:
         state = edit(state, used={**state.used, charge: state.used.get(charge, 0) + 1})
+    if decision.limited:
+        state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})
     state = cause(edit(state, restarts=state.restarts + 1), Reason.RESETTING, why, now)
     state = enter(state, Phase.RESETTING, Reason.RESETTING, why, now)
-    return _begin_removal(state, now, pause_after=True)
+    return _begin_removal(state, now, pause_after=True, pause=decision.pause)
 
 
 def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> State:
@@ -175,9 +179,12 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     charged = dict(state.used)
     for charge in decision.charges:
         charged[charge] = charged.get(charge, 0) + 1
+    acted = dict(state.acted)
+    for rule in decision.limited:
+        acted[rule] = acted.get(rule, 0) + 1
     if decision.ruled:
         # What else has failed is judged anew by what is seen once this is made.
-        state = edit(state, used=charged, restarts=state.restarts + len(decision.ruled), looked_at=None)
+        state = edit(state, used=charged, acted=acted, restarts=state.restarts + len(decision.ruled), looked_at=None)
     state = edit(state, attempt=attempt)
     why = f"{decision.why}; then {avoided}" if avoided else decision.why
     state = cause(state, Reason.REPLACING, why, now)
@@ -192,12 +199,12 @@ def _retry(state: State, why: str, now: datetime) -> State:
         return _begin_removal(state, now, pause_after=False)
     if state.outcome is not Phase.FAILED:
         return state
-    state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={}, excluded=())
+    state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={}, acted={}, excluded=())
     state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
     return _begin_removal(state, now, pause_after=False)
 
 
-def _begin_removal(state: State, now: datetime, *, pause_after: bool) -> State:
+def _begin_removal(state: State, now: datetime, *, pause_after: bool, pause: timedelta | None = None) -> State:
     if state.held is not None:
         state = _unhold(state, state.held, now)
     attempt = state.attempt
@@ -205,7 +212,8 @@ def _begin_removal(state: State, now: datetime, *, pause_after: bool) -> State:
         return state
     if attempt.stage in LIVE:
         attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now)
-    return edit(state, attempt=edit(attempt, pause_after=pause_after, replacing=(), interrupted=""), unhealthy=None)
+    attempt = edit(attempt, pause_after=pause_after, pause=pause, replacing=(), interrupted="")
+    return edit(state, attempt=attempt, unhealthy=None)
 
 
 def _unhold(state: State, held: Held, now: datetime) -> State:

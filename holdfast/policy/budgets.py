@@ -12,6 +12,7 @@ from holdfast.policy.edit import edit
 from holdfast.policy.health import current, shortfall
 from holdfast.policy.record import cause
 from holdfast.policy.replace import due_replacements
+from holdfast.policy.rules import action_of
 from holdfast.policy.sight import due
 
 
@@ -76,9 +77,11 @@ def _is_earned(state: State, budget: Budget, since: datetime, until: datetime) -
 
 def _renewed(state: State, since: datetime, until: datetime, now: datetime) -> State:
     for budget in state.policy.budgets:
-        if not _is_earned(state, budget, since, until) or not _spent(state, budget):
+        acted = {rule for rule in state.acted if action_of(state.policy, rule).charge == budget.name}
+        if not _is_earned(state, budget, since, until) or not (_spent(state, budget) or acted):
             continue
         attempt = state.attempt
+        state = edit(state, acted={rule: count for rule, count in state.acted.items() if rule not in acted})
         if budget.scope is Scope.MEMBER and attempt is not None:
             state = edit(state, attempt=edit(attempt, used={}))
         state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})

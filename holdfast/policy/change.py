@@ -11,8 +11,8 @@ from holdfast.policy.health import LIVE
 class PolicyChange(Model):
     """Which waits and which budgets are to differ from now on; what is not named stays."""
 
-    timings: dict[str, str] = {}
-    """By name, for example `{"failureGracePeriod": "30s"}`."""
+    timings: dict[str, str | None] = {}
+    """By name, for example `{"failureGracePeriod": "30s"}`; null, for one that may be: never."""
     budgets: dict[str, int] = {}
     """New limits by budget name, for example `{"restart": 5}`."""
     reset_after: dict[str, str | None] = {}

@@ -40,7 +40,7 @@ from holdfast.policy.decision import (
 from holdfast.policy.health import admission_due, awaited, current, failures, lateness, warmup_due
 from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.replace import Due, due_replacements
-from holdfast.policy.restart import due_at, is_alone, restarted_alone
+from holdfast.policy.restart import due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.rules import Ruling, rule_on
 from holdfast.policy.success import judged, reached
 
@@ -89,6 +89,8 @@ def _settled(state: State, now: datetime) -> Decision:
     if state.hold_until is not None and now < state.hold_until:
         what = "success TTL" if state.outcome is Phase.SUCCEEDED else "deletion on failure grace"
         return Wait(state.hold_until, what)
+    if state.hold_until is None:
+        return Ignore("its resources stay until somebody cancels it")
     return Release(Reason.TTL_EXPIRED, "the time its resources were held for is over")
 
 
@@ -169,7 +171,9 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     since = unhealthy.since if unhealthy is not None else now
     when = due_at(spec, state, ruling, since)
     if now < when:
-        return Wait(when, f"failure grace: {ruling.failure.sentence()}")
+        paused = is_alone(state, ruling) and ruling.action.pause is not None
+        waits = f"failure grace and pause of rule {ruling.rule}" if paused else "failure grace"
+        return Wait(when, f"{waits}: {ruling.failure.sentence()}")
     # A creation that failed needs no look: it was our own operation that said so.
     submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
     if submitted and (state.looked_at is None or state.looked_at < when):
@@ -180,13 +184,23 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return Fail(failure_reason(ruling.failure), ruling.failure, f"rule {ruling.rule}: {ruling.failure.sentence()}")
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)
+    acted = state.acted.get(ruling.rule, 0)
+    if ruling.action.limit is not None and acted >= ruling.action.limit:
+        return Fail(Reason.RULE_LIMIT_EXCEEDED, ruling.failure, over_limit(ruling, acted))
     charge = ruling.action.charge
     if charge is not None:
         limit, used = state.policy.budget(charge).limit, state.used.get(charge, 0)
         if limit is not None and used >= limit:
             why = f"{charge} budget is used up ({used} of {limit}): {ruling.failure.sentence()}"
             return Fail(Reason.RETRY_LIMIT_EXCEEDED, ruling.failure, why)
-    return Restart(ruling.failure, ruling.rule, charge, blamed(state.policy.exclusion, found, now))
+    return Restart(
+        ruling.failure,
+        ruling.rule,
+        charge,
+        blamed(state.policy.exclusion, found, now),
+        limited=ruling.action.limit is not None,
+        pause=ruling.action.pause,
+    )
 
 
 def _replaced(state: State, due: tuple[Due, ...], now: datetime) -> Decision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.model import ExcludedNode, Failure, Reason
 
@@ -46,6 +46,10 @@ class Restart:
     charge: str | None
     exclude: tuple[ExcludedNode, ...] = ()
     """Nodes that the next attempts are to avoid."""
+    limited: bool = False
+    """Whether its rule may act only so often, and this is one of those times."""
+    pause: timedelta | None = None
+    """What its rule says to wait before the next attempt; None: as the policy says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,8 @@ class Replace:
     """Those that a rule restarts, which counts as a restart of each."""
     charges: tuple[str, ...] = ()
     """The workload's budgets that are charged, each as often as it stands here."""
+    limited: tuple[str, ...] = ()
+    """Rules that may act only so often and act by this, each as often as it stands here."""
     exclude: tuple[ExcludedNode, ...] = ()
     """Nodes that what is made again is to avoid."""
 

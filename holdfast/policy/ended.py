@@ -30,7 +30,7 @@ from holdfast.policy.events import (
     ReplaceDone,
     ReportDone,
 )
-from holdfast.policy.health import LIVE, removal_due, timings
+from holdfast.policy.health import LIVE, pause_of, removal_due
 from holdfast.policy.hold import hold
 from holdfast.policy.record import cause, shortened
 from holdfast.policy.sight import union
@@ -159,7 +159,7 @@ def _removed(state: State, event: RemoveDone, operation: Operation, now: datetim
             state = edit(state, anchored=False)
         if attempt is None or attempt.stage is Stage.GONE:
             return state
-        pause = timings(state).retry_pause_period
+        pause = pause_of(state, attempt)
         gone = edit(attempt, stage=Stage.GONE, gone_at=now, remnants=(), remnants_total=0)
         state = edit(
             state,

@@ -29,7 +29,7 @@ from holdfast.policy.budgets import used_of
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
 from holdfast.policy.edit import edit
-from holdfast.policy.health import LIVE, current, not_ready, removal_due, timings
+from holdfast.policy.health import LIVE, current, not_ready, pause_of, removal_due, timings
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.report import conditions
@@ -203,7 +203,8 @@ def _now(spec: Workload, state: State) -> str:
             return f"waiting for {unready} of {spec.expected_pods} Pod{avoided}{_until(spec, state)}"
         return f"{spec.expected_pods} of {spec.expected_pods} pods run or have succeeded{_until(spec, state)}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
-        return f"its outcome is settled ({state.outcome.value}); its resources are held"
+        until = "" if state.hold_until is not None else " until somebody cancels it"
+        return f"its outcome is settled ({state.outcome.value}); its resources are held{until}"
     return state.message
 
 
@@ -248,7 +249,7 @@ def _once_gone(state: State, attempt: Attempt, at: datetime) -> str:
     if state.intent.suspend:
         return "its quota is released, and it waits for resume"
     if attempt.pause_after:
-        pause = format_duration(timings(state).retry_pause_period)
+        pause = format_duration(pause_of(state, attempt))
         return f"retry pause {pause}, then {_next_one(state, at)}"
     return _next_one(state, at)
 
@@ -264,19 +265,27 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
     blame = blamed_for(state.policy, (failure,), at)
     excluded = remembered(state.excluded, blame, state.policy.exclusion, at)
     then = _next_one(edit(state, excluded=excluded), at)
+    limit, acted = action.limit, state.acted.get(ruling.rule, 0)
+    if limit is not None and acted >= limit:
+        return f"the workload fails, since rule {ruling.rule} has acted as often as it may ({acted} of {limit})"
+    counted = f"rule {ruling.rule} {acted + 1} of {limit}" if limit is not None else ""
     if action.charge is None:
-        return f"reset, charged to no budget, then {then}"
+        return f"reset, charged to no budget{f' ({counted})' if counted else ''}, then {then}"
     limit, used = state.policy.budget(action.charge).limit, state.used.get(action.charge, 0)
     if limit is not None and used >= limit:
         return f"the workload fails, since its {action.charge} budget is used up ({used} of {limit})"
     bound = f" of {limit}" if limit is not None else ""
-    return f"reset ({action.charge} {used + 1}{bound}), then {then}"
+    return f"reset ({action.charge} {used + 1}{bound}{f', {counted}' if counted else ''}), then {then}"
 
 
 def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
     """Say what the restart of one component comes to."""
     name, charge = ruling.failure.component, ruling.action.charge
     what = f"{spec.titles([name])} is made again alone"
+    most, acted = ruling.action.limit, state.acted.get(ruling.rule, 0)
+    if most is not None and acted >= most:
+        return f"the workload fails, since rule {ruling.rule} has acted as often as it may ({acted} of {most})"
+    what += f" (rule {ruling.rule} {acted + 1} of {most})" if most is not None else ""
     if charge is None or state.attempt is None:
         return f"{what}, charged to no budget"
     budget = state.policy.budget(charge)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.model import (
@@ -32,6 +32,13 @@ LIVE = frozenset({Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED})
 def timings(state: State) -> Timings:
     """Return the waits in force: the policy's, within the operator's limits (row A14)."""
     return state.limits.clamp(state.policy.timings)
+
+
+def pause_of(state: State, attempt: Attempt) -> timedelta:
+    """Return how long the next attempt waits after the end of this one, within the operator's limits."""
+    if attempt.pause is None:
+        return timings(state).retry_pause_period
+    return min(attempt.pause, state.limits.grace_period_maximum)
 
 
 def current(state: State) -> Observation | None:

@@ -32,6 +32,7 @@ WARNINGS = frozenset(
         Reason.NODE_LOST,
         Reason.RETRY_LIMIT_EXCEEDED,
         Reason.LAUNCH_LIMIT_EXCEEDED,
+        Reason.RULE_LIMIT_EXCEEDED,
         Reason.SUCCESS_UNREACHABLE,
         Reason.SUBMISSION_FAILED,
         Reason.SUBMISSION_TIMEOUT,

@@ -27,9 +27,18 @@ def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> dat
     at = due(since, grace, state.blind)
     if not is_alone(state, ruling) or state.attempt is None:
         return at
+    if ruling.action.pause:
+        at = due(since, grace + ruling.action.pause, state.blind)
     name = ruling.failure.component
     rule = next((one.replacement for one in spec.components if one.name == name), None) or state.policy.replacement
     return max(at, backed_off(name, rule, state.attempt) or at)
+
+
+def over_limit(ruling: Ruling, acted: int) -> str:
+    """Say that a rule has acted as often as it may."""
+    return f"rule {ruling.rule} has acted as often as it may ({acted} of {ruling.action.limit}): " + (
+        ruling.failure.sentence()
+    )
 
 
 def restarted_alone(
@@ -39,12 +48,18 @@ def restarted_alone(
     attempt = state.attempt
     assert attempt is not None
     used, members, charges = dict(state.used), list[str](), list[str]()
+    limited = list[str]()
     found = list(found)
     first: dict[str, Ruling] = {}
     for ruling in found:
         if is_alone(state, ruling) and due_at(spec, state, ruling, since) <= now:
             first.setdefault(ruling.failure.component, ruling)
     for name, ruling in first.items():
+        if ruling.action.limit is not None:
+            acted = state.acted.get(ruling.rule, 0) + limited.count(ruling.rule)
+            if acted >= ruling.action.limit:
+                return Fail(Reason.RULE_LIMIT_EXCEEDED, ruling.failure, over_limit(ruling, acted))
+            limited.append(ruling.rule)
         charge = ruling.action.charge
         if charge is None:
             continue
@@ -62,4 +77,12 @@ def restarted_alone(
         f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})" for name, ruling in first.items()
     )
     exclude = blamed(state.policy.exclusion, (one for one in found if one.failure.component in first), now)
-    return Replace(tuple(first), tuple(members), why, ruled=tuple(first), charges=tuple(charges), exclude=exclude)
+    return Replace(
+        tuple(first),
+        tuple(members),
+        why,
+        ruled=tuple(first),
+        charges=tuple(charges),
+        limited=tuple(limited),
+        exclude=exclude,
+    )

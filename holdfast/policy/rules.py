@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from holdfast.model import Action, Failure, Match, Policy
 from holdfast.model.pattern import compiled
-
-DEFAULT_RULE = "default"
+from holdfast.model.policy import DEFAULT_RULE
 
 
 class Ruling(NamedTuple):
@@ -44,6 +43,11 @@ def rule_on(policy: Policy, failure: Failure) -> Ruling:
         if matches(rule.match, failure):
             return Ruling(failure, rule.name, rule.action)
     return Ruling(failure, DEFAULT_RULE, policy.default)
+
+
+def action_of(policy: Policy, rule: str) -> Action:
+    """Return what a rule of this name does."""
+    return next((one.action for one in policy.rules if one.name == rule), policy.default)
 
 
 def rulings(policy: Policy, failures: Iterable[Failure]) -> list[Ruling]:

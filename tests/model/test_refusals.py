@@ -88,6 +88,8 @@ TABLE: list[tuple[Spoiled, str]] = [
     (policy(default={"charge": "nothing"}), "charge 'nothing' names no budget"),
     (policy(default={"charge": "launch"}, budgets=[RESTART, MEMBER]), "expected a budget of scope Workload"),
     (policy(replacement={"charge": "restart"}), "replacement.charge 'restart': expected one of []"),
+    (policy(default={"kind": "Fail", "limit": 1}), "limit: expected only where kind is Restart, found Fail"),
+    (policy(rules=[rule("default")], default={"limit": 1}), "rule name 'default' is the default's own"),
     (policy(success={"components": ["nobody"]}), "policy.success.components[0]: 'nobody' names no component"),
     (policy(success={"components": ["train", "train"]}), "policy.success.components[1]: 'train' is given twice"),
     ({"components": [job(podSets=[])], **policy(success={"components": ["train"]})}, "complete as soon as it is there"),
