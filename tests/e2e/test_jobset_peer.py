@@ -12,6 +12,7 @@ from holdfast.activities.kube import KubeError
 from holdfast.local import Stack
 from tests.e2e.peer import Peer, open_peer
 from tests.e2e.site import until
+from tests.formats.jobsets_refused import CASES
 
 pytestmark = pytest.mark.e2e
 Json = dict[str, Any]
@@ -60,3 +61,18 @@ async def test_the_published_controller_runs_a_jobset_with_its_defaults(peer: Pe
                 "spec": {**document["spec"], "failurePolicy": {"rules": [{"action": "FailJobSet", "name": "1"}]}},
             }
         )
+
+
+@pytest.mark.row("J6", level="e2e")
+async def test_J6_the_published_admission_refuses_nothing_that_is_accepted_here(peer: Peer) -> None:
+    wrong: list[str] = []
+    for case in CASES:
+        metadata = {**case.document["metadata"], "namespace": peer.namespace}
+        try:
+            await peer.kube.would_create({**case.document, "metadata": metadata})
+            refused = False
+        except KubeError:
+            refused = True
+        if refused != (case.says is not None and not case.alone):
+            wrong.append(f"{case.path}: {case.says}: the published admission {'refuses' if refused else 'accepts'} it")
+    assert not wrong, "\n".join(wrong)
