@@ -7,7 +7,7 @@ the `ERROR_*` names; anything else is retried.
 
 from __future__ import annotations
 
-from holdfast.activities.plan import PlannedComponent, Target, object_name, planned
+from holdfast.activities.plan import PlannedComponent, Target, copies_ref, has_copy, object_name, planned
 from holdfast.model import (
     Component,
     Failure,
@@ -135,7 +135,10 @@ class MakeInput(Payload):
 
 
 class CreateInput(MakeInput):
-    """Create all components in order, owned by the attempt's owner, then mark the owner submitted (rows S1 to S4)."""
+    """Create all components in order, owned by the attempt's owner, then mark the owner submitted (rows S1 to S4).
+
+    Copies of one component come several at a time; a refusal of one names it, and ends the others' creation.
+    """
 
     report_submitted: Report
     """Applied when all components exist."""
@@ -287,6 +290,8 @@ __all__ = [
     "Reported",
     "Target",
     "WatchInput",
+    "copies_ref",
+    "has_copy",
     "object_name",
     "planned",
 ]

@@ -7,7 +7,8 @@ import asyncio
 from temporalio import activity
 
 from holdfast import names
-from holdfast.activities.contract import Created, CreateInput, PlannedComponent, planned
+from holdfast.activities.contract import Created, CreateInput, PlannedComponent, copies_ref, planned
+from holdfast.activities.copies import make_component
 from holdfast.activities.kube import Conflict, NotFound, Object
 from holdfast.activities.make import (
     Interrupted,
@@ -17,7 +18,6 @@ from holdfast.activities.make import (
     is_owned,
     living_owner,
     lost_of,
-    make_patiently,
     ref_of,
 )
 from holdfast.activities.raw import mapping
@@ -61,8 +61,12 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
             raise Interrupted(f"the submission of attempt {given.attempt} was interrupted: it is replaced whole")
     await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
     for index, component in enumerate(given.components):
+        if component.copies is not None:
+            objects.append(copies_ref(component))  # However many of them: that is what a hand-over needs to know.
         try:
-            objects.append(await make_patiently(site, given, component, pulse, _waiting_for(given, index)))
+            made = await make_component(site, given, component, pulse, _waiting_for(given, index))
+            if component.copies is None:
+                objects.append(made)
         except Refusal as refusal:
             failure = failure_of(given, component, refusal)
             return Created(objects=tuple(objects), failure=failure, exhausted=not refusal.final)
@@ -73,8 +77,13 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
 
 def _waiting_for(given: CreateInput, made: int) -> str:
     """Say what is still to be created, by kind: `waiting for 1 of 1 ConfigMap, 3 of 12 Pod: `."""
-    kinds = [str(component.template["kind"]) for component in given.components]
-    left = [f"{kinds[made:].count(kind)} of {kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds[made:])]
+    every = [
+        (index, str(component.template["kind"]))
+        for index, component in enumerate(given.components)
+        for _ in range(1 if component.copies is None else component.copies)
+    ]
+    kinds, still = [kind for _, kind in every], [kind for index, kind in every if index >= made]
+    left = [f"{still.count(kind)} of {kinds.count(kind)} {kind}" for kind in dict.fromkeys(still)]
     return f"waiting for {', '.join(left)}: "
 
 
@@ -83,6 +92,9 @@ async def _as_submitted(site: Site, given: CreateInput, pulse: Pulse) -> Created
     objects: list[ObjectRef] = []
     for component in given.components:
         plan = planned(component, given.target.workload_uid, given.attempt)
+        if component.copies is not None:
+            objects.append(copies_ref(component))
+            continue
 
         async def read(plan: PlannedComponent = plan) -> Object | None:
             return await site.read_component(given.target, plan.api_version, plan.kind, plan.object_name)

@@ -12,6 +12,7 @@ from typing import Any, cast
 from holdfast import names
 from holdfast.activities.affinity import PlacementError, keep_off
 from holdfast.activities.contract import Target, planned
+from holdfast.activities.copy_labels import copy_labels
 from holdfast.activities.raw import mapping
 from holdfast.model import Component, PodSet
 
@@ -43,6 +44,7 @@ def inject(
     launch: int = 0,
     excluded: Sequence[str] = (),
     disliked: Sequence[str] = (),
+    copy_index: int | None = None,
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -57,6 +59,7 @@ def inject(
         launch: how often it has been made again within this attempt.
         excluded: nodes on which its pods must not run.
         disliked: nodes to which its pods prefer any other.
+        copy_index: which copy it is, where the component has copies.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -70,6 +73,10 @@ def inject(
             "another owner would keep the object after its attempt: expected none",
         )
     metadata["name"] = planned(component, target.workload_uid, attempt).object_name
+    of_copy: dict[str, str] = {}
+    if copy_index is not None:
+        metadata["name"] = names.copy_name(metadata["name"], copy_index)
+        of_copy = copy_labels(component, target, metadata["name"], copy_index, attempt - 1 + launch)
     metadata.pop("generateName", None)
     metadata["namespace"] = target.namespace
     metadata["ownerReferences"] = [owner_reference(names.attempt_name(target.name, attempt), owner_uid)]
@@ -81,15 +88,17 @@ def inject(
         names.LABEL_SHARD: str(target.shard),
         names.LABEL_LAUNCH: str(launch),
     }
-    annotations = {names.ANNOTATION_WORKLOAD: target.name}
+    if copy_index is not None:
+        ours[names.LABEL_COPY] = str(copy_index)
+    annotations = {**of_copy, names.ANNOTATION_WORKLOAD: target.name}
     if config_hash:
         annotations[names.ANNOTATION_CONFIG_HASH] = config_hash
-    _add(metadata, "labels", {**labels, **ours}, "template.metadata")
+    _add(metadata, "labels", {**labels, **of_copy, **ours}, "template.metadata")
     _add(metadata, "annotations", annotations, "template.metadata")
     for pod_set in component.pod_sets:
         template = _resolve(whole, pod_set.path)
         pod_metadata = _child(template, "metadata", pod_set.path)
-        _add(pod_metadata, "labels", {**labels, **ours}, f"{pod_set.path}.metadata")
+        _add(pod_metadata, "labels", {**labels, **of_copy, **ours}, f"{pod_set.path}.metadata")
         _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
         _apply(pod_set, template, pod_metadata)
         _add_environment(template["spec"], pod_set.path, target.workload_uid, attempt)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.contract import MakeInput
+from holdfast.activities.contract import MakeInput, has_copy
 from holdfast.activities.inject import InjectionError, inject
 from holdfast.activities.kube import (
     AlreadyExists,
@@ -38,6 +38,8 @@ class Refusal(Exception):
         self.reason = reason
         self.message = message
         self.final = final
+        self.subject = ""
+        """The copy that cannot be created, where the component has copies."""
 
 
 class OwnerLost(Exception):
@@ -61,17 +63,33 @@ class Interrupted(Exception):
 
 
 async def make_patiently(
-    site: Site, given: MakeInput, component: Component, pulse: Pulse, waiting_for: str = ""
+    site: Site,
+    given: MakeInput,
+    component: Component,
+    pulse: Pulse,
+    waiting_for: str = "",
+    copy_index: int | None = None,
 ) -> ObjectRef:
-    """Create one component, bearing what may pass for as long as the workload's patience lasts.
+    """Create one component's object, or one copy of it, bearing what may pass for as long as patience lasts.
 
     Raises:
         Refusal: if it cannot be created, or patience is at its end.
         OwnerLost: if the attempt's owner is gone or going.
         Interrupted: if an earlier try has made it, and what was interrupted is to be replaced.
+        Outdated: if an earlier launch of it has come late.
     """
     try:
-        sent = inject(
+        sent = _sent(site, given, component, copy_index)
+        return await _bear(site, given, sent, pulse, waiting_for)
+    except Refusal as refusal:
+        if copy_index is not None:
+            refusal.subject = names.copy_name(str(component.template["metadata"]["name"]), copy_index)
+        raise
+
+
+def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | None) -> Object:
+    try:
+        return inject(
             component,
             target=given.target,
             attempt=given.attempt,
@@ -82,10 +100,14 @@ async def make_patiently(
             launch=given.launches.get(component.name, 0),
             excluded=given.nodes_excluded,
             disliked=given.nodes_disliked,
+            copy_index=copy_index,
         )
     except InjectionError as error:
         raise Refusal("Invalid", str(error), final=True) from None
-    subject = f"{component.template['kind']} {sent['metadata']['name']}"
+
+
+async def _bear(site: Site, given: MakeInput, sent: Object, pulse: Pulse, waiting_for: str) -> ObjectRef:
+    subject = f"{sent['kind']} {sent['metadata']['name']}"
     delay = RETRY_FIRST
     sent_before = False
     pulse.say(f"{waiting_for}creating {subject}")
@@ -124,7 +146,7 @@ def is_owned(found: Mapping[str, Any], owner_uid: str) -> bool:
 async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool) -> Object:
     """Create the object, or find that it is there already and ours."""
     metadata = sent["metadata"]
-    if metadata["name"] in {one.name for one in given.made if one.kind == sent["kind"]}:
+    if _is_handed_over(given, sent):
         # A quota counts what it admits, also where the name is taken then: what was handed over is looked for first.
         found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
         if found is not None:
@@ -154,6 +176,19 @@ async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool
         raise Refusal(error.reason or "Invalid", error.message, final=True) from None
 
 
+def _is_handed_over(given: MakeInput, sent: Object, uid: str | None = None) -> bool:
+    """Whether an object, with this uid if one is given, may be what a creation that was broken off has made."""
+    name, kind = sent["metadata"]["name"], sent["kind"]
+    for one in given.made:
+        if one.copies is not None:
+            known = one.kind == kind and has_copy(one.name, one.copies, name)
+        else:
+            known = one.uid == uid if uid is not None else (one.kind, one.name) == (kind, name)
+        if known:
+            return True
+    return False
+
+
 async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool) -> Object:
     """Return the object that is there if an earlier try of ours made it; say whose it is otherwise."""
     metadata = sent["metadata"]
@@ -167,7 +202,7 @@ async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool
         raise Refusal("BeingDeleted", f"{what} is still being deleted (finalizers: {finalizers})")
     owners = mappings(there.get("ownerReferences"))
     if is_owned(found, given.owner_uid):
-        if not adopts and there.get("uid") not in {one.uid for one in given.made}:
+        if not adopts and not _is_handed_over(given, sent, str(there.get("uid"))):
             raise Interrupted(f"{what} of attempt {given.attempt} was there already, half-made: it is replaced whole")
         hash_there = mapping(there.get("annotations")).get(names.ANNOTATION_SENT_HASH)
         if hash_there == metadata["annotations"][names.ANNOTATION_SENT_HASH]:
@@ -216,6 +251,7 @@ def failure_of(given: MakeInput, component: Component, refusal: Refusal) -> Fail
         reason=refusal.reason,
         time=datetime.now(UTC),
         component=component.name,
+        subject=refusal.subject,
         message=refusal.message[:_MESSAGE_MAXIMUM],
         attempt=given.attempt,
     )

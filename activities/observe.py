@@ -9,13 +9,15 @@ from datetime import UTC, datetime
 from holdfast import names
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
-from holdfast.activities.kube import Forbidden, Object, Unreachable
+from holdfast.activities.copies import read_objects
+from holdfast.activities.kube import Forbidden, Unreachable
 from holdfast.activities.nodes import STANDING, NodeMark
+from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.raw import version_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told
-from holdfast.activities.snapshot import object_facts, summarize
+from holdfast.activities.snapshot import summarize
 
 
 async def observe(site: Site, given: ObserveInput) -> Observation:
@@ -48,7 +50,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     )
     owner = next((one for one in owners if one["metadata"]["name"] == owner_name), None)
     unseen: set[str] = set()
-    objects = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
+    found = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
+    objects = dict(zip((one.name for one in given.plan), found, strict=True))
     seen_pods = [pod_facts(pod) for pod in pods["items"]]
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
@@ -61,10 +64,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         plan=given.plan,
         anchor=object_facts(anchor) if anchor else None,
         owner=owned,
-        objects={
-            component.name: object_facts(found) if found else None
-            for component, found in zip(given.plan, objects, strict=True)
-        },
+        objects={one.name: objects[one.name][0] for one in given.plan if one.copies is None},
+        copies={one.name: objects[one.name] for one in given.plan if one.copies is not None},
         pods=seen_pods,
         at=at,
         live=True,
@@ -95,8 +96,10 @@ async def _marks(site: Site, pods: Sequence[PodFacts]) -> dict[str, NodeMark]:
     return {name: mark for name, mark in marks.items() if mark is not None}
 
 
-async def _component(site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str]) -> Object | None:
-    """Return what stands under a planned name; note a component as unseen if it cannot be read and others can.
+async def _component(
+    site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str]
+) -> list[ObjectFacts | None]:
+    """Return what stands under each planned name; note a component as unseen if it cannot be read and others can.
 
     Raises:
         Unreachable: if the API server does not answer other reads either.
@@ -104,7 +107,8 @@ async def _component(site: Site, given: ObserveInput, component: PlannedComponen
     target = given.target
     for _ in range(2):
         try:
-            return await site.read_component(target, component.api_version, component.kind, component.object_name)
+            found = await read_objects(site, target, component, given.attempt)
+            return [object_facts(one) if one is not None else None for one in found]
         except Forbidden:
             break
         except Unreachable as error:
@@ -113,4 +117,4 @@ async def _component(site: Site, given: ObserveInput, component: PlannedComponen
             # The server went away just now, or this kind's own server or webhook is away: another read tells which.
             await site.kube.find("v1", "Namespace", target.namespace)
     unseen.add(component.name)
-    return None
+    return [None] * len(component.object_names)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
-from holdfast.model import Component, Payload, StatusRule
+from holdfast import names
+from holdfast.model import Component, ObjectRef, Payload, StatusRule
 
 
 class Target(Payload):
@@ -40,9 +41,38 @@ class PlannedComponent(Payload):
     api_version: str
     kind: str
     object_name: str
+    """Its object's; of copies, what all their names begin with."""
     expected_pods: int = 0
+    """Over all its copies."""
     status: Annotated[StatusRule, BeforeValidator(_known_of_status)] = StatusRule()
     """Lenient where `StatusRule` itself is strict: a watch must be able to read the plan a newer release has left."""
+    copies: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """How many objects it stands for, `<object name>-<index>`; None for one under the name itself."""
+
+    @property
+    def object_names(self) -> tuple[str, ...]:
+        """The names of its objects, by index."""
+        if self.copies is None:
+            return (self.object_name,)
+        return tuple(names.copy_name(self.object_name, index) for index in range(self.copies))
+
+    @property
+    def pods_each(self) -> int:
+        """How many pods each of its objects is to have."""
+        return self.expected_pods // self.copies if self.copies else self.expected_pods
+
+    def has(self, name: str) -> bool:
+        """Whether one of its objects is planned under this name."""
+        if self.copies is None:
+            return name == self.object_name
+        return has_copy(self.object_name, self.copies, name)
+
+
+def has_copy(base: str, copies: int, name: str) -> bool:
+    """Whether a name is that of one of so many copies."""
+    start, _, index = name.rpartition("-")
+    known = start == base and index.isdecimal() and int(index) < copies
+    return known and names.copy_name(base, int(index)) == name
 
 
 def planned(component: Component, workload_uid: str, attempt: int) -> PlannedComponent:
@@ -54,6 +84,7 @@ def planned(component: Component, workload_uid: str, attempt: int) -> PlannedCom
         object_name=object_name(component.template["metadata"], f"{workload_uid}/{attempt}/{component.name}"),
         expected_pods=component.expected_pods,
         status=component.status,
+        copies=component.copies,
     )
 
 
@@ -63,3 +94,14 @@ def object_name(metadata: dict[str, Any], salt: str) -> str:
     if given:
         return str(given)
     return str(metadata["generateName"])[:240] + hashlib.sha256(salt.encode()).hexdigest()[:6]
+
+
+def copies_ref(component: Component) -> ObjectRef:
+    """Return what is remembered of a component's copies: one reference, however many they are."""
+    template = component.template
+    return ObjectRef(
+        api_version=template["apiVersion"],
+        kind=template["kind"],
+        name=template["metadata"]["name"],
+        copies=component.copies,
+    )

@@ -56,6 +56,8 @@ class PodFacts:
     exit_code: int | None = None
     message: str = ""
     failure_time: datetime | None = None
+    copy: int | None = None
+    """Of which copy of its component it came; None where that has no copies."""
 
 
 def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
@@ -63,7 +65,7 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
     metadata: Mapping[str, Any] = raw["metadata"]
     labels = mapping(metadata.get("labels"))
     status = mapping(raw.get("status"))
-    attempt = str(labels.get(names.LABEL_ATTEMPT, ""))
+    attempt, copy = str(labels.get(names.LABEL_ATTEMPT, "")), str(labels.get(names.LABEL_COPY, ""))
     state = _state(metadata, status)
     facts: dict[str, Any] = {
         "uid": metadata.get("uid", ""),
@@ -76,6 +78,7 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
         "state": state,
         "created": time_of(metadata.get("creationTimestamp")),
         "revision": version_of(metadata),
+        "copy": int(copy) if copy.isdecimal() else None,
     }
     if state is PodState.FAILED:
         facts |= _failure(status)

@@ -85,11 +85,12 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
 def _check_names(given: PrepareInput) -> None:
     seen: dict[tuple[str, str, str], str] = {}
     for index, component in enumerate(given.plan):
-        key = (component.api_version, component.kind, component.object_name)
-        if key in seen:
-            place = written(given, index, "template.metadata.name")
-            raise refused(f"{place}: components {seen[key]} and {component.name} are both {component.kind} {key[2]}")
-        seen[key] = component.name
+        for name in component.object_names:
+            key = (component.api_version, component.kind, name)
+            if key in seen:
+                place = written(given, index, "template.metadata.name")
+                raise refused(f"{place}: components {seen[key]} and {component.name} are both {component.kind} {name}")
+            seen[key] = component.name
 
 
 async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Object:

@@ -87,6 +87,23 @@ async def _all_problems(site: Site, given: PrepareInput | RehearseInput) -> list
 async def _problems(
     site: Site, given: PrepareInput | RehearseInput, component: Component, index: int
 ) -> tuple[Problem, ...]:
+    for copy_index in _asked_for(component):
+        found = await _problems_of(site, given, component, index, copy_index)
+        if found:
+            return found
+    return ()
+
+
+def _asked_for(component: Component) -> list[int | None]:
+    """Return which copies stand for all: the first and, since its name is the longest, the last."""
+    if component.copies is None:
+        return [None]
+    return [*dict.fromkeys((0, component.copies - 1))] if component.copies else []
+
+
+async def _problems_of(
+    site: Site, given: PrepareInput | RehearseInput, component: Component, index: int, copy_index: int | None
+) -> tuple[Problem, ...]:
     change = given if isinstance(given, RehearseInput) else None
     try:
         sent = inject(
@@ -99,6 +116,7 @@ async def _problems(
             config_hash=given.config_hashes.get(component.name, ""),
             excluded=change.nodes_excluded if change is not None else (),
             disliked=change.nodes_disliked if change is not None else (),
+            copy_index=copy_index,
         )
     except InjectionError as error:
         return (Problem(error.path, error.message),)

@@ -10,6 +10,7 @@ from typing import Any
 from holdfast import names
 from holdfast.activities.attempts import attempts_of
 from holdfast.activities.contract import PlannedComponent, RemoveInput
+from holdfast.activities.copies import read_objects
 from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
 from holdfast.activities.site import Site
@@ -79,7 +80,8 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
     found = await asyncio.gather(*(_find_component(site, given, one) for one in given.plan))
     components = tuple(
         (component, thing)
-        for component, thing in zip(given.plan, found, strict=True)
+        for component, things in zip(given.plan, found, strict=True)
+        for thing in things
         if thing is not None and _is_ours(component, thing, given, owner_uid)
     )
     between = await _find_between(site, given, components)
@@ -95,7 +97,7 @@ async def _find_between(
     site: Site, given: RemoveInput, components: tuple[tuple[PlannedComponent, Object], ...]
 ) -> tuple[Object, ...]:
     """Return what components have brought forth that brings forth pods, as far as the worker may read it."""
-    parents = {one.uid for one in given.objects} | {thing["metadata"]["uid"] for _, thing in components}
+    parents = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
     found: list[Object] = []
     for api_version, kind in sorted({pair for one in given.plan for pair in _kinds_between(one)}):
         labels = _labels(given) if kind in _LABELLED else ""
@@ -127,17 +129,23 @@ def _kinds_between(component: PlannedComponent) -> list[tuple[str, str]]:
     return [(version or component.api_version, kind) for version, kind in _BETWEEN.get((group, component.kind), ())]
 
 
-async def _find_component(site: Site, given: RemoveInput, component: PlannedComponent) -> Object | None:
-    """Return what stands under a planned name. What cannot be read any more is not proven gone.
+async def _find_component(site: Site, given: RemoveInput, component: PlannedComponent) -> list[Object | None]:
+    """Return what stands under each planned name. What cannot be read any more is not proven gone.
 
     Whether the API server answers at all is for the reads around this one to say, of owner and pods: a kind of its own
     may lack what it takes to read it (a conversion webhook), and must not keep the rest from being seen.
     """
     try:
-        return await site.read_component(given.target, component.api_version, component.kind, component.object_name)
+        return await read_objects(site, given.target, component, given.attempt)
     except (Forbidden, Unreachable) as error:
-        made = [one.uid for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name)]
-        return _unread(given, component.object_name, error.message, made[0] if made else UNREAD_UID)
+        made = _uids_made(given, component)
+        return [_unread(given, component.object_name, error.message, made[0] if made else UNREAD_UID)]
+
+
+def _uids_made(given: RemoveInput, component: PlannedComponent) -> list[str]:
+    """Return the uid of the object made for a component, if that is remembered: of copies it is not."""
+    of_name = (one for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name))
+    return [one.uid for one in of_name if one.uid]
 
 
 def _unread(given: RemoveInput, name: str, why: str, uid: str = UNREAD_UID) -> Object:
@@ -171,8 +179,7 @@ def _is_ours(component: PlannedComponent, thing: Mapping[str, Any], given: Remov
     metadata = mapping(thing["metadata"])
     if owner_uid and owner_uid in {one.get("uid") for one in mappings(metadata.get("ownerReferences"))}:
         return True
-    made = {one.uid for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name)}
-    if metadata.get("uid") in made:
+    if metadata.get("uid") in _uids_made(given, component):
         return True
     labels = mapping(metadata.get("labels"))
     if labels.get(names.LABEL_WORKLOAD_UID) != given.target.workload_uid:

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from holdfast import names
 from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, planned
+from holdfast.activities.copies import each, make_component, read_objects
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.make import (
     Outdated,
@@ -18,7 +19,6 @@ from holdfast.activities.make import (
     launch_of,
     living_owner,
     lost_of,
-    make_patiently,
 )
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told, user_of
@@ -62,7 +62,7 @@ async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pu
     """Create a component; an earlier launch that came late meanwhile is removed as those before it."""
     while True:
         try:
-            return await make_patiently(site, given, component, pulse)
+            return await make_component(site, given, component, pulse)
         except Outdated:
             await _until_gone(site, given, component, pulse)
 
@@ -86,12 +86,13 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
     delay = _POLL_FIRST
     while True:
         try:
-            found = await _old_component(site, given, plan)
-            if found is not None and "deletionTimestamp" not in found["metadata"]:
+            found = await _old_objects(site, given, plan)
+            fresh = [one for one in found if "deletionTimestamp" not in one["metadata"]]
+            if fresh:
                 await living_owner(site, given)
-                await _delete(site, given, found, plan, propagation="Foreground")
+                await each(fresh, lambda one: _delete(site, given, one, plan, propagation="Foreground"))
             pods = await _old_pods(site, given, component)
-            if found is None and not pods:
+            if not found and not pods:
                 return
             if clock() - begun > given.grace:
                 await _force(site, given, pods)
@@ -103,12 +104,13 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
         delay = min(delay * 1.5, _POLL_LAST)
 
 
-async def _old_component(site: Site, given: ReplaceInput, plan: PlannedComponent) -> Object | None:
-    """Return the object that is to go: ours, and of an earlier launch. The same name may be another's by now."""
-    found = await site.read_component(given.target, plan.api_version, plan.kind, plan.object_name)
-    if found is None or not is_owned(found, given.owner_uid) or launch_of(found) >= given.launches[plan.name]:
-        return None
-    return found
+async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) -> list[Object]:
+    """Return what is to go: ours, and of an earlier launch. The same name may be another's by now."""
+    return [
+        one
+        for one in await read_objects(site, given.target, plan, given.attempt)
+        if one is not None and is_owned(one, given.owner_uid) and launch_of(one) < given.launches[plan.name]
+    ]
 
 
 async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[Object]:
@@ -152,14 +154,17 @@ async def _force(site: Site, given: ReplaceInput, pods: Sequence[Object]) -> Non
             continue
 
 
-def _told(plan: PlannedComponent, found: Object | None, pods: Sequence[Object]) -> str:
+def _told(plan: PlannedComponent, found: Sequence[Object], pods: Sequence[Object]) -> str:
     held = sorted(
         {
             name
-            for thing in ([found] if found else []) + list(pods)
+            for thing in (*found, *pods)
             for name in thing["metadata"].get("finalizers") or ()
             if name != "foregroundDeletion"
         }
     )
-    text = f"{plan.kind} {plan.object_name}" + (f" and {len(pods)} Pod" if pods and plan.kind != "Pod" else "")
+    what = f"{plan.kind} {plan.object_name}"
+    if plan.copies is not None:
+        what = f"{len(found)} of {plan.copies} copies of {what}"
+    text = what + (f" and {len(pods)} Pod" if pods and plan.kind != "Pod" else "")
     return text + (f" (finalizers {', '.join(held)})" if held else "")

@@ -145,6 +145,7 @@ class Pulse:
         self.remaining_total = 0
         self.blind = earlier.blind
         self.borne = earlier.borne
+        self._borne_until = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def say(self, doing: str, remaining: Sequence[str] = (), remaining_total: int = 0) -> None:
@@ -163,7 +164,10 @@ class Pulse:
         try:
             await asyncio.sleep(seconds)
         finally:
-            self.borne += clock() - begun
+            # Copies that are refused at the same time bear the same time once.
+            now = clock()
+            self.borne += max(0.0, now - max(begun, self._borne_until))
+            self._borne_until = now
 
     @property
     def told(self) -> tuple[tuple[str, ...], int]:

@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from holdfast.activities.component_view import UNSEEN, Look, Unseen, view_of, view_of_copies
 from holdfast.activities.contract import PlannedComponent
-from holdfast.activities.nodes import NodeMark, on_marked
+from holdfast.activities.nodes import NodeMark
+from holdfast.activities.object_facts import ObjectFacts
 from holdfast.activities.pod_facts import PodFacts, PodState
-from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
-from holdfast.model import ComponentView, Failure, FailureClass, Interval, Observation, PodCounts, Reason, Scope
+from holdfast.activities.raw import mapping, mappings
+from holdfast.model import ComponentView, Failure, FailureClass, Interval, Observation, Scope
 from holdfast.model.observation import FAILURES_MAXIMUM
 
-MESSAGE_MAXIMUM = 200
 ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class TrueCondition:
-    """A condition of an object's status that holds."""
-
-    type: str
-    reason: str
-    message: str
-    since: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectFacts:
-    """All that a snapshot needs of an anchor, an owner or a component: small enough to be kept by thousands."""
-
-    uid: str
-    name: str
-    owner_uids: tuple[str, ...]
-    deleting: bool
-    created: datetime | None
-    submitted: bool
-    conditions: tuple[TrueCondition, ...]
-    revision: int
-
-
-def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
-    """Return what a snapshot needs of an anchor, an attempt's owner or a component."""
-    metadata: Mapping[str, Any] = raw["metadata"]
-    status = mapping(raw.get("status"))
-    return ObjectFacts(
-        uid=metadata.get("uid", ""),
-        name=metadata.get("name", ""),
-        owner_uids=tuple(str(one.get("uid", "")) for one in mappings(metadata.get("ownerReferences"))),
-        deleting="deletionTimestamp" in metadata,
-        created=time_of(metadata.get("creationTimestamp")),
-        submitted=status.get("submitted") is True,
-        conditions=_true_conditions(status.get("conditions")),
-        revision=version_of(metadata),
-    )
 
 
 def plan_of(owner: Mapping[str, Any]) -> tuple[PlannedComponent, ...]:
@@ -74,6 +33,7 @@ def summarize(
     anchor: ObjectFacts | None,
     owner: ObjectFacts | None,
     objects: Mapping[str, ObjectFacts | None],
+    copies: Mapping[str, Sequence[ObjectFacts | Unseen | None]] = MappingProxyType({}),
     pods: Iterable[PodFacts],
     at: datetime,
     live: bool = False,
@@ -93,6 +53,7 @@ def summarize(
         anchor: the workload's anchor, None where there is none.
         owner: the attempt's owner object, None where there is none.
         objects: each component's object under its planned name, by component; None or absent where there is none.
+        copies: of each component with copies their objects, by index; `UNSEEN` where one is taken to be there.
         pods: pods that carry the workload's uid.
         at: when this was seen.
         live: whether by quorum reads.
@@ -110,35 +71,28 @@ def summarize(
     by_component: dict[str, list[PodFacts]] = {}
     for pod in ours:
         by_component.setdefault(pod.component, []).append(pod)
-    submitted = owner is not None and owner.submitted and not owner.deleting
+    look = Look(attempt=attempt, owner=owner, at=at, marks=marks)
+
+    def standing(found: ObjectFacts | Unseen | None, name: str) -> ObjectFacts | Unseen | None:
+        if isinstance(found, ObjectFacts) and owner_uid not in found.owner_uids:
+            found = None
+        return UNSEEN if found is None and name in unseen else found
+
     views: dict[str, ComponentView] = {}
     failures: list[Failure] = []
     for component in plan:
-        found = objects.get(component.name)
-        if found is not None and owner_uid not in found.owner_uids:
-            found = None
-        present = found is not None or component.name in unseen
-        counts, failed_pods = _count(component, by_component.get(component.name, ()))
-        verdicts = [one for one in (found.conditions if found else ()) if one.type in component.status.failed]
-        views[component.name] = ComponentView(
-            # Until the owner is marked submitted, what is not there has not been created yet: that is not missing.
-            found=present or not submitted,
-            uid=found.uid if found else "",
-            complete=present and _complete(component, found, counts),
-            failed=bool(verdicts),
-            pods=counts,
-        )
-        failures += [_pod_failure(pod, attempt, owner, at) for pod in failed_pods]
-        if marks and not views[component.name].complete:
-            alive = [pod for pod in by_component.get(component.name, ()) if pod.state is not PodState.FAILED]
-            failures += on_marked([*alive, *failed_pods], marks, attempt, at)
-        if found is not None and verdicts:
-            failures.append(_verdict(component, found, verdicts[0], attempt, at))
-        if submitted and not present:
-            failures.append(_missing(component, attempt, at))
+        pods_of, name = by_component.get(component.name, ()), component.name
+        if component.copies is None:
+            seen = view_of(component, standing(objects.get(name), name), pods_of, look)
+        else:
+            places = copies.get(name) or [None] * component.copies
+            seen = view_of_copies(component, [standing(one, name) for one in places], pods_of, look)
+        views[name] = seen.view
+        failures += seen.failures
     if revision is None:
-        known = [*(one.revision for one in (anchor, owner, *objects.values()) if one), *(pod.revision for pod in ours)]
-        revision = max(known, default=0)
+        every = (one for several in copies.values() for one in several if isinstance(one, ObjectFacts))
+        known = [one.revision for one in (anchor, owner, *objects.values(), *every) if one is not None]
+        revision = max([*known, *(pod.revision for pod in ours)], default=0)
     return Observation(
         workload_uid=workload_uid,
         attempt=attempt,
@@ -162,107 +116,15 @@ def _kept(failures: Iterable[Failure], most: int) -> tuple[Failure, ...]:
     """Return the failures that travel, in the order in which they decide, when not all can.
 
     They are not cut in that order: many alike must not hide another that decides otherwise. What befell a component or
-    all of the workload comes first, then the earliest of each kind of failure, then the rest.
+    all of the workload comes first, then the earliest of each kind of failure, then the rest: further copies of a
+    component that failed alike are of the rest.
     """
     rest = sorted(failures, key=Failure.order)
-    kinds: set[tuple[FailureClass, str, int | None]] = set()
+    kinds: set[tuple[str, FailureClass, str, int | None]] = set()
     ranked: list[tuple[int, int]] = []
     for index, one in enumerate(rest):
-        kind = (one.cls, one.reason, one.exit_code)
-        ranked.append((0 if one.scope is not Scope.MEMBER else 2 if kind in kinds else 1, index))
-        if one.scope is Scope.MEMBER:
-            kinds.add(kind)
+        member = one.scope is Scope.MEMBER
+        kind = ("" if member else f"of {one.component}", one.cls, one.reason, one.exit_code)
+        ranked.append((2 if kind in kinds else 1 if member else 0, index))
+        kinds.add(kind)
     return tuple(rest[index] for index in sorted(index for _, index in sorted(ranked)[:most]))
-
-
-def _count(component: PlannedComponent, pods: Sequence[PodFacts]) -> tuple[PodCounts, list[PodFacts]]:
-    """Count a component's pods, and return those failed ones that nothing has replaced (row A18)."""
-    states = dict.fromkeys(PodState, 0)
-    for pod in pods:
-        states[pod.state] += 1
-    failed = [pod for pod in pods if pod.state is PodState.FAILED]
-    if component.kind == "Pod" and component.api_version == "v1":
-        unreplaced = len(failed)  # No controller stands behind it.
-    else:
-        standing = states[PodState.PENDING] + states[PodState.RUNNING] + states[PodState.SUCCEEDED]
-        unreplaced = min(len(failed), max(0, component.expected_pods - standing))
-    # A controller replaces the pods that failed first, so the last ones are those still unreplaced.
-    failed.sort(key=_failed_at)
-    counts = PodCounts(
-        expected=component.expected_pods,
-        pending=states[PodState.PENDING],
-        running=states[PodState.RUNNING],
-        succeeded=states[PodState.SUCCEEDED],
-        failed=unreplaced,
-        terminating=states[PodState.TERMINATING],
-    )
-    return counts, failed[len(failed) - unreplaced :]
-
-
-def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: PodCounts) -> bool:
-    if component.status.complete:
-        return found is not None and any(one.type in component.status.complete for one in found.conditions)
-    if not component.expected_pods:
-        return True
-    unfinished = counts.pending + counts.running + counts.failed + counts.terminating
-    return counts.succeeded >= component.expected_pods and not unfinished
-
-
-def _pod_failure(pod: PodFacts, attempt: int, owner: ObjectFacts | None, at: datetime) -> Failure:
-    return Failure(
-        cls=pod.failure_class,
-        scope=Scope.MEMBER,
-        reason=pod.reason,
-        time=pod.failure_time or pod.created or (owner.created if owner else None) or at,
-        component=pod.component,
-        subject=pod.name,
-        node=pod.node,
-        exit_code=pod.exit_code,
-        message=pod.message,
-        attempt=attempt,
-    )
-
-
-def _verdict(
-    component: PlannedComponent, found: ObjectFacts, condition: TrueCondition, attempt: int, at: datetime
-) -> Failure:
-    return Failure(
-        cls=FailureClass.APP,
-        scope=Scope.COMPONENT,
-        reason=condition.reason or Reason.FAILED_COMPONENT,
-        time=condition.since or found.created or at,
-        component=component.name,
-        subject=found.name,
-        message=condition.message,
-        attempt=attempt,
-    )
-
-
-def _missing(component: PlannedComponent, attempt: int, at: datetime) -> Failure:
-    return Failure(
-        cls=FailureClass.MISSING,
-        scope=Scope.COMPONENT,
-        reason=Reason.MISSING_COMPONENT,
-        time=at,
-        component=component.name,
-        subject=component.object_name,
-        message=f"{component.kind} {component.object_name} is gone",
-        attempt=attempt,
-    )
-
-
-def _true_conditions(conditions: Any) -> tuple[TrueCondition, ...]:
-    return tuple(
-        TrueCondition(
-            type=str(entry.get("type", "")),
-            reason=str(entry.get("reason") or ""),
-            message=one_line(entry.get("message"), MESSAGE_MAXIMUM),
-            since=time_of(entry.get("lastTransitionTime")),
-        )
-        for entry in mappings(conditions)
-        if entry.get("status") == "True"
-    )
-
-
-def _failed_at(pod: PodFacts) -> tuple[datetime, str]:
-    return (pod.failure_time or pod.created or _LONG_AGO, pod.name)

@@ -168,11 +168,14 @@ class Attention:
         """Return at most so many components to be asked for by name, since their streams have not shown them."""
         due = [doubt for doubt, ask in self._doubts.items() if ask <= now]
         asked: list[Doubt] = []
+        missing: dict[str, set[Place]] = {}
         for doubt in due:
             if len(asked) >= most:
                 break
             live = self._live(doubt.workload_uid)
-            if live is not None and live.facts.uid == doubt.attempt_uid and doubt.place in self._missing(live):
+            if live is not None and live.facts.uid not in missing:
+                missing[live.facts.uid] = self._missing(live)
+            if live is not None and live.facts.uid == doubt.attempt_uid and doubt.place in missing[live.facts.uid]:
                 self._doubts[doubt] = now + DOUBT_AGAIN
                 asked.append(doubt)
             else:

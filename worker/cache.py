@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,11 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from holdfast import names
+from holdfast.activities.component_view import UNSEEN
 from holdfast.activities.contract import PlannedComponent
 from holdfast.activities.nodes import Marks, NodeMark
+from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.raw import mapping, mappings, version_of
-from holdfast.activities.snapshot import ObjectFacts, object_facts, plan_of, summarize
+from holdfast.activities.snapshot import plan_of, summarize
 from holdfast.model import Interval, Observation, Phase, Reason
 
 Place = tuple[str, str, str, str]
@@ -55,14 +58,23 @@ class AttemptSeen:
     number: int
     plan: tuple[PlannedComponent, ...]
 
-    def place(self, component: PlannedComponent) -> Place:
-        """Return where a component's object is planned to be."""
-        return (component.api_version, component.kind, self.namespace, component.object_name)
+    def places_of(self, component: PlannedComponent) -> list[Place]:
+        """Return where a component's objects are planned to be, by index."""
+        kind = (component.api_version, component.kind, self.namespace)
+        return [(*kind, name) for name in component.object_names]
 
     def places(self) -> Iterator[tuple[PlannedComponent, Place]]:
-        """Yield each component and its place."""
+        """Yield each place with its component, which has one for each of its copies."""
         for component in self.plan:
-            yield component, self.place(component)
+            for place in self.places_of(component):
+                yield component, place
+
+    def planned_at(self, place: Place) -> PlannedComponent | None:
+        """Return the component of which an object is planned to be in a place."""
+        for one in self.plan:
+            if (one.api_version, one.kind, self.namespace) == place[:3] and one.has(place[3]):
+                return one
+        return None
 
     @property
     def kinds(self) -> set[KindKey]:
@@ -344,10 +356,19 @@ class Cache:
 
         What is absent has no version of its own. What went while nobody watched left none here either.
         """
-        doubtful = {component.name for component, _ in self.doubtful(attempt, unseen)}
+        uid = attempt.facts.uid
+        doubtful = {place for _, place in self.doubtful(attempt, unseen)}
         hidden = {one.name for one in attempt.plan if (one.api_version, one.kind) in unseen}
         anchor = self._anchors.get(attempt.workload_uid)
-        objects = {component.name: self._object(attempt.facts.uid, place) for component, place in attempt.places()}
+        single = {one.name: attempt.places_of(one)[0] for one in attempt.plan if one.copies is None}
+        objects = {name: self._object(uid, place) for name, place in single.items()}
+        copies = {
+            one.name: [UNSEEN if place in doubtful else self._object(uid, place) for place in attempt.places_of(one)]
+            for one in attempt.plan
+            if one.copies is not None
+        }
+        known = [one for one in objects.values() if one is not None]
+        known += [one for several in copies.values() for one in several if isinstance(one, ObjectFacts)]
         seen = summarize(
             workload_uid=attempt.workload_uid,
             attempt=attempt.number,
@@ -356,29 +377,41 @@ class Cache:
             anchor=anchor.facts if anchor is not None else None,
             owner=attempt.facts,
             objects=objects,
+            copies=copies,
             pods=(pod.facts for pod in self._pods.get(attempt.workload_uid, {}).values()),
             at=at,
             # A component may have been seen before the plan that names it.
             revision=max(
                 version,
                 self.revision(attempt.workload_uid),
-                *(one.revision for one in objects.values() if one),
+                *(one.revision for one in known),
                 attempt.facts.revision,
             ),
             blind=blind,
-            unseen=doubtful | hidden,
+            unseen=hidden | {name for name, place in single.items() if place in doubtful},
             marks=self._marks,
         )
         if not seen.missing:
             return seen
         # Which one went is part of the news: the next of its name may go before its coming was told.
-        went = {component.name: self._gone.get((attempt.facts.uid, place), "") for component, place in attempt.places()}
-        lost = {name: seen.components[name].model_copy(update={"uid": went[name]}) for name in seen.missing}
+        lost = {
+            one.name: seen.components[one.name].model_copy(update={"uid": self._went(attempt, one)})
+            for one in attempt.plan
+            if not seen.components[one.name].found
+        }
         return seen.model_copy(update={"components": {**seen.components, **lost}})
 
     def revision(self, workload_uid: str) -> int:
         """Return the highest version of anything seen of a workload, deletions too."""
         return self._revisions.get(workload_uid, 0)
+
+    def _went(self, attempt: AttemptSeen, component: PlannedComponent) -> str:
+        """Return the uid of what went of a component; of copies, a digest of which of them went."""
+        gone = {place: self._gone.get((attempt.facts.uid, place)) for place in attempt.places_of(component)}
+        if component.copies is None:
+            return next(iter(gone.values())) or ""
+        which = [f"{place[3]}/{uid}" for place, uid in gone.items() if uid is not None]
+        return hashlib.sha256(" ".join(which).encode()).hexdigest()[:16] if which else ""
 
     def _object(self, attempt_uid: str, place: Place) -> ObjectFacts | None:
         """Return what stands in a place, or else what had ended there: deleted after its end, it is not missing."""
@@ -390,14 +423,8 @@ class Cache:
     def _terminal(self, attempt_uid: str, place: Place, facts: ObjectFacts) -> bool:
         """Whether an attempt's component says that it is complete or has failed."""
         attempts = (self._attempts.get(uid, {}).get(attempt_uid) for uid in self._planned.get(place, ()))
-        words = {
-            word
-            for attempt in attempts
-            if attempt is not None
-            for component, planned in attempt.places()
-            if planned == place
-            for word in (*component.status.complete, *component.status.failed)
-        }
+        planned = [attempt.planned_at(place) for attempt in attempts if attempt is not None]
+        words = {word for one in planned if one is not None for word in (*one.status.complete, *one.status.failed)}
         return any(one.type in words for one in facts.conditions)
 
     def _on_node(self, node: str, revision: int) -> set[str]:

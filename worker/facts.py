@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Final
 
-from holdfast.model import FailureClass, Observation, PodCounts
+from holdfast.model import ComponentView, FailureClass, Observation, PodCounts
 from holdfast.policy.health import shortfall
 
 DIGEST_BYTES: Final = 6
@@ -47,6 +47,7 @@ class Facts:
     missing: tuple[str, ...] = ()
     """Which components are gone, each with the uid of what went."""
     failed: tuple[str, ...] = ()
+    """Which components say that they have failed; of copies, how many do."""
     failures: tuple[str, ...] = ()
     """Identities of the unreplaced failures that travel in the snapshot (at most 16)."""
     complete: tuple[str, ...] = ()
@@ -92,7 +93,7 @@ def facts_of(observation: Observation) -> Facts:
         anchor_deleting=observation.anchor_deleting,
         orphaned=observation.owner_deleting or not observation.owner_found,
         missing=tuple(f"{name}/{observation.components[name].uid}" for name in observation.missing),
-        failed=tuple(name for name, view in sorted(observation.components.items()) if view.failed),
+        failed=tuple(_failed(name, view) for name, view in sorted(observation.components.items()) if view.failed),
         failures=tuple(
             f"{one.cls}/{one.component}/{one.subject}/{one.reason}/{one.exit_code}/{one.time.isoformat()}"
             for one in observation.failures
@@ -106,6 +107,11 @@ def facts_of(observation: Observation) -> Facts:
         quiet=_quiet(observation),
         lingering=observation.complete and observation.occupies,
     )
+
+
+def _failed(name: str, view: ComponentView) -> str:
+    # Each copy that fails is news, also of those whose failures do not travel any more.
+    return name if view.copies is None else f"{name}/{view.copies.failed}"
 
 
 def _quiet(observation: Observation) -> bool:

@@ -13,9 +13,9 @@ import structlog
 from holdfast import names
 from holdfast.activities.kube import Object
 from holdfast.activities.nodes import Marks
+from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.raw import mapping
 from holdfast.activities.sight import SPANS_KEPT, Sight
-from holdfast.activities.snapshot import ObjectFacts, object_facts
 from holdfast.model import Interval
 from holdfast.policy.sight import union
 from holdfast.worker.cache import (

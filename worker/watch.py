@@ -18,8 +18,8 @@ from holdfast import names
 from holdfast.activities.contract import WatchInput
 from holdfast.activities.kube import Kube, KubeError, NotFound, Unreachable
 from holdfast.activities.nodes import Marks
+from holdfast.activities.object_facts import object_facts
 from holdfast.activities.sight import SPANS_KEPT, Sight
-from holdfast.activities.snapshot import object_facts
 from holdfast.model import Interval
 from holdfast.policy.sight import union
 from holdfast.worker.attention import HOT, WARM, Attention, Doubt, Send

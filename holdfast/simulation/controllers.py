@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from holdfast.activities.object_facts import TrueCondition
 from holdfast.activities.pod_facts import PodState
-from holdfast.activities.snapshot import TrueCondition
 from holdfast.simulation.objects import Pod, Thing
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def sync(world: World, thing: Thing) -> None:
             _job(world, thing)
         case ("apps/v1", "Deployment" | "ReplicaSet"):
             active = [pod for pod in world.pods_of(thing) if pod.active]
-            _make(world, thing, thing.component.expected_pods - len(active))
+            _make(world, thing, thing.plan.expected_pods - len(active))
         case ("apps/v1", "StatefulSet"):
             _stateful_set(world, thing)
         case _:
@@ -48,7 +48,7 @@ def _make(world: World, thing: Thing, count: int) -> None:
 
 
 def _once(world: World, thing: Thing) -> None:
-    expected = thing.component.expected_pods
+    expected = thing.plan.expected_pods
     if thing.component.bare:
         if not thing.made:
             world.make_pod(thing, thing.name)
@@ -69,7 +69,7 @@ def _stateful_set(world: World, thing: Thing) -> None:
             world.delete_pod(pod)
     there = {pod.name: pod for pod in world.pods_of(thing)}
     ordered = thing.spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
-    for index in range(thing.component.expected_pods):
+    for index in range(thing.plan.expected_pods):
         pod = there.get(f"{thing.name}-{index}")
         if pod is None:
             trouble = world.trouble(world.pods_refused, thing.component.name)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from holdfast.activities.object_facts import TrueCondition
 from holdfast.activities.pod_facts import PodState
-from holdfast.activities.snapshot import TrueCondition
 from holdfast.model import Interval, format_duration
 from holdfast.simulation.objects import Pod, Thing
 from holdfast.simulation.script import (
@@ -106,8 +106,11 @@ def _chosen(world: World, component: str | None, count: Pods, node: str = "") ->
     return running if count == "all" else running[:count]
 
 
-def _newest(world: World, component: str | None) -> Thing | None:
+def _newest(world: World, component: str | None, *, settled: bool = True) -> Thing | None:
+    """Return a component's object of the newest attempt; of copies, if that is asked, the first still at work."""
     found = [one for one in world.things if component in {None, one.component.name} and one.deleting is None]
+    if not settled:
+        found.sort(key=lambda one: one.index is not None and one.settled)
     return max(found, key=lambda one: one.attempt, default=None)
 
 
@@ -137,23 +140,23 @@ def _delete(world: World, what: Delete, component: str | None) -> str:
     if thing is None:
         return f"{what.component} is not there to be deleted"
     world.delete(thing)
-    return f"{thing.component.title} deleted by another hand"
+    return f"{thing.title} deleted by another hand"
 
 
 def _component_failed(world: World, what: ComponentFailed, component: str | None) -> str:
-    thing = _newest(world, component)
+    thing = _newest(world, component, settled=False)
     if thing is None or thing.settled:
         return f"{what.component} is not there to fail"
     kinds = thing.component.status.failed
     if not kinds:
-        return f"{thing.component.title} has no word for its own failure, so nothing is seen"
+        return f"{thing.title} has no word for its own failure, so nothing is seen"
     thing.giving_up = verdict = TrueCondition(kinds[0], what.reason, what.message, world.clock.now)
     for pod in [one for one in world.pods_of(thing) if one.active]:
         world.delete_pod(pod)
     if (thing.plan.api_version, thing.plan.kind) != ("batch/v1", "Job"):
         thing.conditions.append(verdict)
     world.sync()
-    return f"{thing.component.title} gives up: {what.reason}"
+    return f"{thing.title} gives up: {what.reason}"
 
 
 def _blind(world: World, span: timedelta) -> None:

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from holdfast import names
 from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.object_facts import ObjectFacts, TrueCondition
 from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
-from holdfast.activities.snapshot import ObjectFacts, TrueCondition
 from holdfast.formats.pods import PathProblem, pod_template
 from holdfast.model import Component
 from holdfast.simulation.script import Fail
@@ -56,6 +56,7 @@ class Pod:
                 names.LABEL_WORKLOAD_UID: UID,
                 names.LABEL_ATTEMPT: str(self.thing.attempt),
                 names.LABEL_COMPONENT: self.thing.component.name,
+                names.LABEL_COPY: "" if self.thing.index is None else str(self.thing.index),
             },
             "creationTimestamp": _written(self.created),
             "resourceVersion": str(revision),
@@ -80,14 +81,17 @@ class Pod:
 
 @dataclass(slots=True, eq=False)
 class Thing:
-    """A component's object, as one attempt made it."""
+    """A component's object, or one copy of it, as one attempt made it."""
 
     component: Component
     plan: PlannedComponent
+    """Of this object alone."""
     attempt: int
     uid: str
     created: datetime
     launch: int = 0
+    index: int | None = None
+    """Which copy it is, where its component has copies."""
     deleting: datetime | None = None
     gone: bool = False
     conditions: list[TrueCondition] = field(default_factory=list[TrueCondition])
@@ -106,6 +110,11 @@ class Thing:
     def name(self) -> str:
         """The object's name."""
         return self.plan.object_name
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return self.component.title if self.index is None else f"{self.plan.kind} {self.name}"
 
     @property
     def settled(self) -> bool:

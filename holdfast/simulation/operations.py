@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from holdfast.activities.contract import copies_ref, planned
 from holdfast.model import (
     Component,
     Failure,
@@ -98,7 +99,10 @@ class Activity:
         return CreateDone(tuple(self._made), None)
 
     def _make(self, component: Component, launch: int) -> ObjectRef:
-        thing = self._world.create(component, self._number, launch)
+        things = self._world.create(component, self._number, launch)
+        if component.copies is not None:
+            return copies_ref(component)
+        (thing,) = things
         return ObjectRef(api_version=thing.plan.api_version, kind=thing.plan.kind, name=thing.name, uid=thing.uid)
 
     def _is_final(self, reason: str) -> bool:
@@ -128,6 +132,7 @@ class Activity:
             reason=trouble.reason,
             time=world.clock.now,
             component=component.name,
+            subject=planned(component, "", self._number).object_names[0] if component.copies else "",
             message=f"the API server refuses to create {component.title}",
             attempt=self._number,
         )

@@ -90,14 +90,18 @@ class World:
             self.owners[attempt] = Owner(attempt, f"owner-{attempt}", self.clock.now)
         return self.owners[attempt]
 
-    def create(self, component: Component, attempt: int, launch: int = 0) -> Thing:
-        """Make a component's object; its controller acts at once."""
-        self._uids += 1
-        uid = f"uid-{self._uids}"
-        thing = Thing(component, planned(component, UID, attempt), attempt, uid, self.clock.now, launch)
-        self.things.append(thing)
+    def create(self, component: Component, attempt: int, launch: int = 0) -> list[Thing]:
+        """Make a component's object, or all its copies; their controller acts at once."""
+        plan = planned(component, UID, attempt)
+        made: list[Thing] = []
+        for index, name in enumerate(plan.object_names):
+            self._uids += 1
+            one = plan.model_copy(update={"object_name": name, "expected_pods": plan.pods_each, "copies": None})
+            copy = index if plan.copies is not None else None
+            made.append(Thing(component, one, attempt, f"uid-{self._uids}", self.clock.now, launch, copy))
+        self.things.extend(made)
         self.sync()
-        return thing
+        return made
 
     def submitted(self, attempt: int) -> None:
         """Mark an attempt: all of it was created."""
@@ -251,9 +255,13 @@ class World:
         """Return a component's pods."""
         return [pod for pod in self.pods if pod.thing is thing]
 
-    def of(self, attempt: int, component: str) -> Thing | None:
-        """Return a component's object, if it is there."""
-        found = [one for one in self.things if one.attempt == attempt and one.component.name == component]
+    def of(self, attempt: int, component: str, index: int | None = None) -> Thing | None:
+        """Return a component's object, or one copy of it, if it is there."""
+        found = [
+            one
+            for one in self.things
+            if one.attempt == attempt and one.component.name == component and one.index == index
+        ]
         return found[-1] if found else None
 
     def observe(self, attempt: int, *, live: bool) -> Observation:
@@ -261,7 +269,12 @@ class World:
         self._revision += 1
         owner = self.owners.get(attempt)
         plan = [planned(component, UID, attempt) for component in self.spec.components]
-        found = {one.name: self.of(attempt, one.name) for one in plan}
+        found = {one.name: self.of(attempt, one.name) for one in plan if one.copies is None}
+        copies = {
+            one.name: [self.of(attempt, one.name, index) for index in range(one.copies)]
+            for one in plan
+            if one.copies is not None
+        }
         uid = owner.uid if owner is not None else f"owner-{attempt}"
         seen = summarize(
             workload_uid=UID,
@@ -271,6 +284,10 @@ class World:
             anchor=None,
             owner=owner.facts(self._revision) if owner is not None else None,
             objects={name: thing.facts(uid, self._revision) if thing else None for name, thing in found.items()},
+            copies={
+                name: [one.facts(uid, self._revision) if one else None for one in several]
+                for name, several in copies.items()
+            },
             pods=[pod.facts(self._revision) for pod in self.pods if pod.thing.attempt == attempt],
             at=self.clock.now,
             live=live,

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.object_facts import object_facts
 from holdfast.activities.pod_facts import pod_facts
-from holdfast.activities.snapshot import object_facts, plan_of, summarize
+from holdfast.activities.snapshot import plan_of, summarize
 from holdfast.model import Failure, FailureClass, Interval, Observation, PodCounts, Scope, StatusRule
 from tests.activities.shapes import (
     ATTEMPT,

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.object_facts import ObjectFacts, TrueCondition
 from holdfast.activities.pod_facts import PodFacts, PodState
-from holdfast.activities.snapshot import ObjectFacts, TrueCondition, summarize
+from holdfast.activities.snapshot import summarize
 from holdfast.model import FailureClass, Observation, Workload
 from tests.policy.cluster import FOREGROUND, HOLD, Cluster, Hand, Kind, Thing
 

@@ -75,7 +75,7 @@ class VirtualCluster:
     @activity.defn(name=names.ACTIVITY_CREATE)
     async def create(self, payload: CreateInput) -> Created:
         self.now(activity.info().scheduled_time)
-        made = [self.world.create(component, payload.attempt) for component in payload.components]
+        made = [one for component in payload.components for one in self.world.create(component, payload.attempt)]
         self.world.submitted(payload.attempt)
         return Created(
             objects=tuple(

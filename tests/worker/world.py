@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.nodes import Marks
-from holdfast.activities.snapshot import object_facts
+from holdfast.activities.object_facts import object_facts
 from holdfast.model import Interval, Phase
 from holdfast.worker.attention import Attention, Send
 from holdfast.worker.cache import (
@@ -173,6 +173,7 @@ class World:
         code: int = 1,
         gone: bool = False,
         deleting: bool = False,
+        labels: dict[str, str] | None = None,
     ) -> None:
         raw: dict[str, Any] = {
             "metadata": {
@@ -185,6 +186,7 @@ class World:
                     names.LABEL_WORKLOAD_UID: workload,
                     names.LABEL_ATTEMPT: str(number),
                     names.LABEL_COMPONENT: f"c{index}",
+                    **(labels or {}),
                 },
             },
             "spec": {"nodeName": "node-1"},

@@ -1,0 +1,220 @@
+"""One component as seen: from its objects and its pods to a view of it and the failures in it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final, NamedTuple
+
+from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.nodes import NodeMark, on_marked
+from holdfast.activities.object_facts import ObjectFacts, TrueCondition
+from holdfast.activities.pod_facts import PodFacts, PodState
+from holdfast.model import ComponentView, CopyCounts, Failure, FailureClass, PodCounts, Reason, Scope
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class Unseen(Enum):
+    """An object that the observer cannot read, and takes to be there."""
+
+    UNSEEN = 0
+
+
+UNSEEN: Final = Unseen.UNSEEN
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at an attempt knows beside its components."""
+
+    attempt: int
+    owner: ObjectFacts | None
+    at: datetime
+    marks: Mapping[str, NodeMark]
+
+    @property
+    def submitted(self) -> bool:
+        """Whether all was created: until then, what is not there has not been created yet, and is not missing."""
+        return self.owner is not None and self.owner.submitted and not self.owner.deleting
+
+
+class Seen(NamedTuple):
+    """A component's view, and the failures in it."""
+
+    view: ComponentView
+    failures: list[Failure]
+
+
+def view_of(
+    component: PlannedComponent, found: ObjectFacts | Unseen | None, pods: Sequence[PodFacts], look: Look
+) -> Seen:
+    """Return how one object stands, with the pods that came of it."""
+    facts = found if isinstance(found, ObjectFacts) else None
+    present = found is not None
+    counts, failed_pods = _count(component, pods)
+    verdicts = [one for one in (facts.conditions if facts else ()) if one.type in component.status.failed]
+    view = ComponentView(
+        found=present or not look.submitted,
+        uid=facts.uid if facts else "",
+        complete=present and _complete(component, facts, counts),
+        failed=bool(verdicts),
+        pods=counts,
+    )
+    failures = [_pod_failure(pod, look) for pod in failed_pods]
+    if look.marks and not view.complete:
+        alive = [pod for pod in pods if pod.state is not PodState.FAILED]
+        failures += on_marked([*alive, *failed_pods], look.marks, look.attempt, look.at)
+    if facts is not None and verdicts:
+        failures.append(_verdict(component, facts, verdicts[0], look))
+    if look.submitted and not present:
+        failures.append(_missing(component, look))
+    return Seen(view, failures)
+
+
+def view_of_copies(
+    component: PlannedComponent,
+    objects: Sequence[ObjectFacts | Unseen | None],
+    pods: Sequence[PodFacts],
+    look: Look,
+) -> Seen:
+    """Return how a component's copies stand together: found if all are, complete if all are, failed if any has."""
+    by_copy: dict[int | None, list[PodFacts]] = {}
+    for pod in pods:
+        by_copy.setdefault(pod.copy, []).append(pod)
+    views: list[ComponentView] = []
+    failures: list[Failure] = []
+    tally = dict.fromkeys(CopyCounts.model_fields, 0) | {"expected": len(objects)}
+    for index, (name, found) in enumerate(zip(component.object_names, objects, strict=True)):
+        update = {"object_name": name, "expected_pods": component.pods_each, "copies": None}
+        seen = view_of(component.model_copy(update=update), found, by_copy.pop(index, ()), look)
+        views.append(seen.view)
+        failures += seen.failures
+        for standing in _standing(component, seen.view, found):
+            tally[standing] += 1
+    stray = [view_of(component.model_copy(update={"expected_pods": 0}), UNSEEN, by_copy[key], look) for key in by_copy]
+    failures += [one for each in stray for one in each.failures]
+    present = [one.uid for one in views if one.uid]
+    view = ComponentView(
+        found=all(one.found for one in views),
+        uid=hashlib.sha256("/".join(present).encode()).hexdigest()[:16] if present else "",
+        complete=all(one.complete for one in views),
+        failed=any(one.failed for one in views),
+        pods=_together([one.pods for one in (*views, *(each.view for each in stray))]),
+        copies=CopyCounts(**tally),
+        excused=sum(max(0, one.pods.expected - one.pods.ready) for one in views if one.complete or one.failed),
+    )
+    return Seen(view, failures)
+
+
+def _standing(component: PlannedComponent, view: ComponentView, found: ObjectFacts | Unseen | None) -> list[str]:
+    """Return as what one copy counts; nothing, where it is gone."""
+    if view.complete:
+        return ["succeeded"]
+    if view.failed or (_is_pod(component) and view.pods.failed):
+        return ["failed"]
+    if not view.uid and found is not UNSEEN:
+        return []
+    job = found.job if isinstance(found, ObjectFacts) and _is_job(component) else None
+    if job is not None:
+        told = {"ready": job.good >= job.wanted, "active": job.active > 0, "suspended": job.suspended}
+    else:
+        told = {
+            "ready": not view.unready,
+            "active": bool(view.pods.pending or view.pods.running or view.pods.terminating),
+        }
+    return [name for name, holds in told.items() if holds]
+
+
+def _is_job(component: PlannedComponent) -> bool:
+    return (component.api_version, component.kind) == ("batch/v1", "Job")
+
+
+def _is_pod(component: PlannedComponent) -> bool:
+    return (component.api_version, component.kind) == ("v1", "Pod")
+
+
+def _together(counts: Sequence[PodCounts]) -> PodCounts:
+    return PodCounts(**{field: sum(getattr(one, field) for one in counts) for field in PodCounts.model_fields})
+
+
+def _count(component: PlannedComponent, pods: Sequence[PodFacts]) -> tuple[PodCounts, list[PodFacts]]:
+    """Count an object's pods, and return those failed ones that nothing has replaced (row A18)."""
+    states = dict.fromkeys(PodState, 0)
+    for pod in pods:
+        states[pod.state] += 1
+    failed = [pod for pod in pods if pod.state is PodState.FAILED]
+    if _is_pod(component):
+        unreplaced = len(failed)  # No controller stands behind it.
+    else:
+        standing = states[PodState.PENDING] + states[PodState.RUNNING] + states[PodState.SUCCEEDED]
+        unreplaced = min(len(failed), max(0, component.expected_pods - standing))
+    # A controller replaces the pods that failed first, so the last ones are those still unreplaced.
+    failed.sort(key=_failed_at)
+    counts = PodCounts(
+        expected=component.expected_pods,
+        pending=states[PodState.PENDING],
+        running=states[PodState.RUNNING],
+        succeeded=states[PodState.SUCCEEDED],
+        failed=unreplaced,
+        terminating=states[PodState.TERMINATING],
+    )
+    return counts, failed[len(failed) - unreplaced :]
+
+
+def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: PodCounts) -> bool:
+    if component.status.complete:
+        return found is not None and any(one.type in component.status.complete for one in found.conditions)
+    if not component.expected_pods:
+        return True
+    unfinished = counts.pending + counts.running + counts.failed + counts.terminating
+    return counts.succeeded >= component.expected_pods and not unfinished
+
+
+def _pod_failure(pod: PodFacts, look: Look) -> Failure:
+    owner = look.owner
+    return Failure(
+        cls=pod.failure_class,
+        scope=Scope.MEMBER,
+        reason=pod.reason,
+        time=pod.failure_time or pod.created or (owner.created if owner else None) or look.at,
+        component=pod.component,
+        subject=pod.name,
+        node=pod.node,
+        exit_code=pod.exit_code,
+        message=pod.message,
+        attempt=look.attempt,
+    )
+
+
+def _verdict(component: PlannedComponent, found: ObjectFacts, condition: TrueCondition, look: Look) -> Failure:
+    return Failure(
+        cls=FailureClass.APP,
+        scope=Scope.COMPONENT,
+        reason=condition.reason or Reason.FAILED_COMPONENT,
+        time=condition.since or found.created or look.at,
+        component=component.name,
+        subject=found.name,
+        message=condition.message,
+        attempt=look.attempt,
+    )
+
+
+def _missing(component: PlannedComponent, look: Look) -> Failure:
+    return Failure(
+        cls=FailureClass.MISSING,
+        scope=Scope.COMPONENT,
+        reason=Reason.MISSING_COMPONENT,
+        time=look.at,
+        component=component.name,
+        subject=component.object_name,
+        message=f"{component.kind} {component.object_name} is gone",
+        attempt=look.attempt,
+    )
+
+
+def _failed_at(pod: PodFacts) -> tuple[datetime, str]:
+    return (pod.failure_time or pod.created or _LONG_AGO, pod.name)

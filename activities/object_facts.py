@@ -1,0 +1,95 @@
+"""What is kept of an anchor, an attempt's owner or a component's object. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
+
+MESSAGE_MAXIMUM = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TrueCondition:
+    """A condition of an object's status that holds."""
+
+    type: str
+    reason: str
+    message: str
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """How a batch/v1 Job says that its pods are doing."""
+
+    wanted: int
+    """Pods that are to run at once: its parallelism, or its completions where they are fewer."""
+    good: int
+    """Pods that are ready or have succeeded."""
+    active: int
+    suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    """All that a snapshot needs of an anchor, an owner or a component: small enough to be kept by thousands."""
+
+    uid: str
+    name: str
+    owner_uids: tuple[str, ...]
+    deleting: bool
+    created: datetime | None
+    submitted: bool
+    conditions: tuple[TrueCondition, ...]
+    revision: int
+    job: JobFacts | None = None
+    """Of what has a Job's fields."""
+
+
+def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
+    """Return what a snapshot needs of an anchor, an attempt's owner or a component."""
+    metadata: Mapping[str, Any] = raw["metadata"]
+    status = mapping(raw.get("status"))
+    return ObjectFacts(
+        uid=metadata.get("uid", ""),
+        name=metadata.get("name", ""),
+        owner_uids=tuple(str(one.get("uid", "")) for one in mappings(metadata.get("ownerReferences"))),
+        deleting="deletionTimestamp" in metadata,
+        created=time_of(metadata.get("creationTimestamp")),
+        submitted=status.get("submitted") is True,
+        conditions=_true_conditions(status.get("conditions")),
+        revision=version_of(metadata),
+        job=_job_facts(mapping(raw.get("spec")), status),
+    )
+
+
+def _job_facts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> JobFacts | None:
+    # The API server gives every Job a parallelism; a list's items do not say of which kind they are.
+    parallelism = spec.get("parallelism")
+    if not isinstance(parallelism, int):
+        return None
+    completions = spec.get("completions")
+    wanted = min(parallelism, completions) if isinstance(completions, int) else parallelism
+    good = _count(status.get("ready")) + _count(status.get("succeeded"))
+    return JobFacts(wanted, good, _count(status.get("active")), spec.get("suspend") is True)
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _true_conditions(conditions: Any) -> tuple[TrueCondition, ...]:
+    return tuple(
+        TrueCondition(
+            type=str(entry.get("type", "")),
+            reason=str(entry.get("reason") or ""),
+            message=one_line(entry.get("message"), MESSAGE_MAXIMUM),
+            since=time_of(entry.get("lastTransitionTime")),
+        )
+        for entry in mappings(conditions)
+        if entry.get("status") == "True"
+    )
