@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import Any
 
@@ -12,6 +13,7 @@ from holdfast.activities.component_view import UNSEEN
 from holdfast.activities.contract import PlannedComponent, Target, copies_ref, planned
 from holdfast.activities.inject import InjectionError, inject
 from holdfast.activities.object_facts import object_facts
+from holdfast.activities.site import Pulse
 from holdfast.model import Component, CopyLabel, CopyWord, FailureClass, Observation, Scope, StatusRule
 from tests.activities import bench, shapes
 from tests.activities.shapes import component, condition, failed, owner, pod
@@ -259,3 +261,11 @@ class TestView:
 
 def test_shapes_are_of_one_object() -> None:
     assert object_facts(shapes.component()).job is None
+
+
+async def test_copies_that_are_refused_at_the_same_time_bear_it_once() -> None:
+    pulse, clock = Pulse(), asyncio.get_running_loop().time
+    begun = clock()
+    await asyncio.gather(*(pulse.bear(0.05, since=begun) for _ in range(8)))
+    await pulse.bear(0.01)
+    assert 0.06 <= pulse.borne <= clock() - begun + 1e-6

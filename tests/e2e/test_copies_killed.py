@@ -1,0 +1,37 @@
+"""A worker killed in the middle of creating copies: another makes the rest, and none is made twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.local import Stack
+from tests.e2e.site import open_site, until
+from tests.e2e.space import open_space
+from tests.e2e.test_copies import assert_named, document, jobs, uids
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+async def test_a_worker_killed_in_the_middle_of_creating_20_leaves_exactly_20(stack: Stack, tmp_path: Path):
+    async with open_site(stack, tmp_path, prefix="k") as site:
+        # Two of the requests are dry runs; the worker dies with eight of the copies made, and others under way.
+        dying = await site.start_worker(HOLDFAST_FAILPOINT="http.create.jobs.after:11")
+        async with open_space(site) as space:
+            handle = await space.submit(document(20))
+            await until(lambda: asyncio.sleep(0, dying.process.poll() is not None), 60, "the worker has died")
+            assert dying.process.returncode == 137
+            half = await uids(space)
+            assert 0 < len(half) < 20
+            await site.start_worker()
+            await space.reach(handle, "Running", 1)
+            whole = await uids(space)
+            assert_named(await jobs(space), 20, 0)
+            assert half.items() <= whole.items(), "what had been made is kept"
+            await space.truth.settle()
+            made = [one.name for one in space.truth.requests() if (one.verb, one.resource) == ("create", "jobs")]
+            assert sorted(set(made)) == sorted([*whole, "driver"])
+            status = await site.status(handle)
+            assert (status.attempt, status.restarts, status.pods.running) == (1, 0, 21)
