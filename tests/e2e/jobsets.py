@@ -18,9 +18,12 @@ DEVIATIONS: Final[dict[str, str]] = {
 """What differs on purpose, and why; everything else that is compared must be the same."""
 
 
-def replicated(name: str, *, replicas: int | None = None, pods: int = 1, complete: str = "", **more: Any) -> Json:
-    """Return a replicated job whose pods run on fake nodes; `complete` ends them after that time."""
+def replicated(
+    name: str, *, replicas: int | None = None, pods: int = 1, complete: str = "", fail: str = "", **more: Any
+) -> Json:
+    """Return a replicated job whose pods run on fake nodes; `complete` or `fail` ends them after that time."""
     annotations = {"holdfast.dev/kwok-complete": complete} if complete else {}
+    annotations |= {"holdfast.dev/kwok-fail": fail, "holdfast.dev/kwok-exit-code": "1"} if fail else {}
     template: Json = {
         "metadata": {"annotations": annotations} if annotations else {},
         "spec": {
@@ -50,6 +53,13 @@ def _labelled() -> Json:
     own = {"labels": {"team": "a", f"{P}job-index": "9"}, "annotations": {"note": "b", f"{P}jobset-name": "other"}}
     job["template"]["metadata"] = copy.deepcopy(own)
     job["template"]["spec"]["template"]["metadata"] = copy.deepcopy(own)
+    return job
+
+
+def _failing() -> Json:
+    """Return a replicated job whose pod fails, and which then gives up."""
+    job = replicated("workers", fail="1s", job={"backoffLimit": 0})
+    job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
     return job
 
 
@@ -90,6 +100,16 @@ CASES: Final[tuple[Json, ...]] = (
     ),
 )
 """JobSets of which every Job is created once their pods run."""
+
+
+FAILING: Final = _failing()
+ENDS: Final[tuple[Json, ...]] = (
+    jobset("done", replicated("workers", replicas=2, complete="1s")),
+    jobset("unruled", FAILING),
+    jobset("ruled", FAILING, failurePolicy={"maxRestarts": 3, "rules": [{"action": "FailJobSet"}]}),
+    jobset("restarted", FAILING, failurePolicy={"maxRestarts": 1}),
+)
+"""JobSets that end by themselves, with one Job that fails where any does."""
 
 
 def job_names(document: Json) -> set[str]:

@@ -15,7 +15,7 @@ import pytest_asyncio
 from holdfast import names
 from holdfast.formats import jobset
 from holdfast.local import Stack
-from tests.e2e.jobsets import CASES, P, job_names, pod_count, told
+from tests.e2e.jobsets import CASES, ENDS, P, job_names, pod_count, told
 from tests.e2e.peer import Peer, open_peer
 from tests.e2e.site import until
 from tests.e2e.space import Space
@@ -94,4 +94,37 @@ async def test_the_same_objects_come_of_the_same_jobsets(space: Space, peer: Pee
             for a, b in zip_longest(theirs[kind], ours[kind])
             if a != b
         ]
+    assert not differ, "\n".join(differ)
+
+
+def ended(status: Json) -> Json:
+    """Return what of a JobSet's status is compared: all of it but times."""
+    conditions = [{key: each[key] for key in ("type", "status", "reason", "message")} for each in status["conditions"]]
+    jobs = sorted(status["replicatedJobsStatus"], key=lambda each: each["name"])
+    return {**status, "conditions": conditions, "replicatedJobsStatus": jobs}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.row("J1", level="e2e")
+@pytest.mark.row("J2", level="e2e")
+@pytest.mark.row("J3", level="e2e")
+@pytest.mark.row("J17", level="e2e")
+async def test_J1_J2_J3_J17_the_same_status_is_told_of_the_same_end(space: Space, peer: Peer) -> None:
+    handles = {}
+    for document in ENDS:
+        await peer.create(document)
+        workload = jobset.read(document, cluster=space.site.cluster, namespace=space.namespace)
+        handles[workload.name] = (workload, await space.submit(workload))
+    differ: list[str] = []
+    for name, (workload, handle) in handles.items():
+
+        async def over(name: str = name) -> bool:
+            return bool((await peer.get(name)).get("status", {}).get("terminalState"))
+
+        await until(over, 120, f"{name} has ended")
+        theirs = ended((await peer.get(name))["status"])
+        status = await space.reach(handle, "Succeeded" if name == "done" else "Failed")
+        ours = ended(jobset.status(workload, status))
+        if theirs != ours:
+            differ.append(f"{name}\npublished: {theirs}\nhere: {ours}")
     assert not differ, "\n".join(differ)
