@@ -48,6 +48,10 @@ class PlannedComponent(Payload):
     """Lenient where `StatusRule` itself is strict: a watch must be able to read the plan a newer release has left."""
     copies: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
     """How many objects it stands for, `<object name>-<index>`; None for one under the name itself."""
+    later: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it is created after others: until it was seen, it is not missing."""
+    awaited: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it is news at once that it is ready or complete."""
 
     @property
     def object_names(self) -> tuple[str, ...]:
@@ -75,7 +79,7 @@ def has_copy(base: str, copies: int, name: str) -> bool:
     return known and names.copy_name(base, int(index)) == name
 
 
-def planned(component: Component, workload_uid: str, attempt: int) -> PlannedComponent:
+def planned(component: Component, workload_uid: str, attempt: int, *, awaited: bool = False) -> PlannedComponent:
     """Return what is needed to find a component's object, whose name is the same each time it is asked for."""
     return PlannedComponent(
         name=component.name,
@@ -85,6 +89,8 @@ def planned(component: Component, workload_uid: str, attempt: int) -> PlannedCom
         expected_pods=component.expected_pods,
         status=component.status,
         copies=component.copies,
+        later=bool(component.after),
+        awaited=awaited,
     )
 
 

@@ -87,7 +87,7 @@ def summarize(
         else:
             places = copies.get(name) or [None] * component.copies
             seen = view_of_copies(component, [standing(one, name) for one in places], pods_of, look)
-        views[name] = seen.view
+        views[name] = seen.view.model_copy(update={"awaited": True}) if component.awaited else seen.view
         failures += seen.failures
     if revision is None:
         every = (one for several in copies.values() for one in several if isinstance(one, ObjectFacts))

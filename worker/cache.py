@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -125,7 +125,7 @@ def anchor_seen(raw: Mapping[str, Any]) -> AnchorSeen | None:
         workflow_id=workflow_id,
         attempt=attempt if isinstance(attempt, int) else 0,
         held=names.FINALIZER in (metadata.get("finalizers") or ()),
-        deployed=status.get("phase") == Phase.RUNNING or status.get("reason") == Reason.SUBMITTED,
+        deployed=status.get("phase") == Phase.RUNNING or status.get("reason") in {Reason.SUBMITTED, Reason.STARTING},
     )
 
 
@@ -336,6 +336,7 @@ class Cache:
         """
         if not attempt.facts.submitted:
             return []
+        attempt = self._begun(attempt)
         return [
             (component, place)
             for component, place in attempt.places()
@@ -356,7 +357,7 @@ class Cache:
 
         What is absent has no version of its own. What went while nobody watched left none here either.
         """
-        uid = attempt.facts.uid
+        attempt, uid = self._begun(attempt), attempt.facts.uid
         doubtful = {place for _, place in self.doubtful(attempt, unseen)}
         hidden = {one.name for one in attempt.plan if (one.api_version, one.kind) in unseen}
         anchor = self._anchors.get(attempt.workload_uid)
@@ -404,6 +405,24 @@ class Cache:
     def revision(self, workload_uid: str) -> int:
         """Return the highest version of anything seen of a workload, deletions too."""
         return self._revisions.get(workload_uid, 0)
+
+    def _begun(self, attempt: AttemptSeen) -> AttemptSeen:
+        """Return the attempt without the components whose turn may not have come: nothing of them was ever seen."""
+        if not any(one.later for one in attempt.plan):
+            return attempt
+        begun = [one for one in attempt.plan if not one.later or any(map(self._known(attempt), attempt.places_of(one)))]
+        return replace(attempt, plan=tuple(begun))
+
+    def _known(self, attempt: AttemptSeen) -> Callable[[Place], bool]:
+        """Return whether an object of the attempt is, or was, in a place."""
+        uid = attempt.facts.uid
+
+        def known(place: Place) -> bool:
+            there = self._objects.get(place)
+            ours = there is not None and uid in there.owner_uids
+            return ours or (uid, place) in self._gone or (uid, place) in self._ended
+
+        return known
 
     def _went(self, attempt: AttemptSeen, component: PlannedComponent) -> str:
         """Return the uid of what went of a component; of copies, a digest of which of them went."""

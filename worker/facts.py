@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Final
@@ -58,6 +59,8 @@ class Facts:
     """Whether all pods have ended where some component that cannot be read may therefore be complete."""
     lingering: bool = False
     """Whether all components are complete, and pods run on that still use their quota."""
+    up: tuple[str, ...] = ()
+    """Which components are ready, and which complete, of those that something waits for."""
 
     @property
     def blank(self) -> bool:
@@ -72,6 +75,7 @@ class Facts:
             or self.ready
             or self.finished
             or self.quiet
+            or self.up
         )
 
     @property
@@ -81,7 +85,9 @@ class Facts:
 
     def digest(self) -> bytes:
         """Return the same few bytes for the same facts, in any process."""
-        return hashlib.blake2b(repr(astuple(self)).encode(), digest_size=DIGEST_BYTES).digest()
+        # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
+        said = astuple(self) if self.up else astuple(self)[:-1]
+        return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def facts_of(observation: Observation) -> Facts:
@@ -106,12 +112,23 @@ def facts_of(observation: Observation) -> Facts:
         finished=observation.complete,
         quiet=_quiet(observation),
         lingering=observation.complete and observation.occupies,
+        up=tuple(_up(observation)),
     )
 
 
 def _failed(name: str, view: ComponentView) -> str:
     # Each copy that fails is news, also of those whose failures do not travel any more.
     return name if view.copies is None else f"{name}/{view.copies.failed}"
+
+
+def _up(observation: Observation) -> Iterator[str]:
+    for name, view in sorted(observation.components.items()):
+        if view.awaited and view.found and view.complete:
+            yield f"{name} complete"
+        if view.awaited and view.found and not view.unready:
+            yield f"{name} ready"
+        if view.awaited and view.copies is not None and view.copies.succeeded:
+            yield f"{name} in part"
 
 
 def _quiet(observation: Observation) -> bool:
@@ -137,7 +154,8 @@ def urgency(before: Facts, now: Facts) -> Urgency:
         return Urgency.URGENT
     troubled = (before.missing, before.failed, before.failures) != (now.missing, now.failed, now.failures)
     freed = before.lingering and not now.lingering
-    if troubled or freed or (now.ready and not before.ready) or (now.quiet and not before.quiet):
+    risen = not set(now.up) <= set(before.up)
+    if troubled or freed or risen or (now.ready and not before.ready) or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
     if now.orphaned or (before.ready and not now.ready):

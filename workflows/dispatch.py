@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
     from holdfast.policy.health import timings
     from holdfast.policy.operations import patience, patience_left
+    from holdfast.policy.order import awaited
 
 HEARTBEAT = timedelta(seconds=5)
 """Short, so that a killed worker's operation moves to another within ten seconds."""
@@ -89,7 +90,9 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     number = attempt.number if attempt is not None else 0
     owner = attempt.owner_uid if attempt is not None else ""
     target = target_of(spec, state, uid)
-    plan = tuple(planned(component, uid, number) for component in spec.components)
+    waiting = attempt.waiting if attempt is not None else ()
+    news = awaited(spec, state)
+    plan = tuple(planned(component, uid, number, awaited=component.name in news) for component in spec.components)
     avoided = attempt.avoided if attempt is not None else ()
     excluded = tuple(sorted(node.name for node in avoided if node.required))
     disliked = tuple(sorted(node.name for node in avoided if not node.required))
@@ -122,7 +125,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 target=target,
                 attempt=number,
                 owner_uid=owner,
-                components=spec.components,
+                components=tuple(one for one in spec.components if one.name not in waiting),
                 config_hashes=spec.config_hashes,
                 labels=spec.labels,
                 nodes_excluded=excluded,
@@ -156,7 +159,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             )
             return Call(names.ACTIVITY_REPLACE, wait, replace, Replaced, ENDLESS)
         case OperationKind.OBSERVE:
-            observe = ObserveInput(target=target, attempt=number, owner_uid=owner, plan=plan, report=operation.report)
+            there = tuple(one for one in plan if one.name not in waiting)
+            observe = ObserveInput(target=target, attempt=number, owner_uid=owner, plan=there, report=operation.report)
             return Call(names.ACTIVITY_OBSERVE, short, observe, Observation, timedelta(minutes=5))
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
             until = operation.until or now

@@ -78,6 +78,8 @@ def reason(reason: Reason) -> str:
             return "Suspended"
         case Reason.SUBMITTED | Reason.SUBMISSION_SUCCEEDED | Reason.CREATING | Reason.RESUMED:
             return "Resuming"
+        case Reason.STARTING:
+            return "Resuming"
         case Reason.SUFFICIENT_PODS_READY:
             return "SufficientPodsReady"
         case Reason.INSUFFICIENT_PODS_READY | Reason.PODS_NOT_ADMITTED | Reason.PODS_NOT_RUNNING:

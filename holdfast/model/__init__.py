@@ -1,7 +1,7 @@
 """The contract: what is submitted, what is seen, what is remembered, what is told. No I/O, no clock."""
 
 from holdfast.model.base import Duration, Model, Time, format_duration, parse_duration
-from holdfast.model.component import Component, PodSet, SchedulingGate, StatusRule, Toleration
+from holdfast.model.component import After, Component, PodSet, SchedulingGate, StatusRule, Toleration
 from holdfast.model.copies import CopyLabel, CopyWord
 from holdfast.model.observation import (
     ComponentView,
@@ -40,6 +40,7 @@ from holdfast.model.vocabulary import (
     Reason,
     RefusedCreate,
     Scope,
+    StartStatus,
     SuccessOperator,
 )
 from holdfast.model.workload import Source, Workload
@@ -47,6 +48,7 @@ from holdfast.model.workload import Source, Workload
 __all__ = [
     "Action",
     "ActionKind",
+    "After",
     "Attempt",
     "Budget",
     "BudgetStatus",
@@ -94,6 +96,7 @@ __all__ = [
     "Scope",
     "Source",
     "Stage",
+    "StartStatus",
     "State",
     "Status",
     "StatusRule",

@@ -11,6 +11,7 @@ from holdfast import names
 from holdfast.model.base import Model
 from holdfast.model.copies import COPIES_MAXIMUM, CopyLabel, check_copies
 from holdfast.model.policy import Replacement
+from holdfast.model.vocabulary import StartStatus
 
 POD_SETS_MAXIMUM = 8
 
@@ -62,6 +63,13 @@ class StatusRule(Model):
     failed: tuple[str, ...] = ()
 
 
+class After(Model):
+    """Another component, and what it must be before this one is created."""
+
+    component: str
+    status: StartStatus
+
+
 class Component(Model):
     """One Kubernetes object of a workload, or several copies of one, with the pods that come of it.
 
@@ -79,6 +87,8 @@ class Component(Model):
     """Components without pods whose content this one's pods read: when one of them changes, these are made again."""
     replacement: Replacement | None = None
     """Which of its pods are made again alone; none: as the policy says."""
+    after: Annotated[tuple[After, ...], Field(max_length=64, exclude_if=lambda value: not value)] = ()
+    """What it waits for in each attempt, all of it; none: it is created at once (row J13)."""
     copies: Annotated[int | None, Field(ge=0, le=COPIES_MAXIMUM, exclude_if=lambda value: value is None)] = None
     """How many objects are made of the template, named `<its name>-<index>`; none: one, under its own name."""
     copy_labels: Annotated[dict[str, CopyLabel], Field(exclude_if=lambda value: not value)] = {}

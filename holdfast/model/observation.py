@@ -121,6 +121,8 @@ class ComponentView(Payload):
     pods: PodCounts = PodCounts()
     copies: Annotated[CopyCounts | None, Field(exclude_if=lambda value: value is None)] = None
     """None where there is one object, under its own name."""
+    awaited: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether others are created once it is ready or complete, or success looks at it: that is news at once."""
     excused: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     """Expected pods that are not missed any more, since their copy has ended."""
 

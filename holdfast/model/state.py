@@ -90,7 +90,9 @@ class Attempt(Payload):
     used: dict[str, int] = Field(default_factory=dict)
     """What each component has used of the budget that its replacements are charged to."""
     replacing: tuple[str, ...] = ()
-    """Components that are being made again."""
+    """Components that are being made again, or whose turn has come and that are being made for the first time."""
+    waiting: tuple[str, ...] = ()
+    """Components whose turn has not come: nothing of them is there, and nothing is missed (row J13)."""
     replaced_at: Time | None = None
     warming: dict[str, Time] = Field(default_factory=dict)
     """Components that were made again and have not run since: from when on their graces count."""

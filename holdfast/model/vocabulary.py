@@ -48,6 +48,7 @@ class Reason(StrEnum):
     SUBMISSION_SUCCEEDED = "SubmissionSucceeded"
     SUBMISSION_FAILED = "SubmissionFailed"
     CREATING = "Creating"
+    STARTING = "Starting"
     REPLACING = "Replacing"
     CONFIGURATION_CHANGED = "ConfigurationChanged"
     RESUMED = "Resumed"
@@ -125,6 +126,14 @@ class SuccessOperator(StrEnum):
 
     ALL = "All"
     ANY = "Any"
+
+
+class StartStatus(StrEnum):
+    """What a component must be before another one is created (row J13)."""
+
+    READY = "Ready"
+    """All its expected pods run or have succeeded, or it is complete."""
+    COMPLETE = "Complete"
 
 
 class NodeAvoidance(StrEnum):

@@ -15,7 +15,7 @@ from holdfast.model.base import Model, Time
 from holdfast.model.component import Component
 from holdfast.model.labels import LABEL_NAME, check_label
 from holdfast.model.policy import Policy
-from holdfast.model.vocabulary import Kind, Scope
+from holdfast.model.vocabulary import Kind, Scope, StartStatus
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
 COMPONENTS_MAXIMUM = 256
@@ -95,6 +95,7 @@ class Workload(Model):
                     raise ValueError(f"policy.rules[{rule.name}].match.components: {name!r} names no component")
         self._check_units()
         self._check_success()
+        self._check_order()
         self._check_dependencies()
         size = len(self.model_dump_json().encode())
         if size > SPEC_BYTES_MAXIMUM:
@@ -134,6 +135,32 @@ class Workload(Model):
                     f"{path}[{index}]: {known[name].title} brings no pods and says nothing of its end: it would be "
                     "complete as soon as it is there"
                 )
+
+    def _check_order(self) -> None:
+        """Refuse an order of start that cannot be kept: unknown names, a component that waits for itself (row J13)."""
+        known = {one.name: one for one in self.components}
+        for index, component in enumerate(self.components):
+            for place, after in enumerate(component.after):
+                path, name = f"components[{index}].after[{place}].component", after.component
+                if name not in known:
+                    raise ValueError(f"{path}: {name!r} names no component: expected some of {', '.join(known)}")
+                if name == component.name:
+                    raise ValueError(f"{path}: {name!r} would wait for itself")
+                if name in [one.component for one in component.after[:place]]:
+                    raise ValueError(f"{path}: {name!r} is given twice")
+                if after.status is StartStatus.COMPLETE and not known[name].completes:
+                    title = known[name].title
+                    raise ValueError(f"{path}: {title} has no pods and says nothing of its end: expected status Ready")
+        order = {one.name: [after.component for after in one.after] for one in self.components}
+        free: set[str] = set()
+        while fresh := {name for name, waits in order.items() if name not in free and free.issuperset(waits)}:
+            free |= fresh
+        for index, component in enumerate(self.components):
+            for place, after in enumerate(component.after):
+                if component.name not in free and after.component not in free:
+                    circle = ", ".join(name for name in order if name not in free)
+                    path = f"components[{index}].after[{place}].component"
+                    raise ValueError(f"{path}: {after.component!r}: these wait for each other for ever: {circle}")
 
     def _check_dependencies(self) -> None:
         known = {component.name: component for component in self.components}

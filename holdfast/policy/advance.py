@@ -22,6 +22,7 @@ from holdfast.policy.decision import (
     Restart,
     Resubmit,
     Retry,
+    Start,
     Succeed,
     Suspend,
     Wait,
@@ -30,6 +31,7 @@ from holdfast.policy.edit import edit
 from holdfast.policy.health import LIVE, assess, removal_due, timings
 from holdfast.policy.nodes import exclude, standing
 from holdfast.policy.operations import is_timed, patience, promise
+from holdfast.policy.order import first_waiting
 from holdfast.policy.record import cause
 from holdfast.policy.report import quota_in, report_of
 from holdfast.policy.settle import enter, settle
@@ -74,7 +76,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
     """Return the state with a decision taken."""
     match decision:
         case Create():
-            return _create(state, now)
+            return _create(spec, state, now)
         case Restart():
             return _restart(state, decision, now)
         case Resubmit(why):
@@ -85,6 +87,8 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return _begin_removal(state, now, pause_after=False)
         case Replace():
             return _replace(spec, state, decision, now)
+        case Start(names, why):
+            return _start(state, names, why, now)
         case Hold(why):
             return enter(state, Phase.PENDING, Reason.HELD, why, now)
         case Suspend(reason, why):
@@ -130,12 +134,12 @@ def _hold(state: State, span: timedelta | None, now: datetime) -> State:
     return edit(state, hold_until=now + span)
 
 
-def _create(state: State, now: datetime) -> State:
+def _create(spec: Workload, state: State, now: datetime) -> State:
     number = state.attempt.number + 1 if state.attempt is not None else 1
     excluded = standing(state.excluded, state.policy.exclusion, now)
     state = edit(
         state,
-        attempt=Attempt(number=number, begun_at=now, avoided=excluded),
+        attempt=Attempt(number=number, begun_at=now, avoided=excluded, waiting=first_waiting(spec)),
         excluded=excluded,
         executions=state.executions + 1,
         observation=None,
@@ -189,6 +193,16 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     why = f"{decision.why}; then {avoided}" if avoided else decision.why
     state = cause(state, Reason.REPLACING, why, now)
     return enter(state, state.phase, Reason.REPLACING, why, now)
+
+
+def _start(state: State, names: tuple[str, ...], why: str, now: datetime) -> State:
+    """Have components made whose turn has come: by the operation that makes some again, as their launch 0."""
+    attempt = state.attempt
+    assert attempt is not None
+    left = tuple(name for name in attempt.waiting if name not in names)
+    state = edit(state, attempt=edit(attempt, waiting=left, replacing=names))
+    state = cause(state, Reason.STARTING, why, now)
+    return enter(state, state.phase, Reason.STARTING, why, now)
 
 
 def _retry(state: State, why: str, now: datetime) -> State:
@@ -257,7 +271,7 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
 def _launches(state: State) -> dict[str, int]:
     """Return which launch of each component that is being made again is the one to be made."""
     attempt = state.attempt
-    return {name: attempt.launches[name] for name in attempt.replacing} if attempt is not None else {}
+    return {name: attempt.launches.get(name, 0) for name in attempt.replacing} if attempt is not None else {}
 
 
 def _strips(state: State) -> bool:
@@ -290,12 +304,13 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
         if attempt.stage is Stage.PLANNED:
             return Run(OperationKind.PREPARE, f"checking rights and making the owner of attempt {attempt.number}")
         if attempt.stage is Stage.PREPARED:
-            count = len(spec.components)
+            count = len(spec.components) - len(attempt.waiting)
             what = "1 component" if count == 1 else f"{count} components"
             return Run(OperationKind.CREATE, f"creating {what} of attempt {attempt.number}")
         if attempt.replacing:
             what = spec.titles(attempt.replacing)
-            return Run(OperationKind.REPLACE, f"making again {what} of attempt {attempt.number}")
+            doing = "making again" if any(_launches(state).values()) else "creating"
+            return Run(OperationKind.REPLACE, f"{doing} {what} of attempt {attempt.number}")
     if isinstance(decision, Look):
         return Run(OperationKind.OBSERVE, decision.why)
     telling = _report(spec, state)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from holdfast.model import Budget, Reason, Scope, Stage, State, Workload, format_duration
 from holdfast.policy.edit import edit
-from holdfast.policy.health import current, shortfall
+from holdfast.policy.health import current, expected_now, shortfall
 from holdfast.policy.record import cause
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.rules import action_of
@@ -55,7 +55,7 @@ def _is_healthy(spec: Workload, state: State) -> bool:
         return False
     if state.outcome is not None or state.held is not None or state.unhealthy is not None or attempt.replacing:
         return False
-    _, unready = shortfall(seen, spec.expected_pods)
+    _, unready = shortfall(seen, expected_now(spec, state))
     return not unready and not due_replacements(spec, state, seen)
 
 

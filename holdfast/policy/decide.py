@@ -33,12 +33,14 @@ from holdfast.policy.decision import (
     Restart,
     Resubmit,
     Retry,
+    Start,
     Succeed,
     Suspend,
     Wait,
 )
 from holdfast.policy.health import admission_due, awaited, current, failures, lateness, warmup_due
 from holdfast.policy.nodes import blamed, blamed_for, heeded
+from holdfast.policy.order import met, turn
 from holdfast.policy.replace import Due, due_replacements
 from holdfast.policy.restart import due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.rules import Ruling, rule_on
@@ -129,6 +131,9 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         return Ignore("some of its components are being made again")
     if isinstance(ruled, Replace):
         return ruled
+    begun = turn(spec, state, seen, {one.component for one in due})
+    if begun and not isinstance(ruled, Look):
+        return Start(begun, met(spec, begun))
     replaced = _replaced(state, due, now) if due else None
     if replaced is not None and not (isinstance(replaced, Wait) and ruled is not None):
         return replaced

@@ -78,6 +78,14 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Make these components for the first time in the attempt: what they waited for is there."""
+
+    components: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Do nothing until a person says what: the cluster and the memory contradict each other."""
 
@@ -139,6 +147,7 @@ Decision = (
     | Restart
     | Resubmit
     | Replace
+    | Start
     | Hold
     | Suspend
     | Fail

@@ -29,8 +29,9 @@ from holdfast.policy.budgets import used_of
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
 from holdfast.policy.edit import edit
-from holdfast.policy.health import LIVE, current, not_ready, pause_of, removal_due, timings
+from holdfast.policy.health import LIVE, current, expected_now, not_ready, pause_of, removal_due, timings
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
+from holdfast.policy.order import waits
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.report import conditions
 from holdfast.policy.restart import is_alone
@@ -73,7 +74,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         restarts=state.restarts,
         budgets=budgets_of(state, asked or now),
         conditions=conditions(spec, state),
-        pods=seen.pods if seen is not None else PodCounts(expected=spec.expected_pods),
+        pods=seen.pods if seen is not None else PodCounts(expected=expected_now(spec, state)),
         copies={name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {},
         next=deadlines[0] if deadlines else None,
         avoided=_avoided(state, asked or now),
@@ -162,7 +163,7 @@ def _why(spec: Workload, state: State) -> str:
         if unready and due:
             return "; ".join(one.why for one in due)
         if unready:
-            return f"{unready} of {spec.expected_pods} pods do not run, and no rule takes that for a failure"
+            return f"{unready} of {expected_now(spec, state)} pods do not run, and no rule takes that for a failure"
     return state.message or state.reason.value
 
 
@@ -183,7 +184,7 @@ def _now(spec: Workload, state: State) -> str:
     if operation is not None and operation.kind is OperationKind.PREPARE:
         return f"checking rights and making the owner of attempt {operation.attempt}{_bears_missing(spec, state)}"
     if operation is not None and operation.kind is OperationKind.CREATE:
-        count = len(spec.components)
+        count = len(spec.components) - (len(attempt.waiting) if attempt is not None else 0)
         what = "1 component" if count == 1 else f"the {count} components"
         return f"creating {what} of attempt {operation.attempt}{_gives_up(state)}"
     if operation is not None and operation.kind is OperationKind.OBSERVE:
@@ -191,17 +192,18 @@ def _now(spec: Workload, state: State) -> str:
     if state.held is not None:
         return "nothing is done to it until a person says what"
     if operation is not None and operation.kind is OperationKind.REPLACE and attempt is not None:
-        return f"making again {spec.titles(attempt.replacing)}"
+        again = any(operation.launches.values())
+        return f"{'making again' if again else 'creating'} {spec.titles(attempt.replacing)}"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
     if state.pause_until is not None:
         return "pausing before the next attempt; its quota is kept"
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
-        unready = not_ready(spec, state)
+        unready, expected = not_ready(spec, state), expected_now(spec, state)
         if unready:
             avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
-            return f"waiting for {unready} of {spec.expected_pods} Pod{avoided}{_until(spec, state)}"
-        return f"{spec.expected_pods} of {spec.expected_pods} pods run or have succeeded{_until(spec, state)}"
+            return f"waiting for {unready} of {expected} Pod{avoided}{_until(spec, state)}"
+        return f"{expected} of {expected} pods run or have succeeded{_until(spec, state)}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         until = "" if state.hold_until is not None else " until somebody cancels it"
         return f"its outcome is settled ({state.outcome.value}); its resources are held{until}"
@@ -209,9 +211,10 @@ def _now(spec: Workload, state: State) -> str:
 
 
 def _until(spec: Workload, state: State) -> str:
-    """Say what success looks at, where that is not all of the workload."""
-    success = state.policy.success
-    return f"; it succeeds once {wanted(spec, success)}" if success != Success() else ""
+    """Say what is still to be created, and what success looks at, where that is not all of the workload."""
+    success, waiting = state.policy.success, state.attempt.waiting if state.attempt is not None else ()
+    later = f"; {waits(spec, waiting)}" if waiting else ""
+    return later + (f"; it succeeds once {wanted(spec, success)}" if success != Success() else "")
 
 
 def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:

@@ -21,6 +21,8 @@ from holdfast.model import (
 )
 from holdfast.policy.edit import edit
 from holdfast.policy.nodes import heeded
+from holdfast.policy.order import turn
+from holdfast.policy.order import without as not_speaking_of
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.sight import due
 from holdfast.policy.success import judged
@@ -46,7 +48,13 @@ def current(state: State) -> Observation | None:
     observation, attempt = state.observation, state.attempt
     if observation is None or attempt is None or observation.attempt != attempt.number:
         return None
-    return observation
+    return not_speaking_of(observation, attempt.waiting)
+
+
+def expected_now(spec: Workload, state: State) -> int:
+    """Return how many pods are to be there by now: those of components whose turn has not come are not."""
+    waiting = state.attempt.waiting if state.attempt is not None else ()
+    return _expected(spec, waiting)
 
 
 def shortfall(observation: Observation | None, expected: int, without: Container[str] = frozenset()) -> tuple[int, int]:
@@ -76,9 +84,10 @@ def not_ready(spec: Workload, state: State) -> int:
     if seen is not None and due:
         views = {name: edit(view, complete=view.complete and name not in due) for name, view in seen.components.items()}
         seen = edit(seen, components=views)
-    others = _expected(spec, making)
+    waiting = state.attempt.waiting if state.attempt is not None else ()
+    others = _expected(spec, {*making, *waiting})
     _, unready = shortfall(seen, others, making)
-    return spec.expected_pods - others + unready
+    return expected_now(spec, state) - others + unready
 
 
 class Awaited(NamedTuple):
@@ -100,7 +109,7 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
     again = made_again(spec, state, seen)
     if attempt.ready_at is None:
         without = {*attempt.warming, *again}
-        expected = _expected(spec, without)
+        expected = _expected(spec, {*without, *attempt.waiting})
         result.append(Awaited("", expected, *shortfall(seen, expected, without)))
     for name in attempt.warming:
         view = seen.components.get(name) if seen is not None and name not in again else None
@@ -199,7 +208,7 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     if attempt.ready_at is not None and not found:
         # After warm-up too, a controller gets its grace to bring a lost pod back (row U13).
         without = {*attempt.warming, *replaced}
-        expected = _expected(spec, without)
+        expected = _expected(spec, {*without, *attempt.waiting})
         _, unready = shortfall(seen, expected, without)
         if unready:
             since = state.unhealthy.failure.time if state.unhealthy is not None else now
@@ -249,8 +258,8 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
         return state if state.unhealthy is None else edit(state, unhealthy=None)
     seen = current(state)
     if attempt.stage is Stage.SUBMITTED and attempt.ready_at is None and seen is not None:
-        _, unready = shortfall(seen, spec.expected_pods)
-        if not unready:
+        _, unready = shortfall(seen, expected_now(spec, state))
+        if not unready and not turn(spec, state, seen, ()):
             attempt = edit(attempt, ready_at=now)
             state = edit(state, attempt=attempt)
     if attempt.warming and seen is not None and not state.in_doubt:

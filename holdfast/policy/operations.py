@@ -56,7 +56,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, attempt, run.kind))
     attempt = state.attempt
     if run.kind is OperationKind.REPLACE and attempt is not None:
-        operation = edit(operation, launches={name: attempt.launches[name] for name in attempt.replacing})
+        operation = edit(operation, launches={name: attempt.launches.get(name, 0) for name in attempt.replacing})
         state = edit(state, operation=operation)
     after = _promised(spec, state, now)
     if after is None:

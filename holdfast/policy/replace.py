@@ -33,7 +33,7 @@ def due_replacements(spec: Workload, state: State, seen: Observation | None) -> 
         return ()
     found: list[Due] = []
     for component in spec.components:
-        if component.name in attempt.replacing:
+        if component.name in attempt.replacing or component.name in attempt.waiting:
             continue
         # What an earlier release made has left no digest: nothing is known to have changed.
         current = spec.config_hashes[component.name]

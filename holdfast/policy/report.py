@@ -14,7 +14,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.decide import failure_reason
-from holdfast.policy.health import current, not_ready
+from holdfast.policy.health import current, expected_now, not_ready
 
 _REMOVING = {Stage.REMOVING, Stage.FORCING}
 _HOLDS_QUOTA = {Phase.RESUMING, Phase.RUNNING, Phase.RESETTING, Phase.SUSPENDING, Phase.FAILED, Phase.TERMINATING}
@@ -75,7 +75,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
             type=ConditionType.PODS_READY,
             status=ready,
             reason=Reason.SUFFICIENT_PODS_READY if ready else Reason.INSUFFICIENT_PODS_READY,
-            message=f"{unready} of {spec.expected_pods} pods do not run" if unready else "",
+            message=f"{unready} of {expected_now(spec, state)} pods do not run" if unready else "",
         )
     )
     unhealthy = state.unhealthy

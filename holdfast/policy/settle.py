@@ -6,7 +6,8 @@ from datetime import datetime
 
 from holdfast.model import Phase, Reason, Stage, State, Workload
 from holdfast.policy.edit import edit
-from holdfast.policy.health import current, shortfall
+from holdfast.policy.health import current, expected_now, shortfall
+from holdfast.policy.order import waits
 from holdfast.policy.record import cause
 
 
@@ -25,11 +26,15 @@ def settle(spec: Workload, state: State, now: datetime) -> State:
         if attempt.ready_at is not None and state.phase is Phase.RESUMING:
             state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
             return cause(state, Reason.SUFFICIENT_PODS_READY, f"attempt {attempt.number} runs", now)
-        if state.phase is Phase.RUNNING and state.reason is Reason.REPLACING and not attempt.replacing:
-            _, unready = shortfall(current(state), spec.expected_pods)
+        making = state.reason in {Reason.REPLACING, Reason.STARTING}
+        if state.phase is Phase.RUNNING and making and not attempt.replacing:
+            _, unready = shortfall(current(state), expected_now(spec, state))
             if not unready:
                 return enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
-        if state.phase is Phase.RESUMING and state.reason is Reason.CREATING:
+        creating = state.phase is Phase.RESUMING and state.reason in {Reason.CREATING, Reason.STARTING}
+        if creating and not attempt.replacing and attempt.waiting:
+            return enter(state, Phase.RESUMING, Reason.STARTING, waits(spec, attempt.waiting), now)
+        if creating and not attempt.replacing:
             return enter(state, Phase.RESUMING, Reason.SUBMITTED, "all components exist; its pods are starting", now)
     if attempt is None or attempt.stage is Stage.GONE:
         if state.outcome is Phase.CANCELLED and state.phase is not Phase.CANCELLED and not state.anchored:

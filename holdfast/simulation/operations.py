@@ -49,6 +49,8 @@ class Activity:
         self._operation = operation
         self._number = operation.attempt
         self._waits = timings(state)
+        waiting = state.attempt.waiting if state.attempt is not None else ()
+        self._first = [one for one in spec.components if one.name not in waiting]
         self._replacing = state.attempt.replacing if state.attempt is not None else ()
         waits = state.policy.refused_create is RefusedCreate.WAIT
         self._patience = self._waits.submission_timeout if waits else self._waits.admission_grace_period
@@ -88,7 +90,7 @@ class Activity:
     # --- making
 
     def _create(self) -> CreateDone | None:
-        for component in self._spec.components[len(self._made) :]:
+        for component in self._first[len(self._made) :]:
             refusal = self._refusal(component)
             if refusal is not None:
                 return CreateDone(tuple(self._made), refusal, exhausted=not self._is_final(refusal.reason))

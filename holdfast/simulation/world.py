@@ -46,6 +46,8 @@ class World:
     owners: dict[int, Owner] = field(default_factory=dict[int, Owner])
     things: list[Thing] = field(default_factory=list[Thing])
     pods: list[Pod] = field(default_factory=list[Pod])
+    begun: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    """Which components have been made in which attempt: what was never made is not missing."""
     changed: bool = False
     """Whether there is something new to see."""
     lost: dict[str, datetime] = field(default_factory=dict[str, datetime])
@@ -92,6 +94,7 @@ class World:
 
     def create(self, component: Component, attempt: int, launch: int = 0) -> list[Thing]:
         """Make a component's object, or all its copies; their controller acts at once."""
+        self.begun.add((attempt, component.name))
         plan = planned(component, UID, attempt)
         made: list[Thing] = []
         for index, name in enumerate(plan.object_names):
@@ -268,7 +271,8 @@ class World:
         """Return a snapshot of an attempt, by the same function that sums up a real cluster."""
         self._revision += 1
         owner = self.owners.get(attempt)
-        plan = [planned(component, UID, attempt) for component in self.spec.components]
+        there = [one for one in self.spec.components if not one.after or (attempt, one.name) in self.begun]
+        plan = [planned(component, UID, attempt) for component in there]
         found = {one.name: self.of(attempt, one.name) for one in plan if one.copies is None}
         copies = {
             one.name: [self.of(attempt, one.name, index) for index in range(one.copies)]

@@ -41,6 +41,16 @@ def config(name: str = "", **metadata: Any) -> Spoiled:
 
 INDEX, NAME = {"word": "Index"}, {"word": "Name"}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}}
+
+
+def after(first: str, *others: str, status: str = "Ready") -> Spoiled:
+    """Return train, serve, and none without pods; train waits for `first`, if that is another, and serve for others."""
+    waits = [{"component": name, "status": status} for name in others]
+    train = job(after=[{"component": first, "status": "Ready"}]) if first == "serve" else job()
+    nothing = {"name": "none", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "none"}}}
+    return {"components": [train, job("serve", after=waits), nothing]}
+
+
 MEMBER = {"name": "launch", "limit": None, "scope": "Member"}
 RESTART = {"name": "restart", "limit": 3}
 TABLE: list[tuple[Spoiled, str]] = [
@@ -74,6 +84,14 @@ TABLE: list[tuple[Spoiled, str]] = [
         {"components": [job(copies=2, template=POD)], **policy(rules=[rule(action={"unit": "Member"})])},
         "made again tog",
     ),
+    (after("train", "nobody"), "components[1].after[0].component: 'nobody' names no component"),
+    (after("train", "serve"), "components[1].after[0].component: 'serve' would wait for itself"),
+    (after("train", "train", "train"), "components[1].after[1].component: 'train' is given twice"),
+    (
+        after("serve", "train"),
+        "components[0].after[0].component: 'serve': these wait for each other",
+    ),
+    (after("none", "none", status="Complete"), "has no pods and says nothing of its end: expected status Ready"),
     # The policy.
     (policy(rules=[rule(match={"components": ["nobody"]})]), "policy.rules[r].match.components: 'nobody'"),
     (policy(rules=[rule(action={"unit": "Member"})]), "are its controller's to make again"),

@@ -118,7 +118,8 @@ class Elements(Life):
         assert operation is not None
         assert attempt is not None
         if operation.kind is OperationKind.CREATE:
-            self.views = {component.name: fresh(component) for component in self.spec.components}
+            begun = [one for one in self.spec.components if one.name not in attempt.waiting]
+            self.views = {component.name: fresh(component) for component in begun}
             self.tell_result(CreateDone((), None))
         elif operation.kind is OperationKind.REPLACE:
             again = {one.name: fresh(one) for one in self.spec.components if one.name in attempt.replacing}
@@ -163,7 +164,7 @@ class Elements(Life):
     def up(self) -> Elements:
         self.settle()
         for component in self.spec.components:
-            if component.expected_pods:
+            if component.expected_pods and component.name in self.views:
                 self.pods(component.name, running=component.expected_pods)
         return self
 

@@ -107,9 +107,9 @@ def charging(times: int) -> Patch:
 def charging_a_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
     create = advance._create  # pyright: ignore[reportPrivateUsage]
 
-    def wrong(state: State, now: datetime) -> State:
+    def wrong(spec: Workload, state: State, now: datetime) -> State:
         suspended = state.attempt is not None and not state.attempt.pause_after
-        state = create(state, now)
+        state = create(spec, state, now)
         return edit(state, used={"restart": state.used.get("restart", 0) + 1}) if suspended else state
 
     monkeypatch.setattr(advance, "_create", wrong)

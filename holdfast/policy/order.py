@@ -1,0 +1,81 @@
+"""In which order the components of an attempt are made: whose turn has come, and what the others wait for (row J13)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from holdfast.model import After, Observation, Stage, StartStatus, State, Success, Workload
+from holdfast.policy.edit import edit
+from holdfast.policy.success import targets
+
+_WORDS = {StartStatus.READY: "ready", StartStatus.COMPLETE: "complete"}
+
+
+def first_waiting(spec: Workload) -> tuple[str, ...]:
+    """Return the components that an attempt does not begin with."""
+    return tuple(one.name for one in spec.components if one.after)
+
+
+def without(observation: Observation, waiting: Collection[str]) -> Observation:
+    """Return a snapshot that does not speak of what is still to be made: that it is not there is no news."""
+    if not waiting:
+        return observation
+    components = {name: view for name, view in observation.components.items() if name not in waiting}
+    failures = tuple(one for one in observation.failures if one.component not in waiting)
+    left = observation.failures_total - len(observation.failures) + len(failures)
+    return edit(observation, components=components, failures=failures, failures_total=left)
+
+
+def turn(spec: Workload, state: State, seen: Observation | None, due: Collection[str]) -> tuple[str, ...]:
+    """Return the components whose turn has come.
+
+    What is made again, or is `due` to be, is neither ready nor complete.
+    """
+    attempt = state.attempt
+    if attempt is None or attempt.stage is not Stage.SUBMITTED or seen is None or not attempt.waiting:
+        return ()
+    if attempt.launch_failure is not None or state.outcome is not None:
+        return ()
+    again = {*due, *attempt.replacing}
+    return tuple(
+        one.name
+        for one in spec.components
+        if one.name in attempt.waiting and all(_is_met(after, seen, again) for after in one.after)
+    )
+
+
+def _is_met(after: After, seen: Observation, again: Collection[str]) -> bool:
+    view = seen.components.get(after.component)
+    if view is None or not view.found or after.component in again:
+        return False
+    return view.complete or (after.status is StartStatus.READY and not view.unready)
+
+
+def awaited(spec: Workload, state: State) -> set[str]:
+    """Return the components of which it is news at once that they are ready or complete."""
+    success = state.policy.success
+    looked_at = targets(spec, success) if success != Success() else ()
+    return {*looked_at, *(after.component for one in spec.components for after in one.after)}
+
+
+def met(spec: Workload, names: Iterable[str]) -> str:
+    """Say why these are made now: `Job driver is ready: creating Job worker`."""
+    names = tuple(names)
+    waits = [after for one in spec.components if one.name in names for after in one.after]
+    seen = dict.fromkeys(_told(spec, after) for after in waits)
+    return f"{', '.join(seen)}: creating {spec.titles(names)}"
+
+
+def _told(spec: Workload, after: After) -> str:
+    return f"{spec.titles([after.component])} is {_WORDS[after.status]}"
+
+
+def waits(spec: Workload, waiting: Collection[str]) -> str:
+    """Say what waits for what: `Job worker is created once Job driver is ready`; empty where nothing waits."""
+    said = [
+        f"{one.title} is created once {' and '.join(_told(spec, after) for after in one.after)}"
+        for one in spec.components
+        if one.name in waiting
+    ]
+    more = len(said) - 3
+    return "; ".join(said[:3]) + (f"; and {more} more wait" if more > 0 else "")
