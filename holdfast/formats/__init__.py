@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from holdfast.errors import InvalidWorkload, Problem
-from holdfast.formats import appwrapper, manifests, own
+from holdfast.formats import appwrapper, jobset, manifests, own
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter
 from holdfast.model import Policy, Status, Workload
 from holdfast.profiles import PROFILES
 
-FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, own.FORMAT, manifests.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, own.FORMAT, manifests.FORMAT)
 """All forms; the first that knows a document reads it."""
 
 __all__ = ["FORMATS", "NAMES", "Format", "read", "source_form", "status_in_source_form"]
@@ -31,7 +31,7 @@ def read(
 ) -> list[Workload]:
     """Read workloads from YAML or JSON text, or from documents read already.
 
-    Each AppWrapper and each Holdfast document is a workload; all plain manifests together are one.
+    Each AppWrapper, JobSet and Holdfast document is a workload; all plain manifests together are one.
 
     Args:
         text_or_documents: One or several documents, as text or as values.

@@ -58,6 +58,7 @@ def read_components(shape: Shape, problems: list[Problem]) -> tuple[tuple[Compon
             "status": status_rule(template),
             "copies": replicas(job),
             "copy_labels": copy_labels(shape, job),
+            "after": _after(shape, job, index),
         }
         try:
             found.append(Component(**values))
@@ -140,3 +141,10 @@ def _labelled(shape: Shape, job: ReplicatedJobPart, metadata: Json) -> Json:
         own: dict[str, str] = metadata.get(field) or {}
         found[field] = {key: value for key, value in own.items() if key not in copied} | added
     return found
+
+
+def _after(shape: Shape, job: ReplicatedJobPart, index: int) -> list[Json]:
+    """Return what must have come how far before a replicated job is created (row J13)."""
+    if shape.in_order:
+        return [{"component": shape.jobs[index - 1].name, "status": "Ready"}] if index else []
+    return [{"component": one.name, "status": one.status} for one in job.dependsOn or ()]

@@ -14,6 +14,16 @@ from holdfast.profiles.rules import RESTART
 COMPLETED: Final = ("Completed", "AllJobsCompleted", "jobset completed successfully")
 SUSPENDED: Final = ("Suspended", "SuspendedJobs", "jobset is suspended")
 RESUMED: Final = ("Suspended", "ResumeJobs", "jobset is resumed")
+STARTING: Final = (
+    "StartupPolicyInProgress",
+    "InOrderStartupPolicyInProgress",
+    "in order startup policy is in progress",
+)
+STARTED: Final = (
+    "StartupPolicyCompleted",
+    "InOrderStartupPolicyCompleted",
+    "in order startup policy has completed",
+)
 _SUSPENSIONS: Final = (Reason.SUSPEND_REQUESTED, Reason.PREEMPTED)
 
 
@@ -64,6 +74,11 @@ def failed(workload: Workload, status: Status) -> tuple[str, str, str]:
 
 def _conditions(workload: Workload, status: Status) -> list[Json]:
     found: list[tuple[tuple[str, str, str], bool]] = []
+    if _in_order(workload) and status.attempt and status.phase not in {Phase.SUSPENDING, Phase.SUSPENDED}:
+        started = all(_started(status, one) for one in _replicated_jobs(workload))
+        found.append((STARTING, not started))
+        if started:
+            found.append((STARTED, True))
     suspended = status.phase in {Phase.SUSPENDING, Phase.SUSPENDED} or status.reason in _SUSPENSIONS
     if suspended or any(cause.reason in _SUSPENSIONS for cause in status.causes):
         found.append((SUSPENDED if suspended else RESUMED, suspended))
@@ -86,3 +101,18 @@ def _conditions(workload: Workload, status: Status) -> list[Json]:
 
 def _replicated_jobs(workload: Workload) -> tuple[Component, ...]:
     return tuple(one for one in workload.components if one.copies is not None)
+
+
+def _started(status: Status, component: Component) -> bool:
+    """Whether all Jobs of a replicated job have started, as the startup policy counts them."""
+    found = counts(status, component)
+    return found.ready + found.succeeded + found.failed == component.copies
+
+
+def _in_order(workload: Workload) -> bool:
+    """Whether each replicated job waits for the one before it to be ready: that is what InOrder was read as."""
+    jobs = _replicated_jobs(workload)
+    if len(jobs) < 2:
+        return False
+    waits = [[(one.component, str(one.status)) for one in job.after] for job in jobs]
+    return waits == [[], *([(before.name, "Ready")] for before in jobs[:-1])]

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 from holdfast.model import Policy
-from holdfast.profiles import appwrapper, manifests, streams
+from holdfast.profiles import appwrapper, jobset, manifests, streams
 
 PROFILES: Final[Mapping[str, Policy]] = MappingProxyType(
-    {policy.profile: policy for policy in (appwrapper.POLICY, manifests.POLICY, streams.POLICY)}
+    {policy.profile: policy for policy in (appwrapper.POLICY, jobset.POLICY, manifests.POLICY, streams.POLICY)}
 )
 """Each profile's policy, by its name."""
 

@@ -7,27 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from holdfast.cli.app import app
 from holdfast.errors import ManagedElsewhere
+from holdfast.formats import read
 from holdfast.formats.jobset_document import FailureAction
 from holdfast.formats.jobset_policy import ACTIONS
-from holdfast.formats.text import documents
 from holdfast.model import ActionKind, CopyWord, Scope
 from holdfast.profiles.jobset import POLICY, RULES_BEFORE
 from tests.formats.documents import Json
-from tests.formats.jobsets import P, component, jobset_of, one, read, replicated
+from tests.formats.jobsets import P, component, jobset_of, one, replicated
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "jobset"
 STORIES: dict[str, tuple[str, list[FailureAction], int, int]] = {
     "fail-jobset": ("fail-jobset-example", ["FailJobSet"], 10, 1),
     "restart-jobset": ("restart-jobset-example", ["RestartJobSet"], 10, 4),
     "ignore-max-restarts": ("ignore-max-restarts-example", ["RestartJobSetAndIgnoreMaxRestarts"], 10, 1),
-    "different-policies": (
-        "different-policies",
-        ["RestartJobSetAndIgnoreMaxRestarts", "RestartJobSet"],
-        3,
-        15_001,
-    ),
+    "different-policies": ("different-policies", ["RestartJobSetAndIgnoreMaxRestarts", "RestartJobSet"], 3, 15_001),
 }
 """The proposal's user stories: the name, the rules' actions, the restarts that count, the pods."""
 
@@ -142,6 +139,22 @@ def test_pods_are_counted_for_each_job() -> None:
     job = component(one(document), "workers")
     assert [(each.path, each.replicas) for each in job.pod_sets] == [("template.spec.template", 2)]
     assert one(document).expected_pods == 6
+
+
+@pytest.mark.row("J13", level="pure")
+def test_J13_in_order_and_depends_on_become_what_each_waits_for() -> None:
+    order = {"startupPolicyOrder": "InOrder"}
+    jobs = (replicated("a"), replicated("b"), replicated("c"))
+    waits = {each.name: each.after for each in one(jobset_of(*jobs, startupPolicy=order)).components}
+    assert not waits["network"]
+    assert not waits["a"]
+    assert [(each.component, str(each.status)) for each in waits["b"]] == [("a", "Ready")]
+    assert [(each.component, str(each.status)) for each in waits["c"]] == [("b", "Ready")]
+    depends = [{"name": "a", "status": "Complete"}, {"name": "b", "status": "Ready"}]
+    document = jobset_of(replicated("a"), replicated("b"), replicated("c", dependsOn=depends))
+    job = component(one(document), "c")
+    assert [(each.component, str(each.status)) for each in job.after] == [("a", "Complete"), ("b", "Ready")]
+    assert not any(each.after for each in one(jobset_of(*jobs)).components)
 
 
 def rules(**failure: Any) -> list[tuple[str, str, str | None]]:
@@ -269,8 +282,9 @@ def test_the_name_may_be_given_beside_and_the_namespace_must_agree() -> None:
 @pytest.mark.row("J8", level="pure")
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_J8_the_user_stories_are_valid(path: Path) -> None:
-    (document,) = documents(path.read_text())
-    (workload,) = read(document.content)
+    result = CliRunner().invoke(app, ["validate", str(path), "-o", "json"])
+    assert result.exit_code == 0, result.output
+    (workload,) = read(path.read_text(), cluster="dev")
     name, actions, restarts, pods = STORIES[path.stem]
     assert workload.name == name
     assert [each.action for each in workload.policy.rules[len(RULES_BEFORE) : -1]] == [

@@ -24,6 +24,7 @@ from tests.formats.documents import Json
 from tests.formats.jobsets import jobset_of, one, replicated
 
 SINCE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+IN_ORDER = {"startupPolicyOrder": "InOrder"}
 ANY = jobset_of(replicated("a", replicas=2), replicated("b"))
 
 
@@ -133,6 +134,30 @@ def test_suspended_and_resumed() -> None:
     assert conditions(ANY, told(Phase.SUSPENDING, Reason.PREEMPTED)) == [suspended]
     cause = Cause(time=SINCE, attempt=1, phase=Phase.SUSPENDING, reason=Reason.SUSPEND_REQUESTED, message="")
     assert conditions(ANY, told(causes=(cause,))) == [("Suspended", "False", "ResumeJobs", "jobset is resumed")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (CopyCounts(), CopyCounts(), [("StartupPolicyInProgress", "True")]),
+        (CopyCounts(ready=1), CopyCounts(), [("StartupPolicyInProgress", "True")]),
+        (
+            CopyCounts(ready=1, succeeded=1),
+            CopyCounts(failed=1),
+            [("StartupPolicyInProgress", "False"), ("StartupPolicyCompleted", "True")],
+        ),
+    ],
+)
+def test_the_startup_policy(first: CopyCounts, second: CopyCounts, expected: list[tuple[str, str]]) -> None:
+    document = jobset_of(replicated("a", replicas=2), replicated("b"), startupPolicy=IN_ORDER)
+    found = conditions(document, told(copies={"a": first, "b": second}))
+    assert [each[:2] for each in found] == expected
+    assert not conditions(ANY, told(copies={"a": first, "b": second}))
+    messages = {
+        "StartupPolicyInProgress": ("InOrderStartupPolicyInProgress", "in order startup policy is in progress"),
+        "StartupPolicyCompleted": ("InOrderStartupPolicyCompleted", "in order startup policy has completed"),
+    }
+    assert all(messages[type_] == (reason, message) for type_, _, reason, message in found)
 
 
 @pytest.mark.parametrize("phase", Phase)
