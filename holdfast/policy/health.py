@@ -259,7 +259,10 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     seen = current(state)
     if attempt.stage is Stage.SUBMITTED and attempt.ready_at is None and seen is not None:
         _, unready = shortfall(seen, expected_now(spec, state))
-        if not unready and not turn(spec, state, seen, ()):
+        # Pods of a copy that has failed are not waited for; that makes nothing ready while a rule holds it against it.
+        lost = any(one.failed and one.excused for one in seen.components.values())
+        ruled_out = lost and judged(spec, state, seen, failures(spec, state, now))
+        if not unready and not ruled_out and not turn(spec, state, seen, ()):
             attempt = edit(attempt, ready_at=now)
             state = edit(state, attempt=attempt)
     if attempt.warming and seen is not None and not state.in_doubt:

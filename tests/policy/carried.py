@@ -121,8 +121,8 @@ class Activities(Making):
         """Look for all that may be left: the owner first, pods last, so that an empty answer is a proof."""
         owner = yield from self._owner(given)
         found: list[Thing] = []
-        for component in self.weather.plan:
-            job = yield from self._find(Kind.COMPONENT, component.name)
+        for name in (each for one in self.weather.plan for each in one.object_names):
+            job = yield from self._find(Kind.COMPONENT, name)
             if job is not None and job.attempt == given.attempt:
                 found.append(job)
         pods = yield from self._send(self._all_pods)

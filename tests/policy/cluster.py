@@ -80,6 +80,8 @@ class Thing:
     """Whether a worker made it whose place another had taken, or what came of such an object."""
     launch: int = 0
     """How often its component had been made again within the attempt."""
+    copy: int | None = None
+    """Which copy of its component it is, or comes of."""
     finalizers: set[str] = field(default_factory=set)
     deleting: datetime | None = None
     deleted_by: Hand | None = None
@@ -183,7 +185,16 @@ class Cluster:
         """Return what there is of a kind; reading the ledger, not asking the server."""
         return [one for one in self.alive.values() if one.kind is kind and attempt in {None, one.attempt}]
 
-    def create(self, kind: Kind, name: str, owner: str, attempt: int, component: str = "", launch: int = 0) -> Thing:
+    def create(
+        self,
+        kind: Kind,
+        name: str,
+        owner: str,
+        attempt: int,
+        component: str = "",
+        launch: int = 0,
+        copy: int | None = None,
+    ) -> Thing:
         """Make an object.
 
         Raises:
@@ -216,6 +227,7 @@ class Cluster:
             created=self.now,
             late=self._is_late(kind, parent),
             launch=parent.launch if kind is Kind.POD and parent is not None else launch,
+            copy=parent.copy if kind is Kind.POD and parent is not None else copy,
         )
         if kind is Kind.ANCHOR:
             thing.finalizers.add(OURS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from holdfast.activities.contract import PlannedComponent
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Scope
 from holdfast.policy.events import CreateDone, PrepareDone, ReplaceDone
 from tests.policy.cluster import ConflictError, Hand, Kind, RefusedError, Thing
@@ -46,8 +47,8 @@ class Making(Hands):
         if given.replaces_interrupted and tries > 1:
             return CreateDone((), None, "it was interrupted")
         yield from self._report(given.report)
-        for component in self.weather.plan:
-            reason = yield from self._create_patiently(given, component.name)
+        for component, copy in self._objects():
+            reason = yield from self._create_patiently(given, component, copy)
             if reason == INTERRUPTED:
                 return CreateDone((), None, "it was there already, half-made")
             if reason:
@@ -67,26 +68,36 @@ class Making(Hands):
         for name in given.again:
             if not (yield from self._until_gone(given, name)):
                 return ReplaceDone((), self._failure(given, OWNER_GONE))
-        for name in given.again:
-            reason = yield from self._create_patiently(given, name)
+        for component, copy in self._objects():
+            if component.name not in given.again:
+                continue
+            reason = yield from self._create_patiently(given, component, copy)
             if reason:
-                return ReplaceDone((), self._failure(given, reason, name))
+                return ReplaceDone((), self._failure(given, reason, component.name))
         yield from self._report(given.report_done)
         return ReplaceDone((), None)
+
+    def _objects(self) -> list[tuple[PlannedComponent, int | None]]:
+        """Return every object that is to be: each component, or each copy of it."""
+        plan = self.weather.plan
+        return [(one, copy) for one in plan for copy in (range(one.copies) if one.copies is not None else (None,))]
 
     def _until_gone(self, given: Given, name: str) -> Steps[bool]:
         """Delete a component and wait for its end; return whether the attempt's owner still lives."""
         begun, launch = self.cluster.now, given.launches[name]
         while True:
-            old = yield from self._find(Kind.COMPONENT, name)
-            if old is not None and (old.owner != given.owner_uid or old.launch >= launch):
-                old = None
-            if old is not None and old.deleting is None:
-                if not (yield from self._living_owner(given)):
-                    return False
-                yield from self._delete(old, foreground=True)
+            left: list[Thing] = []
+            for each in next(one for one in self.weather.plan if one.name == name).object_names:
+                old = yield from self._find(Kind.COMPONENT, each)
+                if old is None or old.owner != given.owner_uid or old.launch >= launch:
+                    continue
+                left.append(old)
+                if old.deleting is None:
+                    if not (yield from self._living_owner(given)):
+                        return False
+                    yield from self._delete(old, foreground=True)
             pods = yield from self._send(lambda: self._old_pods(given.attempt, name, launch))
-            if old is None and not pods:
+            if not left and not pods:
                 return True
             for pod in pods if self._seen(begun) > given.grace else ():
                 yield from self._delete(pod, forced=True)
@@ -95,23 +106,24 @@ class Making(Hands):
         self.cluster.ask()
         return [one for one in self.cluster.of(Kind.POD, attempt) if one.component == name and one.launch < launch]
 
-    def _create_patiently(self, given: Given, name: str) -> Steps[str]:
-        """Create a component, bearing what may pass; return why it cannot be created, or nothing."""
+    def _create_patiently(self, given: Given, component: PlannedComponent, copy: int | None) -> Steps[str]:
+        """Create a component, or one copy of it, bearing what may pass; return why it cannot be created, or nothing."""
         borne, last = timedelta(0), self.cluster.now
         while True:
             if not (yield from self._living_owner(given)):
                 return OWNER_GONE
-            reason = yield from self._create_once(given, name)
+            reason = yield from self._create_once(given, component, copy)
             borne, last = borne + self._seen(last), self.cluster.now
             if reason in {"", INTERRUPTED} or borne >= given.patience:
                 return reason
 
-    def _create_once(self, given: Given, name: str) -> Steps[str]:
+    def _create_once(self, given: Given, component: PlannedComponent, copy: int | None) -> Steps[str]:
         """Create a component; return why it cannot be created now, or nothing."""
+        name = component.object_names[copy or 0]
 
         def request() -> Thing:
-            launch = given.launches.get(name, 0)
-            return self.cluster.create(Kind.COMPONENT, name, given.owner_uid, given.attempt, name, launch)
+            launch, owner, of = given.launches.get(component.name, 0), given.owner_uid, component.name
+            return self.cluster.create(Kind.COMPONENT, name, owner, given.attempt, of, launch, copy)
 
         sends = 0
         try:

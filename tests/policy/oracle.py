@@ -96,8 +96,10 @@ class Oracle:
         """A component comes: alone of its kind, and if it had been there before, only because something befell it."""
         for other in self.there(thing.attempt):
             both = f"{other} is there when {thing} comes"
-            require(other.component != thing.component or other is thing, Law.EXCLUSIVE, both)
-        befell = thing.component in record.ill or not thing.launch
+            again = other.component == thing.component and other.launch == thing.launch and other.copy != thing.copy
+            require(again or other.component != thing.component or other is thing, Law.EXCLUSIVE, both)
+        siblings = [one for one in self.there(thing.attempt) if one.component == thing.component and one is not thing]
+        befell = thing.component in record.ill or not thing.launch or siblings
         require(befell, Law.OWN_DELETION, f"{thing} is made again, and nothing befell it")
         record.ill.discard(thing.component)
 
@@ -117,12 +119,17 @@ class Oracle:
     def _count(self, attempt: int, record: Record) -> None:
         jobs = [one for one in self.cluster.of(Kind.COMPONENT, attempt) if not one.late]
         done = [one for one in jobs if one.verdict == "Complete"]
-        record.complete = record.complete or len(done) == len(self.spec.components)
+        every = sum(1 if one.copies is None else one.copies for one in self.spec.components)
+        record.complete = record.complete or len(done) == every
         well = {PodState.RUNNING, PodState.SUCCEEDED}
         pods = [one for one in self.cluster.of(Kind.POD, attempt) if one.state in well and one.deleting is None]
+        # A copy that has failed is no reason to wait for its pods; whether it is one to act is for the rules.
+        over = {(one.component, one.copy) for one in jobs if one in done or (one.verdict and one.copy is not None)}
         for component in self.spec.components:
-            ready = sum(1 for one in pods if one.component == component.name) >= component.expected_pods
-            if not ready and component.name not in {one.component for one in done}:
+            of = [one.copy for one in pods if one.component == component.name]
+            every = (None,) if component.copies is None else range(component.copies)
+            each = component.expected_pods // len(every) if every else 0
+            if any(of.count(copy) < each and (component.name, copy) not in over for copy in every):
                 return
         record.ready = True
 

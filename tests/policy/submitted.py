@@ -27,14 +27,15 @@ POLICY = Policy(
 )
 
 
-def workload(policy: Policy) -> Workload:
-    """Return the workload of every script: two Jobs, three pods."""
+def workload(policy: Policy, copies: int | None = None) -> Workload:
+    """Return the workload of every script: two Jobs, three pods; or several copies of the second."""
     components = tuple(
         Component(
             name=name,
             template={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}},
             pod_sets=(PodSet(path="template.spec.template", replicas=pods),),
             status=StatusRule(complete=("Complete",), failed=("Failed",)),
+            copies=copies if name == "serve" else None,
         )
         for name, pods in (("train", 2), ("serve", 1))
     )
@@ -42,10 +43,11 @@ def workload(policy: Policy) -> Workload:
 
 
 SPEC = workload(POLICY)
-STREAMS = workload(
-    edit(
-        streams.POLICY,
-        timings=edit(TIMINGS, failure_grace_period=timedelta(0), retry_pause_period=timedelta(0)),
-    )
+_STREAMS = edit(
+    streams.POLICY,
+    timings=edit(TIMINGS, failure_grace_period=timedelta(0), retry_pause_period=timedelta(0)),
 )
+STREAMS = workload(_STREAMS)
 """Its interrupted creation is replaced whole, its components are made again alone."""
+COPIES = workload(POLICY, copies=3)
+COPIES_STREAMS = workload(_STREAMS, copies=2)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from holdfast.model import State
+from holdfast.model import State, Workload
 from holdfast.policy.advance import advance
 from holdfast.policy.events import Cancelled, Resumed, Suspended
 from holdfast.policy.fold import fold
@@ -21,7 +21,7 @@ from tests.policy.cluster import Kind
 from tests.policy.life import Life
 from tests.policy.play import Play
 from tests.policy.script import step
-from tests.policy.submitted import STREAMS
+from tests.policy.submitted import COPIES, COPIES_STREAMS, SPEC, STREAMS
 from tests.policy.weather import NODES
 
 LIVES, STEPS = {"quick": (20, 20), "long": (20_000, 60)}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), (300, 25))
@@ -37,10 +37,9 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.play = Play()
 
-    @initialize(streams=st.booleans())
-    def submitted(self, streams: bool) -> None:
-        if streams:
-            self.play = Play(STREAMS)
+    @initialize(spec=st.sampled_from((SPEC, STREAMS, COPIES, COPIES_STREAMS)))
+    def submitted(self, spec: Workload) -> None:
+        self.play = Play(spec)
 
     # --- every day
 

@@ -26,6 +26,7 @@ class Weather:
     def __init__(self, cluster: Cluster, spec: Workload) -> None:
         self.cluster = cluster
         self.expected = {one.name: one.expected_pods for one in spec.components}
+        """By component, over all its copies."""
         self.plan = tuple(
             PlannedComponent(
                 name=one.name,
@@ -34,6 +35,7 @@ class Weather:
                 object_name=one.name,
                 expected_pods=one.expected_pods,
                 status=one.status,
+                copies=one.copies,
             )
             for one in spec.components
         )
@@ -100,7 +102,7 @@ class Weather:
         active = [one for one in pods if not one.finished and one.deleting is None]
         done = [one for one in pods if one.state is PodState.SUCCEEDED]
         failed = [one for one in pods if one.state is PodState.FAILED and one.deleting is None]
-        wanted = self.expected[job.component] - len(active) - len(done)
+        wanted = self._planned(job.component).pods_each - len(active) - len(done)
         ending = [one for one in pods if not one.finished and one.deleting is not None]
         if failed and not self.replaces:
             # It gives up: its other pods go, and only then it says so.
@@ -120,6 +122,9 @@ class Weather:
             pod = self.cluster.create(Kind.POD, name, job.uid, job.attempt, job.component)
             pod.node = self._pods % NODES
         return wanted > 0
+
+    def _planned(self, component: str) -> PlannedComponent:
+        return next(one for one in self.plan if one.name == component)
 
     # --- nodes
 
@@ -171,9 +176,19 @@ class Weather:
     def lacking(self, attempt: int) -> list[str]:
         """Return the components of an attempt that have not all their pods, and are not complete."""
         pods = [one for one in self.cluster.of(Kind.POD, attempt) if one.deleting is None]
-        well = [one.component for one in pods if one.state in {PodState.RUNNING, PodState.SUCCEEDED}]
-        done = [one.component for one in self.cluster.of(Kind.COMPONENT, attempt) if one.verdict == "Complete"]
-        return [name for name, count in self.expected.items() if well.count(name) < count and name not in done]
+        well = [(one.component, one.copy) for one in pods if one.state in {PodState.RUNNING, PodState.SUCCEEDED}]
+        done = {
+            (one.component, one.copy)
+            for one in self.cluster.of(Kind.COMPONENT, attempt)
+            if one.verdict == "Complete" or (one.verdict and one.copy is not None)
+        }
+        lacking = [
+            one.name
+            for one in self.plan
+            for copy in (range(one.copies) if one.copies is not None else (None,))
+            if well.count((one.name, copy)) < one.pods_each and (one.name, copy) not in done
+        ]
+        return list(dict.fromkeys(lacking))
 
     def ends(self, pod: Thing, exit_code: int) -> None:
         """A pod's processes end by themselves."""
@@ -212,7 +227,10 @@ class Weather:
         """Return the snapshot of an attempt, with pods that were read before."""
         cluster = self.cluster
         found = cluster.named.get((Kind.OWNER, owner_name(attempt)))
-        jobs = {one.name: cluster.named.get((Kind.COMPONENT, one.object_name)) for one in self.plan}
+        jobs = {
+            one.name: [_seen(cluster.named.get((Kind.COMPONENT, name))) for name in one.object_names]
+            for one in self.plan
+        }
         anchors = cluster.of(Kind.ANCHOR)
         facts, version = pods
         return summarize(
@@ -222,7 +240,8 @@ class Weather:
             plan=self.plan,
             anchor=_object(anchors[0]) if anchors else None,
             owner=_object(found) if found else None,
-            objects={name: _object(job) if job else None for name, job in jobs.items()},
+            objects={one.name: jobs[one.name][0] for one in self.plan if one.copies is None},
+            copies={one.name: jobs[one.name] for one in self.plan if one.copies is not None},
             pods=facts,
             at=cluster.now,
             live=live,
@@ -263,6 +282,10 @@ def owner_name(attempt: int) -> str:
     return f"train-llm-a{attempt}"
 
 
+def _seen(thing: Thing | None) -> ObjectFacts | None:
+    return _object(thing) if thing is not None else None
+
+
 def _object(thing: Thing) -> ObjectFacts:
     verdict = (TrueCondition(thing.verdict, "BackoffLimitExceeded", "", None),) if thing.verdict else ()
     return ObjectFacts(
@@ -294,4 +317,5 @@ def _pod(thing: Thing) -> PodFacts:
         reason="Error",
         exit_code=thing.exit_code,
         failure_time=thing.failed_at,
+        copy=thing.copy,
     )
