@@ -110,7 +110,7 @@ def _newest(world: World, component: str | None, *, settled: bool = True) -> Thi
     """Return a component's object of the newest attempt; of copies, if that is asked, the first still at work."""
     found = [one for one in world.things if component in {None, one.component.name} and one.deleting is None]
     if not settled:
-        found.sort(key=lambda one: one.index is not None and one.settled)
+        found.sort(key=lambda one: one.index is not None and (one.settled or one.giving_up is not None))
     return max(found, key=lambda one: one.attempt, default=None)
 
 

@@ -1,0 +1,76 @@
+"""Copies of a component in the simulated cluster: each fails and goes by itself, and is judged with the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from holdfast import names
+from holdfast.formats import read
+from holdfast.model import Workload
+from tests.e2e.site import job
+from tests.simulation.test_world import play, said
+
+
+def workload(*rules: dict[str, Any], copies: int = 3) -> Workload:
+    document = {
+        "apiVersion": names.API_VERSION,
+        "kind": "Workload",
+        "metadata": {"name": "train"},
+        "spec": {
+            "components": [
+                {"name": "workers", **job("workers", 2), "copies": copies},
+                {"name": "driver", **job("driver", 1)},
+            ],
+            "policy": {
+                "timings": {"retryPausePeriod": "0s", "failureGracePeriod": "30s"},
+                "rules": list(rules),
+                "budgets": [{"name": "restart", "limit": 3}],
+                "default": {"charge": "restart"},
+            },
+        },
+    }
+    (found,) = read(yaml.safe_dump(document), cluster="simulated")
+    return found
+
+
+def test_all_copies_run_and_end_as_one():
+    told = play(workload(), "[{at: 1m, succeed: {pods: all}}]")
+    assert (told.summary.outcome, told.summary.attempts) == ("Succeeded", 1)
+
+
+def test_no_copies_are_no_hindrance():
+    told = play(workload(copies=0), "[{at: 1m, succeed: {pods: all}}]")
+    assert told.summary.outcome == "Succeeded"
+
+
+def test_one_copy_that_gives_up_restarts_all():
+    told = play(workload(), "[{at: 1m, componentFailed: {component: workers, reason: BackoffLimitExceeded}}]")
+    assert any("Job workers-0 gives up" in text for _, text in said(told))
+    assert told.summary.attempts == 2
+
+
+def test_each_further_failure_is_another_copys():
+    rule = {"name": "let", "match": {"components": ["workers"]}, "action": {"kind": "Ignore"}}
+    event = "{component: workers, reason: BackoffLimitExceeded}"
+    told = play(workload(rule), f"[{{at: 1m, componentFailed: {event}}}, {{at: 1m2s, componentFailed: {event}}}]")
+    gave_up = [text for _, text in said(told) if "gives up" in text]
+    assert [text.split()[1] for text in gave_up] == ["workers-0", "workers-1"]
+    assert (told.summary.attempts, told.summary.restarts) == (1, 0)
+    assert any("Job workers (3 copies) has failed for good" in text for _, text in said(told))
+
+
+def test_one_copy_that_is_deleted_restarts_the_component_alone():
+    rule = {"name": "alone", "match": {"components": ["workers"]}, "action": {"unit": "Component", "grace": False}}
+    told = play(workload(rule), "[{at: 1m, delete: {component: workers}}]")
+    assert any("Job workers-0 deleted by another hand" in text for _, text in said(told))
+    assert any("Job workers-0 is gone" in text for _, text in said(told))
+    assert told.summary.attempts == 1
+
+
+def test_a_refusal_names_a_copy():
+    spec = workload()
+    refuse = "[{at: 0s, refuse: {component: workers, reason: Invalid}}]"
+    told = play(spec, refuse)
+    assert any("workers-0" in text for _, text in said(told))
