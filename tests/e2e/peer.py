@@ -78,6 +78,7 @@ async def open_peer(stack: Stack, directory: Path) -> AsyncIterator[Peer]:
         shutil.copyfile(pki / ours, certificates / theirs)
     settings = directory / "jobset-controller.yaml"
     settings.write_text(yaml.safe_dump(_settings(port, certificates, health)))
+    await until(lambda: _settled(kube), 60, "an earlier definition of JobSets is gone")
     defined = await kube.find(*DEFINITION) is None
     await apply(kube, yaml.safe_load(_definition().read_text()))
     await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -153,6 +154,12 @@ def _webhooks(namespace: str, url: str, authority: bytes) -> list[Json]:
         }
         found.append({"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": namespace}, "webhooks": [hook]})
     return found
+
+
+async def _settled(kube: Kube) -> bool:
+    """Whether JobSets are defined or not, and nobody is taking their definition away just now."""
+    found = await kube.find(*DEFINITION)
+    return found is None or not found["metadata"].get("deletionTimestamp")
 
 
 async def _serves(kube: Kube) -> bool:
