@@ -7,7 +7,9 @@ lines, and a document that unfolds to more than a workload may be (through alias
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -195,4 +197,19 @@ def as_json(value: Any) -> Any:
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
+        if where := endless(value):
+            why = "is not JSON: a number without end; YAML reads 51e845 as one: put a text in quotes"
+            raise InvalidWorkload([Problem(where, why)], "the document") from None
         raise InvalidWorkload([Problem("", f"is not JSON: {error}")], "the document") from None
+
+
+def endless(value: Any, path: str = "") -> str:
+    """Return where a value has a number that JSON does not know, empty if nowhere."""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else path or "the document"
+    inner: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict):
+        inner = ((field_path((key,), path), each) for key, each in cast("Json", value).items())
+    elif isinstance(value, list | tuple):
+        inner = ((f"{path}[{index}]", each) for index, each in enumerate(cast("list[Any]", value)))
+    return next((found for where, each in inner if (found := endless(each, where))), "")
