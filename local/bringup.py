@@ -1,5 +1,6 @@
 """The order of things: which parts a stack has, how it is brought up step by step, and how it is taken down."""
 
+import subprocess
 from pathlib import Path
 
 from holdfast.local import parts as catalogue
@@ -94,6 +95,24 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
         kubectl("delete", "node", realnode.NODE, "--ignore-not-found")
     if "temporal" in planned:
         runner.wait(planned["temporal"])
+        define_search_attributes(Path(state.binaries["temporal"]), planned["temporal"].address)
+
+
+def define_search_attributes(program: Path, address: str) -> None:
+    """Define Holdfast's search attributes; the server itself does so only for a database that is new.
+
+    Raises:
+        StackError: it failed, or took longer than a minute; with what was said.
+    """
+    argv = [str(program), "operator", "search-attribute", "create", "--address", address]
+    for name, kind in catalogue.SEARCH_ATTRIBUTES.items():
+        argv += ["--name", name, "--type", kind]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise StackError("defining the search attributes took longer than 60 s") from error
+    if done.returncode != 0:
+        raise StackError(f"the search attributes could not be defined: {done.stderr.strip()}", "holdfast doctor --fix")
 
 
 def take_down(runner: Runner, progress: Progress) -> None:
