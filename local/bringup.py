@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.local import parts as catalogue
 from holdfast.local import realnode
-from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes
+from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes, tame_fake_nodes
 from holdfast.local.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
 from holdfast.local.errors import StackError
 from holdfast.local.parts import Layout, Part
@@ -86,6 +86,7 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
     if own_cluster:
         ensure_fake_nodes(kubectl, state.nodes)
         await_default_account(kubectl)
+        tame_fake_nodes(kubectl)
     if own_cluster if apply is None else apply:
         apply_deploy(kubectl)
     if state.real_node:
