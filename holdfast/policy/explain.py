@@ -31,7 +31,7 @@ from holdfast.policy.edit import edit
 from holdfast.policy.health import LIVE, current, not_ready, removal_due, timings
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.replace import due_replacements
-from holdfast.policy.report import conditions
+from holdfast.policy.report import conditions, still_runs
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
 from holdfast.policy.strip import let_go
@@ -200,7 +200,8 @@ def _now(spec: Workload, state: State) -> str:
             return f"waiting for {unready} of {spec.expected_pods} Pod{avoided}"
         return f"{spec.expected_pods} of {spec.expected_pods} pods run or have succeeded"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
-        return f"its outcome is settled ({state.outcome.value}); its resources are held"
+        kept = ", and its quota is kept: pods of it run on" if still_runs(state) else ""
+        return f"its outcome is settled ({state.outcome.value}); its resources are held{kept}"
     return state.message
 
 
