@@ -41,6 +41,15 @@ async def used(space: Space, handle: Handle) -> int:
     return budget.used
 
 
+async def renewed(space: Space, handle: Handle) -> None:
+    """Wait until nothing is said to be used any more."""
+
+    async def unused() -> bool:
+        return await used(space, handle) == 0
+
+    await until(unused, 60, "what is healthy long enough is renewed")
+
+
 @ROW("U10", level="e2e")
 async def test_U10_a_healthy_period_renews_the_budget_and_none_does_not(space: Space):
     handle = await space.submit(renewed_after("20s", appwrapper("train", job(), retryLimit="1")))
@@ -48,11 +57,7 @@ async def test_U10_a_healthy_period_renews_the_budget_and_none_does_not(space: S
     await space.fail_pod("train")
     await space.reach(handle, "Running", 2)
     assert await used(space, handle) == 1
-
-    async def renewed() -> bool:
-        return await used(space, handle) == 0
-
-    await until(renewed, 60, "it is shown before anything fails")
+    await renewed(space, handle)  # It is shown before anything fails.
     await asyncio.sleep(2)  # A pod's failure is told in whole seconds, and counts from the beginning of its own.
 
     await space.fail_pod("train")
@@ -89,11 +94,7 @@ async def test_U10_suspended_is_not_healthy_and_a_policy_change_can_set_it(space
     await handle.signal(names.SIGNAL_RESUME)
     await space.reach(handle, "Running", 3)
     assert await used(space, handle) == 1
-
-    async def renewed() -> bool:
-        return await used(space, handle) == 0
-
-    await until(renewed, 60, "what is healthy again is renewed")
+    await renewed(space, handle)
 
 
 async def wipe_status(space: Space, name: str) -> None:
