@@ -170,8 +170,7 @@ def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: Po
         return found is not None and any(one.type in component.status.complete for one in found.conditions)
     if not component.expected_pods:
         return True
-    unfinished = counts.pending + counts.running + counts.failed + counts.terminating
-    return counts.succeeded >= component.expected_pods and not unfinished
+    return counts.succeeded >= component.expected_pods and not (counts.going or counts.failed)
 
 
 def _pod_failure(pod: PodFacts, look: Look) -> Failure:

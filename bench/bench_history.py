@@ -40,8 +40,12 @@ async def quiet(handle: WorkflowHandle[Any, Any]) -> int:
 async def one_life(site: Site, pods: int) -> dict[str, float]:
     namespace = await site.namespace()
     # Force at its default: a removal that outlasts it is forced, which is six events more.
-    long = dict.fromkeys(("warmup", "admission", "forcefulDeletion"), "10m")
-    waits = {f"{what}GracePeriodDuration": span for what, span in long.items()} | {"successTTLDuration": "1h"}
+    waits = {
+        "admissionGracePeriodDuration": "10m",
+        "warmupGracePeriodDuration": "10m",
+        "forcefulDeletionGracePeriodDuration": "10m",
+        "successTTLDuration": "1h",
+    }
     document = appwrapper("bench", job(pods=pods, backoffLimit=100), failureGracePeriodDuration="0s", **waits)
     begun = time.monotonic()
     handle = await site.submit(site.read(document, namespace))

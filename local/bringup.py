@@ -1,10 +1,11 @@
 """The order of things: which parts a stack has, how it is brought up step by step, and how it is taken down."""
 
+import subprocess
 from pathlib import Path
 
 from holdfast.local import parts as catalogue
 from holdfast.local import realnode
-from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes
+from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes, tame_fake_nodes
 from holdfast.local.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
 from holdfast.local.errors import StackError
 from holdfast.local.parts import Layout, Part
@@ -85,6 +86,7 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
     if own_cluster:
         ensure_fake_nodes(kubectl, state.nodes)
         await_default_account(kubectl)
+        tame_fake_nodes(kubectl)
     if own_cluster if apply is None else apply:
         apply_deploy(kubectl)
     if state.real_node:
@@ -94,6 +96,24 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
         kubectl("delete", "node", realnode.NODE, "--ignore-not-found")
     if "temporal" in planned:
         runner.wait(planned["temporal"])
+        define_search_attributes(Path(state.binaries["temporal"]), planned["temporal"].address)
+
+
+def define_search_attributes(program: Path, address: str) -> None:
+    """Define Holdfast's search attributes; the server itself does so only for a database that is new.
+
+    Raises:
+        StackError: it failed, or took longer than a minute; with what was said.
+    """
+    argv = [str(program), "operator", "search-attribute", "create", "--address", address]
+    for name, kind in catalogue.SEARCH_ATTRIBUTES.items():
+        argv += ["--name", name, "--type", kind]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise StackError("defining the search attributes took longer than 60 s") from error
+    if done.returncode != 0:
+        raise StackError(f"the search attributes could not be defined: {done.stderr.strip()}", "holdfast doctor --fix")
 
 
 def take_down(runner: Runner, progress: Progress) -> None:

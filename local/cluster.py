@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.local.errors import StackError
-from holdfast.local.paths import deploy_dir
+from holdfast.local.paths import PACKAGE, deploy_dir
 
 FAKE_NODE_CAPACITY = {
     "cpu": "256",
@@ -76,6 +76,11 @@ def ensure_fake_nodes(kubectl: Kubectl, count: int) -> None:
     if count:
         names = [f"node/fake-{number:03d}" for number in range(count)]
         kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
+
+
+def tame_fake_nodes(kubectl: Kubectl) -> None:
+    """Have fake nodes end only pods that are being deleted, as a kubelet would."""
+    _apply(kubectl, ["-f", str(PACKAGE / "fake-pods.yaml")])
 
 
 def await_default_account(kubectl: Kubectl) -> None:

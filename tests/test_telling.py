@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import names
 from tests.e2e.sampler import report
-from tests.e2e.telling import FOR_EVER, LATE, PREPARED, Snapshot, Thing, Told, Verdict, thing_of, told_by
+from tests.e2e.telling import FOR_EVER, LATE, PREPARED, WIPED, Snapshot, Thing, Told, Verdict, thing_of, told_by
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -96,6 +96,14 @@ def test_what_is_there_now_and_then_is_no_lie():
 def test_a_held_workload_is_taken_to_be_there():
     said = told(phase="Pending", reason="Held", deployed=True, quota=True)
     assert not judged(said, after=FOR_EVER * 2, verdict=judged(said)).lies
+
+
+def test_a_status_that_another_hand_has_wiped_is_no_word_of_ours():
+    silent = told(phase="", attempt=0)
+    assert judged(silent, thing("Pod")).lies, "one that has said nothing yet says that there is nothing"
+    verdict = judged(told(phase="Running", deployed=True, quota=True), thing("Pod"))
+    lies = len(judged(silent, thing("Pod"), verdict=verdict).lies)
+    assert (lies, verdict.excused[WIPED]) == (0, 1)
 
 
 def test_planted_faults_are_set_aside_and_counted():

@@ -141,8 +141,7 @@ def _quiet(observation: Observation) -> bool:
 
 
 def _ended(pods: PodCounts) -> bool:
-    left = pods.pending + pods.running + pods.terminating
-    return pods.expected > 0 and not left and pods.succeeded + pods.failed >= pods.expected
+    return pods.expected > 0 and not pods.going and pods.succeeded + pods.failed >= pods.expected
 
 
 def urgency(before: Facts, now: Facts) -> Urgency:

@@ -43,6 +43,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.operations import begin
     from holdfast.policy.steps import End, Interrupt, Run, Sleep
     from holdfast.policy.strip import StripRequest, check_strip
+    from holdfast.policy.submitted import submitted
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
     from holdfast.workflows.rehearsal import refused, rehearse
@@ -97,10 +98,7 @@ class WorkloadWorkflow:
         self._spec = spec
         self._uid = spec.uid or info.first_execution_run_id
         if carried is None:
-            state = State(since=workflow.now(), policy=spec.policy)
-            if spec.suspend:
-                state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
-            self._state = state
+            self._state = submitted(spec, workflow.now())
 
     @workflow.run
     async def run(self, document: Any, carried: State | None = None) -> Status:
@@ -281,16 +279,16 @@ class WorkloadWorkflow:
         explanation = explain_of(spec, state, now)
         workflow.set_current_details(markdown(explanation))
         number = state.attempt.number if state.attempt is not None else 0
-        submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
+        is_submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
         # Before this patch the column was not written by itself, between the phases Resuming and Running.
-        if self._shown == (state.phase, number, submitted and workflow.patched(_PATCH_SUBMITTED)):
+        shown = (state.phase, number, is_submitted and workflow.patched(_PATCH_SUBMITTED))
+        if self._shown == shown:
             return
-        first = self._shown is None
-        self._shown = (state.phase, number, submitted and workflow.patched(_PATCH_SUBMITTED))
+        first, self._shown = self._shown is None, shown
         updates: list[SearchAttributeUpdate[Any]] = [
             _PHASE.value_set(state.phase.value),
             _REASON.value_set(state.reason.value),
-            _SUBMITTED.value_set(submitted),
+            _SUBMITTED.value_set(is_submitted),
             _ATTEMPT.value_set(number),
             _RESTARTS.value_set(state.restarts),
         ]

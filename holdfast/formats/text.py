@@ -7,7 +7,9 @@ lines, and a document that unfolds to more than a workload may be (through alias
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -170,20 +172,30 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_plain_int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_plain_float)
 
 
-def half_letter(value: Any, path: str = "") -> str:
+def half_letter(value: Any) -> str:
     """Return where a text holds half of a UTF-16 pair, which no UTF-8 can carry; empty if none does."""
-    if isinstance(value, str):
-        return path if any("\ud800" <= letter <= "\udfff" for letter in value) else ""
+    return _first(value, lambda one: isinstance(one, str) and any("\ud800" <= letter <= "\udfff" for letter in one))
+
+
+def endless(value: Any) -> str:
+    """Return where a value has a number that JSON does not know, empty if nowhere."""
+    return _first(value, lambda one: isinstance(one, float) and not math.isfinite(one))
+
+
+def _first(value: Any, wrong: Callable[[Any], bool], path: str = "") -> str:
+    """Return where the first key or value within a document is that is wrong, empty if none is."""
     if isinstance(value, dict):
         for key, inner in cast("Json", value).items():
             here = field_path((key,), path)
-            if found := half_letter(key, path or "the document") or half_letter(inner, here):
+            if found := _first(key, wrong, path or "the document") or _first(inner, wrong, here):
                 return found
-    if isinstance(value, list):
+        return ""
+    if isinstance(value, list | tuple):
         for index, inner in enumerate(cast("list[Any]", value)):
-            if found := half_letter(inner, f"{path}[{index}]"):
+            if found := _first(inner, wrong, f"{path}[{index}]"):
                 return found
-    return ""
+        return ""
+    return (path or "the document") if wrong(value) else ""
 
 
 def as_json(value: Any) -> Any:
@@ -195,4 +207,7 @@ def as_json(value: Any) -> Any:
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
+        if where := endless(value):
+            why = "is not JSON: a number without end; YAML reads 51e845 as one: put a text in quotes"
+            raise InvalidWorkload([Problem(where, why)], "the document") from None
         raise InvalidWorkload([Problem("", f"is not JSON: {error}")], "the document") from None

@@ -84,6 +84,11 @@ class PodCounts(Payload):
     terminating: int = 0
 
     @property
+    def going(self) -> int:
+        """Pods that run or may come to run, those being deleted included."""
+        return self.pending + self.running + self.terminating
+
+    @property
     def present(self) -> int:
         """Pods that exist in whatever state, but for those being deleted."""
         return self.pending + self.running + self.succeeded + self.failed
@@ -180,8 +185,7 @@ class Observation(Payload):
     @property
     def occupies(self) -> bool:
         """Whether a pod of the attempt runs or may come to run, and so uses what it was given."""
-        pods = self.pods
-        return bool(pods.pending or pods.running or pods.terminating or self.unplanned)
+        return bool(self.pods.going or self.unplanned)
 
     @property
     def complete(self) -> bool:

@@ -29,6 +29,7 @@ from holdfast.policy.fold import fold
 from holdfast.policy.operations import begin
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
 from holdfast.policy.strip import StripRequest
+from holdfast.policy.submitted import submitted
 from holdfast.workflows.outcome import is_breakable, refusal, succeeded
 
 _CANCELLED: Final = "cancelled through Temporal"
@@ -91,7 +92,7 @@ class Life:
             ValueError: if the history says something else than this release would have done.
         """
         if self.state is None:
-            self.state = _first(self.spec, task.at)
+            self.state = submitted(self.spec, task.at)
         turns: list[Turn] = []
         self._begun = []
         first, self._turned, timer = not self._turned, True, self._timer
@@ -301,13 +302,6 @@ class Life:
             raise ValueError(f"it began {theirs}, where this release would have begun {ours}")
         if task.ended is not None and task.ended.how != "other" and self._leaving is None:
             raise ValueError(f"it {task.ended.how}, where this release would have gone on")
-
-
-def _first(spec: Workload, now: datetime) -> State:
-    state = State(since=now, policy=spec.policy)
-    if spec.suspend:
-        state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
-    return state
 
 
 def _signal(name: str, value: Any, uid: str) -> events.Event | None:

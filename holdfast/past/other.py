@@ -255,7 +255,7 @@ class _Other:
             same = type(real.decision) is type(ahead.decision)
             text = f"{_said(real)} at {at:%H:%M:%S}, {format_duration(_whole(at, point.at))} after"
             verdict = "earlier" if same else "instead"
-            self.points[ahead.point] = edit(point, real=text, verdict=verdict, budgets=_figures(real.after, at))
+            self.points[ahead.point] = edit(point, real=text, verdict=verdict, budgets=budgets_of(real.after, at))
             self.ahead = None
         elif isinstance(ahead.decision, Restart | Fail | Replace) and healed:
             self.points[ahead.point] = edit(point, real=f"healed at {at:%H:%M:%S}")
@@ -276,14 +276,10 @@ class _Other:
                 other=other,
                 verdict=verdict,
                 note=note,
-                budgets=_figures(state, at),
-                other_budgets=_figures(shadow, at),
+                budgets=budgets_of(state, at),
+                other_budgets=budgets_of(shadow, at),
             )
         )
-
-
-def _figures(state: State, at: datetime) -> tuple[BudgetStatus, ...]:
-    return budgets_of(state, at)
 
 
 def _whole(after: datetime, before: datetime) -> timedelta:

@@ -33,7 +33,7 @@ from holdfast.policy.health import LIVE, current, expected_now, not_ready, pause
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.order import waits
 from holdfast.policy.replace import due_replacements
-from holdfast.policy.report import conditions
+from holdfast.policy.report import conditions, still_runs
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
 from holdfast.policy.strip import let_go
@@ -206,7 +206,8 @@ def _now(spec: Workload, state: State) -> str:
         return f"{expected} of {expected} pods run or have succeeded{_until(spec, state)}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         until = "" if state.hold_until is not None else " until somebody cancels it"
-        return f"its outcome is settled ({state.outcome.value}); its resources are held{until}"
+        kept = ", and its quota is kept: pods of it run on" if still_runs(state) else ""
+        return f"its outcome is settled ({state.outcome.value}); its resources are held{until}{kept}"
     return state.message
 
 

@@ -55,7 +55,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
     held = state.held is not None
     deployed = held or (attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE})
     # During the retry pause nothing is deployed, and the quota is kept for what comes back.
-    quota = held or (state.phase in _HOLDS_QUOTA and not (gone and state.outcome is not None)) or _still_runs(state)
+    quota = held or (state.phase in _HOLDS_QUOTA and not (gone and state.outcome is not None)) or still_runs(state)
     result = [
         Condition(type=ConditionType.QUOTA_RESERVED, status=quota, reason=state.reason),
         Condition(type=ConditionType.RESOURCES_DEPLOYED, status=deployed, reason=state.reason),
@@ -102,7 +102,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
     return tuple(result)
 
 
-def _still_runs(state: State) -> bool:
+def still_runs(state: State) -> bool:
     """Whether pods of a succeeded workload run on: a RayJob is complete, and its cluster waits for the next one.
 
     What was seen last counts until the attempt is proven gone, since nothing is looked at while it is removed.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from holdfast.model import Limits, Observation, Phase, Reason, Stage, State, Workload
+from holdfast.model import Limits, Observation, Phase, Reason, Stage, Workload
 from holdfast.policy.advance import advance
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, Event, Observed, ReportDone, Resumed, Retried, Suspended
 from holdfast.policy.fold import fold, observed
 from holdfast.policy.operations import begin
 from holdfast.policy.steps import End, Interrupt, Run, Sleep
+from holdfast.policy.submitted import submitted
 from holdfast.simulation.clock import START, Clock
 from holdfast.simulation.happen import happen
 from holdfast.simulation.operations import Activity, Ended
@@ -49,9 +50,7 @@ class _Play:
         self._end = START + (until or UNTIL)
         self._limits = limits
         self._clock = Clock()
-        self._state = State(since=START, policy=spec.policy)
-        if spec.suspend:
-            self._state = edit(self._state, intent=edit(self._state.intent, suspend=True, note="submitted suspended"))
+        self._state = submitted(spec, START)
         self._recorder = Recorder(self._clock, self._state)
         self._world = World(spec, self._clock, script.pods, script.nodes, self._recorder.event)
         self._inbox: list[Event] = []

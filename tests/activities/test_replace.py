@@ -143,7 +143,7 @@ async def test_S7_a_foreign_pod_of_the_same_name_is_left_alone_and_named(bench: 
     uid = (await there(bench, "a"))["metadata"]["uid"]
     await bench.admin.delete("v1", "Pod", "a", bench.namespace, uid=uid, grace_period=0)
     document = {**element("a").template, "metadata": {"name": "a", "namespace": bench.namespace}}
-    foreign = await eventually(lambda: _created(bench, document))
+    foreign = await eventually(lambda: _settled(bench, document))
     made = changes(bench.kube)
     replaced = await bench.replace(launches={"a": 1})
     assert replaced.failure is not None
@@ -154,10 +154,12 @@ async def test_S7_a_foreign_pod_of_the_same_name_is_left_alone_and_named(bench: 
     assert (await there(bench, "a"))["metadata"]["uid"] == foreign["metadata"]["uid"]
 
 
-async def _created(bench: Bench, document: dict[str, Any]) -> Object | None:
-    if await bench.admin.find("v1", "Pod", document["metadata"]["name"], bench.namespace):
-        return None
-    return await bench.admin.create(document)
+async def _settled(bench: Bench, document: dict[str, Any]) -> Object | None:
+    """Return a pod once it runs. What plays the kubelet may delete it first, for that of the same name before it."""
+    found = await bench.admin.find("v1", "Pod", document["metadata"]["name"], bench.namespace)
+    if found is None:
+        await bench.admin.create(document)
+    return found if found is not None and found["status"].get("phase") == "Running" else None
 
 
 @pytest.mark.parametrize("how", ["gone", "dying"])

@@ -94,14 +94,17 @@ class Cluster:
         uid, number = given.target.workload_uid, given.attempt
         assert self.client is not None
         handle = self.client.get_workflow_handle(given.target.workflow_id)
-        ends = bool(self.endless) and given.target.name not in self.endless
-        for pause in (0.2, 1.0) if ends else (0.2,):
-            await asyncio.sleep(pause)
-            if (uid, number) in self.removed:
-                return
-            if pause == 1.0:
-                self.done.add((uid, number))
-            await handle.signal(names.SIGNAL_OBSERVE, self.seen(uid, number, given.owner_uid, plan, live=False))
+
+        async def tell() -> None:
+            if (uid, number) not in self.removed:
+                await handle.signal(names.SIGNAL_OBSERVE, self.seen(uid, number, given.owner_uid, plan, live=False))
+
+        await asyncio.sleep(0.2)
+        await tell()
+        if self.endless and given.target.name not in self.endless:
+            await asyncio.sleep(1)
+            self.done.add((uid, number))
+            await tell()
 
     def seen(
         self, uid: str, attempt: int, owner: str, plan: tuple[PlannedComponent, ...], *, live: bool
@@ -109,18 +112,7 @@ class Cluster:
         """A snapshot, as the watch and a live look give it."""
         self.revision += 1
         now = datetime.now(UTC)
-        if (uid, attempt) in self.removed:
-            gone = {each.name: ComponentView(found=False) for each in plan}
-            return Observation(
-                workload_uid=uid,
-                attempt=attempt,
-                owner_uid=owner,
-                at=now,
-                live=live,
-                revision=self.revision,
-                owner_found=False,
-                components=gone,
-            )
+        gone = (uid, attempt) in self.removed
         complete = self.complete or (uid, attempt) in self.done
         views: dict[str, ComponentView] = {}
         for each in plan:
@@ -130,9 +122,10 @@ class Cluster:
                 pods = PodCounts(expected=count, succeeded=count)
             if self.failing:
                 pods = PodCounts(expected=count, running=count - 1, failed=1)
-            views[each.name] = ComponentView(uid="u", complete=complete, pods=pods)
+            there = ComponentView(uid="u", complete=complete, pods=pods)
+            views[each.name] = ComponentView(found=False) if gone else there
         failures: tuple[Failure, ...] = ()
-        if self.failing:
+        if self.failing and not gone:
             failure = Failure(
                 cls=FailureClass.APP,
                 scope=Scope.MEMBER,
@@ -152,6 +145,7 @@ class Cluster:
             at=now,
             live=live,
             revision=self.revision,
+            owner_found=not gone,
             components=views,
             failures=failures,
             failures_total=len(failures),

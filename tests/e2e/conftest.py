@@ -43,3 +43,12 @@ async def space(shared_site: Site) -> AsyncIterator[Space]:
     """A namespace on the shared site; tests that use it run on the session's event loop."""
     async with open_space(shared_site) as opened:
         yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def alone(stack: Stack, tmp_path: Path) -> AsyncIterator[Space]:
+    """A namespace on a site whose one worker a test may kill."""
+    async with open_site(stack, tmp_path, prefix="m") as site:
+        await site.start_worker()
+        async with open_space(site) as opened:
+            yield opened

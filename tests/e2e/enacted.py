@@ -150,7 +150,7 @@ class Enactment:
                 await self.proxy.refuse()
                 self._lift(what.lasts, self.proxy.heal)
             case _:
-                raise NotImplementedError(what)
+                raise AssertionError(f"not a fault of the cluster: {what}")
 
     def _lift(self, lasts: timedelta | None, action: Callable[[], Awaitable[None]]) -> None:
         if lasts is not None:

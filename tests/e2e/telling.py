@@ -78,6 +78,8 @@ class Verdict:
     lies: list[str] = field(default_factory=list[str])
     excused: Counter[str] = field(default_factory=Counter[str])
     _empty_since: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    _spoken: set[str] = field(default_factory=set[str])
+    """Workloads whose anchor has said something: if it then says nothing, another hand has wiped its status."""
 
     def take(self, snapshot: Snapshot) -> None:
         """Judge one more snapshot."""
@@ -89,6 +91,11 @@ class Verdict:
         for told in snapshot.told:
             if told.namespace.startswith(tuple(SET_ASIDE)):
                 self.excused["set aside by the name of their namespace"] += 1
+                continue
+            if told.phase:
+                self._spoken.add(told.workload)
+            elif told.workload in self._spoken:
+                self.excused[WIPED] += 1
                 continue
             self.judged += 1
             self.undeployed += not told.deployed
@@ -121,6 +128,7 @@ class Verdict:
 
 
 LATE = "excused, since what a fenced worker had sent landed late, alone"
+WIPED = "excused, since another hand had just wiped their status"
 PREPARED = "excused, since only the owner of an attempt that is being prepared was there"
 
 

@@ -26,15 +26,6 @@ ROW = pytest.mark.row
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def alone(stack: Stack, tmp_path: Path) -> AsyncIterator[Space]:
-    """A namespace on a site whose worker may be killed."""
-    async with open_site(stack, tmp_path, prefix="p") as site:
-        await site.start_worker()
-        async with open_space(site) as opened:
-            yield opened
-
-
-@pytest_asyncio.fixture(loop_scope="session")
 async def far(stack: Stack, tmp_path: Path) -> AsyncIterator[tuple[Space, Proxy]]:
     """A namespace on a site from whose worker the API server can be taken away."""
     async with open_site(stack, tmp_path, prefix="p") as site, api_proxy(site.kubeconfig, tmp_path) as (proxy, config):

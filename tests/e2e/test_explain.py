@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from holdfast import names
 from holdfast.client.pending import activities_of
-from holdfast.local import Stack
 from holdfast.model import Explanation
 from holdfast.policy.explain import CAUSES_SHOWN
 from tests.e2e.phases import hold
-from tests.e2e.site import appwrapper, job, open_site, until
-from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, open_space, pod
+from tests.e2e.site import appwrapper, job, until
+from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod
 from tests.e2e.streams import let_pods, pes, streams
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -252,15 +248,6 @@ async def test_U11_what_is_held_says_what_contradicts_what(space: Space):
     )
     told = await assert_says(space, handle, "held", says)
     assert told.reason == "Held", "the phase is Pending, and that is no reason"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def alone(stack: Stack, tmp_path: Path) -> AsyncIterator[Space]:
-    """A namespace on a site whose one worker a test may kill."""
-    async with open_site(stack, tmp_path, prefix="m") as site:
-        await site.start_worker()
-        async with open_space(site) as opened:
-            yield opened
 
 
 @ROW("U11", level="e2e")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from holdfast import names
-from holdfast.local import Stack
 from holdfast.model import Status
-from tests.e2e.site import open_site, until
-from tests.e2e.space import FOREIGN_FINALIZER, Handle, Space, open_space
+from tests.e2e.site import until
+from tests.e2e.space import FOREIGN_FINALIZER, Handle, Space
 from tests.e2e.streams import (
     NAME,
     cancelled,
@@ -32,15 +28,6 @@ from tests.e2e.streams import (
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def alone(stack: Stack, tmp_path: Path) -> AsyncIterator[Space]:
-    """A namespace on a site whose worker may be killed."""
-    async with open_site(stack, tmp_path, prefix="p") as site:
-        await site.start_worker()
-        async with open_space(site) as opened:
-            yield opened
 
 
 async def again(space: Space, handle: Handle, name: str, old: str) -> Status:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from holdfast import names
-from holdfast.local import Stack
 from holdfast.model import Phase, Status
-from tests.e2e.site import appwrapper, job, open_site, until
-from tests.e2e.space import Handle, Space, open_space, pod
+from tests.e2e.site import appwrapper, job, until
+from tests.e2e.space import Handle, Space, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -112,15 +108,6 @@ async def test_A12_a_failed_workload_is_held_until_time_suspension_or_deletion(s
             assert removal.scheduled - failed >= timedelta(seconds=6)
         gone = space.truth.anchor(end).died is not None
         assert gone is (end in {"signal", "anchor"}), "its record ends if it was deleted, and stays to be read if not"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def alone(stack: Stack, tmp_path: Path) -> AsyncIterator[Space]:
-    """A namespace on a site whose one worker a test may kill."""
-    async with open_site(stack, tmp_path, prefix="m") as site:
-        await site.start_worker()
-        async with open_space(site) as opened:
-            yield opened
 
 
 @ROW("A13", level="e2e")

@@ -251,6 +251,7 @@ DIRECTED: dict[str, Spoil] = {
     "binary": text(lambda good: good + "status: !!binary aGk=\n"),
     "a Python object": text(lambda good: good + "status: !!python/object:os.system {}\n"),
     "not a number": text(lambda good: good + "status: .nan\n"),
+    "a number without end": text(lambda good: good + "status: {rev: 51e845}\n"),
     "a control character": text(lambda good: good + "status: \x07\n"),
     "several documents": text(lambda good: good + "---\n" + good.replace("name: train\n", "name: other\n", 1)),
     "one name for two": text(lambda good: "---\n".join([good.replace("name: train", "generateName: train-", 1)] * 2)),

@@ -102,6 +102,14 @@ def test_what_json_cannot_carry_is_refused(value: Any) -> None:
         as_json(value)
 
 
+def test_a_number_without_end_is_named_with_its_place() -> None:
+    (document,) = documents("metadata:\n  labels: {rev: 51e845, other: [1.5]}")
+    with pytest.raises(InvalidWorkload, match=r"metadata\.labels\.rev.*is not JSON.*put a text in quotes"):
+        as_json(document.content)
+    with pytest.raises(InvalidWorkload, match=r"a\[1\]"):
+        as_json({"a": [1, float("nan")]})
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(codec="ascii")),
     lambda inner: (

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.local import NotRunningError, Stack
+from holdfast.local.cluster import Kubectl
+from holdfast.local.errors import StackError
 
 pytestmark = pytest.mark.e2e
 
@@ -129,6 +131,26 @@ def test_a_stubborn_pod_goes_only_by_force(stack: Stack) -> None:
     assert pod(stack, "stubborn")["metadata"]["deletionTimestamp"]
     stack.kubectl("delete", "pod", "stubborn", "--grace-period=0", "--force", "--timeout=5s")
     assert pod(stack, "stubborn") == {}
+
+
+def test_fake_nodes_end_only_pods_that_are_being_deleted(stack: Stack) -> None:
+    create(stack, "again")
+    eventually(lambda: phase(stack, "again") == "Running", 5)
+    stand_in = Kubectl(stack.binary("kubectl"), stack.layout.user_kubeconfig("kwok"))
+
+    said: list[str] = []
+
+    def refused() -> bool:  # A new policy is in force a moment later.
+        try:
+            stand_in("delete", "pod", "again", "--dry-run=server")
+        except StackError as error:
+            said.append(str(error))
+        return bool(said)
+
+    eventually(refused, 30)
+    assert "this pod is not being deleted" in said[0]
+    stack.kubectl("delete", "pod", "again", "--timeout=5s")
+    assert pod(stack, "again") == {}
 
 
 def test_readiness_and_node_readiness_follow_their_labels(stack: Stack) -> None:

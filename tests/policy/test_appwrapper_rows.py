@@ -11,6 +11,7 @@ import pytest
 from holdfast.model import ConditionType, Limits, OperationKind, Phase, Reason, Stage, State, Workload
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, Observed, Resumed, Retried, Suspended
+from holdfast.policy.explain import explain_of
 from holdfast.policy.report import conditions, events_of
 from tests.policy.life import START, Life, workload
 
@@ -57,6 +58,7 @@ def test_A2_pods_that_run_on_after_success_hold_their_quota_until_they_end_or_ar
         life = Life().runs().sees(**view)
         assert life.state.phase is Phase.SUCCEEDED
         assert condition(life.state, ConditionType.QUOTA_RESERVED, life.spec)
+        assert "its quota is kept: pods of it run on" in explain_of(life.spec, life.state, life.now).now
         if ends:
             told = life.kinds().count("report")
             life.sees(succeeded=2, complete=True)

@@ -1,0 +1,16 @@
+"""A workload's memory when it is submitted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import State, Workload
+from holdfast.policy.edit import edit
+
+
+def submitted(spec: Workload, now: datetime) -> State:
+    """Return the state in which a life begins: nothing is made yet, and one submitted suspended stays so."""
+    state = State(since=now, policy=spec.policy)
+    if spec.suspend:
+        state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
+    return state
