@@ -44,6 +44,7 @@ class Peer:
     kube: Kube
     namespace: str
     log: Path
+    pid: int
 
     async def create(self, document: Json) -> Json:
         """Create a JobSet here, as its user would; the answer is what was stored.
@@ -65,8 +66,11 @@ class Peer:
 
 
 @asynccontextmanager
-async def open_peer(stack: Stack, directory: Path) -> AsyncIterator[Peer]:
-    """Run the controller with a namespace of its own; all of it is gone afterwards."""
+async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIterator[Peer]:
+    """Run the controller with a namespace of its own; all of it is gone afterwards.
+
+    `settings` are those of its own configuration file (`clientConnection`, ...), beside its defaults.
+    """
     (program,) = resolve(PEER_TOOLS, print).values()
     kube = await Kube.connect(str(stack.kubeconfig))
     namespace, port = f"jobset-{secrets.token_hex(3)}", free_port()
@@ -76,8 +80,8 @@ async def open_peer(stack: Stack, directory: Path) -> AsyncIterator[Peer]:
     certificates.mkdir()
     for ours, theirs in (("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")):
         shutil.copyfile(pki / ours, certificates / theirs)
-    settings = directory / "jobset-controller.yaml"
-    settings.write_text(yaml.safe_dump(_settings(port, certificates, health)))
+    configuration = directory / "jobset-controller.yaml"
+    configuration.write_text(yaml.safe_dump({**_settings(port, certificates, health), **settings}))
     await until(lambda: _settled(kube), 60, "an earlier definition of JobSets is gone")
     defined = await kube.find(*DEFINITION) is None
     await apply(kube, yaml.safe_load(_definition().read_text()))
@@ -86,13 +90,13 @@ async def open_peer(stack: Stack, directory: Path) -> AsyncIterator[Peer]:
     process: subprocess.Popen[bytes] | None = None
     try:
         await until(lambda: _serves(kube), 60, "JobSets are served")
-        process = _launched([str(program), f"--config={settings}", f"--kubeconfig={stack.kubeconfig}"], log)
+        process = _launched([str(program), f"--config={configuration}", f"--kubeconfig={stack.kubeconfig}"], log)
         running = process
         await until(lambda: _ready(running, log, health), 60, "the JobSet controller is ready")
         for hook in hooks:
             await apply(kube, hook)
         await until(lambda: _defaulted(kube, namespace), 60, "the JobSet webhooks are asked")
-        yield Peer(kube, namespace, log)
+        yield Peer(kube, namespace, log, running.pid)
     finally:
         for hook in hooks:
             await _delete(kube, ADMISSION, hook["kind"], hook["metadata"]["name"])
