@@ -76,8 +76,12 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
     lost = {one.failure.component for one in found if _is_for_good(one, seen) and (not whole or _is_whole(one, seen))}
     beyond = _beyond(spec, state.policy.success, lost) if lost else ""
     if beyond:
+        # What success does not look at stays as it is: it neither ends the workload nor comes before what does.
+        ending = lost.intersection(targets(spec, state.policy.success))
         found = [
-            one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} (rule {one.rule})") if _is_for_good(one, seen) else one
+            one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} (rule {one.rule})")
+            if one.failure.component in ending and _is_for_good(one, seen)
+            else one
             for one in found
         ]
         found.sort(key=lambda one: (one.action.grace, one.failure.order()))

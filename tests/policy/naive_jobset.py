@@ -1,7 +1,8 @@
 """JobSet's failure policy once more, from the words of its proposal (KEP-262) alone, as plainly as it can be written.
 
-It knows nothing of the engine: the tests of rows J5, J9, J10 and J16 hold the one against the other. Where the proposal
-is silent, on failures seen together, it follows the contract's row J9: the earliest decides, ties by name.
+It knows nothing of the engine: the tests of rows J5, J9, J10, J16 and J19 hold the one against the other. Where the
+proposal is silent, on failures seen together, it follows the contract's row J9: the earliest decides, ties by name; and
+on what its future work costs and comes to, row J19.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 FAIL, RESTART, IGNORE_MAX = "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"
+RESTART_REPLICATED, FAIL_JOB = "RestartReplicatedJob", "FailJob"
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,16 @@ class JobSet:
     rules: tuple[PolicyRule, ...]
     counted: int = 0
     """Restarts that were counted against the maximum."""
+    needed: tuple[str, ...] | None = None
+    """The replicated jobs of which all Jobs must succeed; None: of all of them."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What becomes of it."""
 
-    what: Literal["fail", "restart"]
-    failure: JobFailure
+    what: Literal["fail", "restart", "restart replicated job", "nothing"]
+    failure: JobFailure | None
     rule: str
     counted: int
     """After it."""
@@ -96,18 +100,36 @@ def first_failed(failures: list[JobFailure]) -> JobFailure:
     return first
 
 
-def execute(jobset: JobSet, failures: list[JobFailure]) -> Outcome:
-    failure = first_failed(failures)
+def rule_for(jobset: JobSet, failure: JobFailure) -> tuple[str, str]:
     # "For a given Job failure, the rules will be evaluated in order,"
     # "and only the first matching rule will be executed."
-    action, name = None, "default"
     for rule in jobset.rules:
         if satisfied(rule, failure):
-            action, name = rule.action, rule.name
-            break
+            return rule.action, rule.name
     # "If no matching rule is found, the RestartJobSet action is applied."
-    if action is None:
-        action = RESTART
+    return RESTART, "default"
+
+
+def left_alone(jobset: JobSet, failure: JobFailure) -> bool:
+    # "FailJob: To leave a particular child job in a failed state": "the controller will simply do nothing."
+    # Row J19: where the JobSet no longer can succeed it fails.
+    action, _ = rule_for(jobset, failure)
+    if action != FAIL_JOB:
+        return False
+    return jobset.needed is not None and failure.replicated_job not in jobset.needed
+
+
+def execute(jobset: JobSet, failures: list[JobFailure]) -> Outcome:
+    remaining: list[JobFailure] = []
+    for each in failures:
+        if not left_alone(jobset, each):
+            remaining.append(each)
+    if len(remaining) == 0:
+        return Outcome("nothing", None, "", jobset.counted)
+    failure = first_failed(remaining)
+    action, name = rule_for(jobset, failure)
+    if action == FAIL_JOB:
+        return Outcome("fail", failure, name, jobset.counted)
     if action == FAIL:
         # "Fail the JobSet immediately, regardless of maxRestarts."
         return Outcome("fail", failure, name, jobset.counted)
@@ -115,6 +137,9 @@ def execute(jobset: JobSet, failures: list[JobFailure]) -> Outcome:
         # "Don't count the failure against maxRestarts."
         return Outcome("restart", failure, name, jobset.counted)
     # "Restart the JobSet if the number of restart attempts is less than MaxRestarts. Otherwise, fail the JobSet."
-    if jobset.counted < jobset.max_restarts:
-        return Outcome("restart", failure, name, jobset.counted + 1)
-    return Outcome("fail", failure, name, jobset.counted)
+    # Of RestartReplicatedJob the proposal says that "there needs to be some limit": it is the same one (row J19).
+    if jobset.counted >= jobset.max_restarts:
+        return Outcome("fail", failure, name, jobset.counted)
+    if action == RESTART_REPLICATED:
+        return Outcome("restart replicated job", failure, name, jobset.counted + 1)
+    return Outcome("restart", failure, name, jobset.counted + 1)

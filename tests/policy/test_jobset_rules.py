@@ -27,23 +27,36 @@ from holdfast.model import (
     Scope,
     Stage,
     State,
+    Success,
     Timings,
 )
 from holdfast.policy.advance import advance
 from holdfast.policy.decide import decide
-from holdfast.policy.decision import Fail, Restart
+from holdfast.policy.decision import Fail, Ignore, Replace, Restart
 from holdfast.policy.edit import edit
 from holdfast.policy.rules import rule_on
+from holdfast.policy.success import judged
 from tests.policy import naive_jobset as naive
 from tests.policy.elements import jobs
 from tests.policy.life import START
-from tests.policy.naive_jobset import FAIL, IGNORE_MAX, RESTART, JobFailure, JobSet, PolicyRule
+from tests.policy.naive_jobset import (
+    FAIL,
+    FAIL_JOB,
+    IGNORE_MAX,
+    RESTART,
+    RESTART_REPLICATED,
+    JobFailure,
+    JobSet,
+    PolicyRule,
+)
 
 ROW = pytest.mark.row
 ACTIONS = {
     FAIL: Action(kind=ActionKind.FAIL, charge=None, grace=False),
     RESTART: Action(grace=False),
     IGNORE_MAX: Action(charge=None, grace=False),
+    RESTART_REPLICATED: Action(unit=Scope.COMPONENT, grace=False),
+    FAIL_JOB: Action(kind=ActionKind.IGNORE, charge=None, grace=False),
 }
 SPEC = jobs("driver", "worker", policy=Policy(timings=Timings(retry_pause_period=timedelta(0))))
 NOW = START + timedelta(minutes=1)
@@ -88,6 +101,7 @@ def policy_of(jobset: JobSet) -> Policy:
         rules=tuple(RULES.get(rule) or rule_of(rule) for rule in jobset.rules),
         default=ACTIONS[RESTART],
         budgets=(Budget(name="restart", limit=jobset.max_restarts),),
+        success=Success(components=jobset.needed or ()),
     )
 
 
@@ -136,21 +150,39 @@ def state_of(jobset: JobSet, failures: list[JobFailure]) -> State:
     )
 
 
-def decided(jobset: JobSet, state: State) -> tuple[str, str, str, int]:
+Result = tuple[str, str, str, int]
+
+
+def decided(jobset: JobSet, state: State) -> Result:
     """Return what the engine makes of it: what, on which Job, by which rule, and what is counted then."""
-    decision = decide(SPEC, edit(state, policy=policy_of(jobset)), NOW)
+    return result_of(jobset.counted, edit(state, policy=policy_of(jobset)))
+
+
+def result_of(counted: int, state: State) -> Result:
+    decision = decide(SPEC, state, NOW)
     match decision:
         case Restart(failure, rule, charge):
-            return ("restart", failure.subject, rule, jobset.counted + (charge is not None))
+            return ("restart", failure.subject, rule, counted + (charge is not None))
+        case Replace((component,), charges=charges):
+            (first,) = (one for one in judged(SPEC, state, state.observation, _seen(state))[:1])
+            assert first.failure.component == component
+            return ("restart replicated job", first.failure.subject, first.rule, counted + len(charges))
         case Fail(_, failure):
-            return ("fail", failure.subject, rule_on(policy_of(jobset), failure).rule, jobset.counted)
+            return ("fail", failure.subject, rule_on(state.policy, failure).rule, counted)
+        case Ignore():
+            return ("nothing", "", "", counted)
         case _:
-            raise AssertionError(f"neither restarts nor fails: {decision}")
+            raise AssertionError(f"neither restarts nor fails, nor leaves it: {decision}")
 
 
-def expected(jobset: JobSet, failures: list[JobFailure]) -> tuple[str, str, str, int]:
+def _seen(state: State) -> tuple[Failure, ...]:
+    assert state.observation is not None
+    return state.observation.failures
+
+
+def expected(jobset: JobSet, failures: list[JobFailure]) -> Result:
     outcome = naive.execute(jobset, failures)
-    return (outcome.what, outcome.failure.job, outcome.rule, outcome.counted)
+    return (outcome.what, outcome.failure.job if outcome.failure else "", outcome.rule, outcome.counted)
 
 
 @ROW("J5", level="pure")

@@ -177,6 +177,22 @@ def test_J19_of_a_restart_and_an_end_seen_together_the_earlier_failure_decides()
 
 
 @ROW("J19", level="pure")
+def test_J19_what_success_does_not_look_at_neither_ends_it_nor_decides_before_what_was_earlier():
+    left = IGNORED.model_copy(update={"match": Match(scopes=(Scope.COMPONENT,), components=("driver", "helper"))})
+    for second, phase in (("worker", Phase.RESETTING), ("driver", Phase.FAILED)):
+        one = life(policy(ALL, "driver", rules=(left,)))
+        third = "driver" if second == "worker" else "worker"
+        begun = one.now
+        one.after(seconds=10)
+        one.failed_at = {"helper": begun, second: begun.replace(second=1), third: begun.replace(second=2)}
+        one.says(helper="Failed", driver="Failed", worker="Failed")
+        assert one.state.phase is phase, f"{second} failed before {third}"
+        if phase is Phase.FAILED:
+            assert one.state.outcome_failure is not None
+            assert one.state.outcome_failure.component == "driver"
+
+
+@ROW("J19", level="pure")
 def test_J19_a_stale_report_ends_nothing():
     one = life(policy(ALL, rules=(IGNORED,)))
     well = one.views
