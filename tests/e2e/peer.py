@@ -67,7 +67,10 @@ class Peer:
 
 @asynccontextmanager
 async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIterator[Peer]:
-    """Run the controller with a namespace of its own; all of it is gone afterwards.
+    """Run the controller with a namespace of its own; all of it is gone afterwards but the definition of JobSets.
+
+    That stays with the stack: when a kind ceases to be served, the cluster's garbage collector stands still for about a
+    minute, and so does every removal on the same stack.
 
     `settings` are those of its own configuration file (`clientConnection`, ...), beside its defaults.
     """
@@ -83,7 +86,6 @@ async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIter
     configuration = directory / "jobset-controller.yaml"
     configuration.write_text(yaml.safe_dump({**_settings(port, certificates, health), **settings}))
     await until(lambda: _settled(kube), 60, "an earlier definition of JobSets is gone")
-    defined = await kube.find(*DEFINITION) is None
     await apply(kube, yaml.safe_load(_definition().read_text()))
     await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     hooks = _webhooks(namespace, f"https://127.0.0.1:{port}", (pki / "apiserver.crt").read_bytes())
@@ -106,8 +108,6 @@ async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIter
         if process is not None:
             _stop(process)
         await _delete(kube, "v1", "Namespace", namespace)
-        if defined:
-            await _delete(kube, *DEFINITION)
         await kube.close()
 
 
