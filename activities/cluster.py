@@ -8,7 +8,10 @@ from typing import Any
 from temporalio import activity
 
 from holdfast import names
+from holdfast.activities.clear import clear
 from holdfast.activities.contract import (
+    Cleared,
+    ClearInput,
     Created,
     CreateInput,
     Observation,
@@ -72,7 +75,7 @@ class ClusterActivities:
     @property
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
-        return [self.remove, self.force_remove, self.replace]
+        return [self.remove, self.force_remove, self.replace, self.clear]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -113,6 +116,11 @@ class ClusterActivities:
     async def replace(self, given: ReplaceInput) -> Replaced:
         """Make some components of a living attempt again, alone."""
         return await replace(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_CLEAR)
+    async def clear(self, given: ClearInput) -> Cleared:
+        """Delete what is still active of a workload that has ended, and keep what has ended."""
+        return await clear(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, given: ReportInput) -> Reported:

@@ -38,8 +38,12 @@ class Look:
 
     @property
     def submitted(self) -> bool:
-        """Whether all was created: until then, what is not there has not been created yet, and is not missing."""
-        return self.owner is not None and self.owner.submitted and not self.owner.deleting
+        """Whether all was created: until then, what is not there has not been created yet, and is not missing.
+
+        Nor is it once the workload has ended, and what was still active has been deleted.
+        """
+        owner = self.owner
+        return owner is not None and owner.submitted and not owner.deleting and not owner.ended
 
 
 class Seen(NamedTuple):
@@ -108,6 +112,13 @@ def view_of_copies(
         excused=sum(max(0, one.pods.expected - one.pods.ready) for one in views if one.complete or one.failed),
     )
     return Seen(view, failures)
+
+
+def has_ended(component: PlannedComponent, found: ObjectFacts, pods: Sequence[PodFacts]) -> bool:
+    """Whether one object, which is there, is not active any more: it is complete or has failed, or its pods are."""
+    look = Look(attempt=0, owner=None, at=_LONG_AGO, marks={})
+    seen = view_of(component, found, pods, look)
+    return bool({"succeeded", "failed"} & {*_standing(component, seen.view, found)})
 
 
 def _standing(component: PlannedComponent, view: ComponentView, found: ObjectFacts | Unseen | None) -> list[str]:

@@ -182,6 +182,37 @@ class Replaced(Payload):
     failure: Failure | None = None
 
 
+class ClearInput(Payload):
+    """Delete what is still active of a workload that has ended, and keep the rest of its attempt (row J12).
+
+    First the attempt's owner is marked as ended: from then on nothing is made under it, and nothing of it is missing.
+    What is neither complete nor failed, by its own word or else by its pods, is then deleted by its uid and version, so
+    that what ends in that moment is kept, and proven gone with its pods. Of copies each is judged by itself. Pods that
+    do not end by themselves within `grace` are deleted by force.
+    """
+
+    target: Target
+    attempt: int
+    owner_uid: str
+    plan: tuple[PlannedComponent, ...]
+    """What has been made."""
+    until: Time | None = None
+    """When it comes back even if it is not done; None: never."""
+    grace: float
+    """Seconds that pods have to end by themselves."""
+    report: Report
+    """Applied before the first change."""
+    report_done: Report
+    """Applied when nothing is active any more."""
+
+
+class Cleared(Payload):
+    """Whether nothing of an attempt is active any more, and what is there then."""
+
+    done: bool
+    seen: Observation | None = None
+
+
 class ObserveInput(Payload):
     """Look at one attempt live, by quorum reads. While the API server does not answer, it goes on trying."""
 
@@ -271,6 +302,8 @@ class WatchInput(Payload):
 
 
 __all__ = [
+    "ClearInput",
+    "Cleared",
     "CreateInput",
     "Created",
     "MakeInput",

@@ -225,15 +225,16 @@ class Kube(Transport):
         namespace: str = "",
         *,
         uid: str,
+        resource_version: str = "",
         propagation: str = "Background",
         grace_period: int | None = None,
         impersonate: str = "",
     ) -> Object:
-        """Delete the object of this name if it still is the one with this uid.
+        """Delete the object of this name if it still is the one with this uid (and, where given, of this version).
 
         Raises:
             NotFound: if there is none.
-            Conflict: if there is another of that name.
+            Conflict: if there is another of that name, or it has changed meanwhile.
             ValueError: if no uid is given.
         """
         if not uid:
@@ -244,6 +245,8 @@ class Kube(Transport):
             "preconditions": {"uid": uid},
             "propagationPolicy": propagation,
         }
+        if resource_version:
+            options["preconditions"]["resourceVersion"] = resource_version
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
         path = (await self.resource(api_version, kind)).path(namespace, name)

@@ -232,7 +232,7 @@ async def living_owner(site: Site, given: MakeInput) -> Object:
     """Return the attempt's owner.
 
     Raises:
-        OwnerLost: if it is not there, or being deleted.
+        OwnerLost: if it is not there, being deleted, or its workload has ended.
     """
     name = names.attempt_name(given.target.name, given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
@@ -240,6 +240,8 @@ async def living_owner(site: Site, given: MakeInput) -> Object:
         raise OwnerLost(
             f"attempt {given.target.namespace}/{name} is gone or being deleted: nothing more is created under it"
         )
+    if names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations")):
+        raise OwnerLost(f"attempt {given.target.namespace}/{name} has ended: nothing more is created under it")
     return owner
 
 

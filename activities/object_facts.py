@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from holdfast import names
 from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
 
 MESSAGE_MAXIMUM = 200
@@ -48,6 +49,8 @@ class ObjectFacts:
     revision: int
     job: JobFacts | None = None
     """Of what has a Job's fields."""
+    ended: bool = False
+    """Of an attempt's owner: whether its workload has ended, so that what is not there any more is not missing."""
 
 
 def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
@@ -64,6 +67,7 @@ def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
         conditions=_true_conditions(status.get("conditions")),
         revision=version_of(metadata),
         job=_job_facts(mapping(raw.get("spec")), status),
+        ended=names.ANNOTATION_ENDED in mapping(metadata.get("annotations")),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from holdfast import names
-from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, planned
+from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, Target, planned
 from holdfast.activities.copies import each, make_component, read_objects
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.make import (
@@ -95,8 +95,8 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
             if not found and not pods:
                 return
             if clock() - begun > given.grace:
-                await _force(site, given, pods)
-            pulse.say(f"waiting for {_told(plan, found, pods)} to go before it is made again")
+                await force_pods(site, given.target, pods)
+            pulse.say(f"waiting for {told_of(plan, found, pods)} to go before it is made again")
         except Unreachable as error:
             pulse.say(f"removing {plan.kind} {plan.object_name}: the API server does not answer: {error.message}")
             begun = clock()  # Time in which nothing could be seen is no grace that was given.
@@ -138,23 +138,22 @@ async def _delete(site: Site, given: ReplaceInput, thing: Object, plan: PlannedC
         )
 
 
-async def _force(site: Site, given: ReplaceInput, pods: Sequence[Object]) -> None:
+async def force_pods(site: Site, target: Target, pods: Sequence[Object]) -> None:
     """Delete pods with no more grace; one that a finalizer holds stays, and is told as what is left."""
     for pod in pods:
         metadata = pod["metadata"]
         if metadata.get("deletionGracePeriodSeconds") == 0:
             continue
         try:
-            await site.kube.delete(
-                "v1", "Pod", metadata["name"], given.target.namespace, uid=metadata["uid"], grace_period=0
-            )
+            await site.kube.delete("v1", "Pod", metadata["name"], target.namespace, uid=metadata["uid"], grace_period=0)
         except Unreachable:
             raise
         except KubeError:
             continue
 
 
-def _told(plan: PlannedComponent, found: Sequence[Object], pods: Sequence[Object]) -> str:
+def told_of(plan: PlannedComponent, found: Sequence[Object], pods: Sequence[Object]) -> str:
+    """Say what of a component is still there, and which finalizers hold it."""
     held = sorted(
         {
             name

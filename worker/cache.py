@@ -334,7 +334,7 @@ class Cache:
 
         The streams of two kinds have no common order: an attempt may be seen submitted before its components are.
         """
-        if not attempt.facts.submitted:
+        if not attempt.facts.submitted or attempt.facts.ended:
             return []
         attempt = self._begun(attempt)
         return [

@@ -12,6 +12,8 @@ from temporalio.common import RetryPolicy
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
     from holdfast.activities.contract import (
+        Cleared,
+        ClearInput,
         Created,
         CreateInput,
         Observation,
@@ -158,6 +160,18 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report_done=operation.report_done or operation.report,
             )
             return Call(names.ACTIVITY_REPLACE, wait, replace, Replaced, ENDLESS)
+        case OperationKind.CLEAR:
+            clear = ClearInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=tuple(one for one in plan if one.name not in waiting),
+                until=operation.until,
+                grace=timings(state).forceful_deletion_grace_period.total_seconds(),
+                report=operation.report,
+                report_done=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_CLEAR, wait, clear, Cleared, ENDLESS)
         case OperationKind.OBSERVE:
             there = tuple(one for one in plan if one.name not in waiting)
             observe = ObserveInput(target=target, attempt=number, owner_uid=owner, plan=there, report=operation.report)

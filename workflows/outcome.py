@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast import names
-from holdfast.activities.contract import Created, Prepared, Removed, Replaced, Reported
+from holdfast.activities.contract import Cleared, Created, Prepared, Removed, Replaced, Reported
 from holdfast.model import Observation, Operation, OperationKind, RefusedCreate, State, Workload
 from holdfast.policy import events
 from holdfast.policy.fold import fold, observed
 
 _BREAKABLE: Final = {
     OperationKind.REPLACE,
+    OperationKind.CLEAR,
     OperationKind.OBSERVE,
     OperationKind.REMOVE,
     OperationKind.FORCE_REMOVE,
@@ -52,6 +53,9 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
             done = events.CreateDone(result.objects, result.failure, result.interrupted, result.exhausted)
         case Replaced():
             done = events.ReplaceDone(result.objects, result.failure)
+        case Cleared():
+            state = fold(state, events.ClearDone(result.done), now)
+            return observed(state, result.seen, operation.since, now) if result.seen is not None else state
         case Removed():
             done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
         case Reported():

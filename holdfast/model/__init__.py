@@ -12,7 +12,19 @@ from holdfast.model.observation import (
     Payload,
     PodCounts,
 )
-from holdfast.model.policy import Action, Budget, Exclusion, Limits, Match, Policy, Replacement, Rule, Success, Timings
+from holdfast.model.policy import (
+    Action,
+    Budget,
+    Deletion,
+    Exclusion,
+    Limits,
+    Match,
+    Policy,
+    Replacement,
+    Rule,
+    Success,
+    Timings,
+)
 from holdfast.model.report import Condition, Event, Report
 from holdfast.model.state import (
     Attempt,
@@ -31,6 +43,7 @@ from holdfast.model.state import (
 from holdfast.model.status import BudgetStatus, Deadline, Explanation, Status
 from holdfast.model.vocabulary import (
     ActionKind,
+    AtEnd,
     ConditionType,
     FailureClass,
     InterruptedCreate,
@@ -49,6 +62,7 @@ __all__ = [
     "Action",
     "ActionKind",
     "After",
+    "AtEnd",
     "Attempt",
     "Budget",
     "BudgetStatus",
@@ -61,6 +75,7 @@ __all__ = [
     "CopyLabel",
     "CopyWord",
     "Deadline",
+    "Deletion",
     "Duration",
     "Event",
     "ExcludedNode",

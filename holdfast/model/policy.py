@@ -12,6 +12,7 @@ from holdfast.model.base import Duration, Model
 from holdfast.model.pattern import compiled
 from holdfast.model.vocabulary import (
     ActionKind,
+    AtEnd,
     FailureClass,
     InterruptedCreate,
     NodeAvoidance,
@@ -218,9 +219,16 @@ class Success(Model):
     """Empty: all of the workload's; for Any, those that bring pods or say themselves that they are complete."""
 
 
+class Deletion(Model):
+    """What is deleted when, where that is not the whole workload."""
+
+    at_end: AtEnd = AtEnd.ALL
+    """What stays, once it has ended, until its time is over: all of it, or what is not active any more (row J12)."""
+
+
 def _as_ever(value: object) -> bool:
     """Whether a field that came later says nothing: then it is not written, and an older release reads the rest."""
-    return value is None or value == Success()
+    return value is None or value in (Success(), Deletion())
 
 
 class Policy(Model):
@@ -237,6 +245,7 @@ class Policy(Model):
     """For each component that has none of its own."""
     exclusion: Exclusion = Exclusion()
     success: Success = Field(default=Success(), exclude_if=_as_ever)
+    deletion: Deletion = Field(default=Deletion(), exclude_if=_as_ever)
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:

@@ -117,6 +117,10 @@ class Attempt(Payload):
     remnants: tuple[Remnant, ...] = ()
     remnants_total: int = 0
     gone_at: Time | None = None
+    clearing_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """Since when what is still active of it is being deleted, its workload having ended."""
+    cleared: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether nothing of it is active any more, its workload having ended: proven, or so seen."""
     pause_after: bool = False
     """Whether the retry pause follows its removal: so after a reset, not after a suspension."""
     pause: Duration | None = None
@@ -167,6 +171,7 @@ class OperationKind(StrEnum):
     PREPARE = "prepare"
     CREATE = "create"
     REPLACE = "replace"
+    CLEAR = "clear"
     OBSERVE = "observe"
     REMOVE = "remove"
     FORCE_REMOVE = "force_remove"
@@ -180,7 +185,7 @@ class Operation(Payload):
     attempt: int
     since: Time
     until: Time | None = None
-    """When it comes back even if it is not done (removals)."""
+    """When it comes back even if it is not done (removals, clearings)."""
     interrupted: bool = False
     strips: bool = False
     """Whether it takes finalizers off, as was asked for (forced removals)."""

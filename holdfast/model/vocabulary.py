@@ -128,6 +128,15 @@ class SuccessOperator(StrEnum):
     ANY = "Any"
 
 
+class AtEnd(StrEnum):
+    """What of a workload stays in the cluster, once it has succeeded or failed, until that time is over (row J12)."""
+
+    ALL = "All"
+    """All of it, whether it runs on or not."""
+    ACTIVE = "Active"
+    """What has ended itself, and what brings no pods; what is still active is deleted, and proven gone."""
+
+
 class StartStatus(StrEnum):
     """What a component must be before another one is created (row J13)."""
 

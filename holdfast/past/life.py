@@ -37,6 +37,7 @@ _ACTIVITIES: Final = {
     OperationKind.PREPARE: names.ACTIVITY_PREPARE,
     OperationKind.CREATE: names.ACTIVITY_CREATE,
     OperationKind.REPLACE: names.ACTIVITY_REPLACE,
+    OperationKind.CLEAR: names.ACTIVITY_CLEAR,
     OperationKind.OBSERVE: names.ACTIVITY_OBSERVE,
     OperationKind.REMOVE: names.ACTIVITY_REMOVE,
     OperationKind.FORCE_REMOVE: names.ACTIVITY_FORCE_REMOVE,

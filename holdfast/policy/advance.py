@@ -11,6 +11,7 @@ from holdfast.policy.budgets import follow
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import (
     Cancel,
+    Clear,
     Create,
     Decision,
     Fail,
@@ -28,6 +29,7 @@ from holdfast.policy.decision import (
     Wait,
 )
 from holdfast.policy.edit import edit
+from holdfast.policy.ending import is_clearing
 from holdfast.policy.health import LIVE, assess, removal_due, timings
 from holdfast.policy.nodes import exclude, standing
 from holdfast.policy.operations import is_timed, patience, promise
@@ -109,6 +111,8 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             state = edit(state, outcome=Phase.SUCCEEDED, unhealthy=None)
             state = cause(enter(state, Phase.SUCCEEDED, Reason.COMPLETED, why, now), Reason.COMPLETED, why, now)
             return _hold(state, timings(state).success_ttl, now)
+        case Clear(components, why):
+            return _clear(state, components, why, now)
         case Cancel(reason, why):
             state = edit(state, outcome=Phase.CANCELLED, pause_until=None)
             state = enter(state, Phase.TERMINATING, reason, why, now)
@@ -132,6 +136,16 @@ def _hold(state: State, span: timedelta | None, now: datetime) -> State:
     if span <= timedelta(0):
         return _begin_removal(state, now, pause_after=False)
     return edit(state, hold_until=now + span)
+
+
+def _clear(state: State, components: tuple[str, ...], why: str, now: datetime) -> State:
+    """Begin to delete what is still active of a settled workload, if there is anything."""
+    attempt = state.attempt
+    assert attempt is not None
+    if not components:
+        return edit(state, attempt=edit(attempt, cleared=True))
+    state = edit(state, attempt=edit(attempt, clearing_at=now, cleared=False, replacing=()))
+    return cause(state, Reason.DELETION_INITIATED, why, now)
 
 
 def _create(spec: Workload, state: State, now: datetime) -> State:
@@ -300,6 +314,9 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             why = f"proving that attempt {number} is gone and letting go of the anchor"
             return Run(OperationKind.REMOVE, why, now + LATER_FORCED_ROUND)
         return End(state.outcome)
+    if attempt is not None and is_clearing(state):
+        why = f"deleting what is still active of attempt {attempt.number}; what has ended is kept"
+        return Run(OperationKind.CLEAR, why, state.hold_until)
     if attempt is not None and state.outcome is None and attempt.launch_failure is None:
         if attempt.stage is Stage.PLANNED:
             return Run(OperationKind.PREPARE, f"checking rights and making the owner of attempt {attempt.number}")

@@ -38,6 +38,7 @@ from holdfast.policy.decision import (
     Suspend,
     Wait,
 )
+from holdfast.policy.ending import clearing
 from holdfast.policy.health import admission_due, awaited, current, failures, lateness, warmup_due
 from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.order import met, turn
@@ -52,7 +53,7 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if state.held is not None and not (state.intent.cancel or state.intent.retry):
         return Hold(state.held.why)
     if state.outcome is not None:
-        return _settled(state, now)
+        return _settled(spec, state, now)
     if state.held is not None and state.intent.retry and not state.intent.cancel:
         return Retry(state.intent.note or "a person asked to remove what is there and begin anew")
     if state.intent.cancel:
@@ -73,7 +74,7 @@ def _said(what: str, note: str) -> str:
     return f"{what}: {note}" if note else what
 
 
-def _settled(state: State, now: datetime) -> Decision:
+def _settled(spec: Workload, state: State, now: datetime) -> Decision:
     """Decide for a workload whose outcome stands: hold its resources, or let them go (rows A12, A13, A16)."""
     attempt = state.attempt
     if state.held is not None:
@@ -88,6 +89,10 @@ def _settled(state: State, now: datetime) -> Decision:
         return Release(Reason.CANCEL_REQUESTED, "its deletion was asked for")
     if state.intent.suspend and state.outcome is Phase.FAILED:
         return Release(state.intent.suspend_reason, "its suspension was asked for")
+    if state.hold_until is None or now < state.hold_until:
+        active = clearing(spec, state)
+        if active is not None:
+            return active
     if state.hold_until is not None and now < state.hold_until:
         what = "success TTL" if state.outcome is Phase.SUCCEEDED else "deletion on failure grace"
         return Wait(state.hold_until, what)

@@ -117,6 +117,15 @@ class Succeed:
 
 
 @dataclass(frozen=True, slots=True)
+class Clear:
+    """Delete what is still active of a settled workload, and keep the rest."""
+
+    components: tuple[str, ...]
+    """Those that are not known to have ended; none: there is nothing to delete."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Settle the workload as cancelled, or end the holding of one whose outcome is settled."""
 
@@ -152,6 +161,7 @@ Decision = (
     | Suspend
     | Fail
     | Succeed
+    | Clear
     | Cancel
     | Release
     | Retry

@@ -19,7 +19,9 @@ from holdfast.model import (
 )
 from holdfast.model.state import INTERVALS_KEPT
 from holdfast.policy.edit import edit
+from holdfast.policy.ending import idle
 from holdfast.policy.events import (
+    ClearDone,
     CreateDone,
     Event,
     Observed,
@@ -47,6 +49,7 @@ def ended(
     event: PrepareDone
     | CreateDone
     | ReplaceDone
+    | ClearDone
     | RemoveDone
     | ReportDone
     | OperationRefused
@@ -78,6 +81,8 @@ def ended(
             return _created(state, attempt, event, now)
         case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
             return _replaced(state, attempt, event, now)
+        case ClearDone(True) if live and attempt is not None:
+            return _cleared(state, attempt, now)
         case RemoveDone() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
         case ReportDone(sequence) if sequence > state.sequence:
@@ -130,6 +135,14 @@ def _replaced(state: State, attempt: Attempt, event: ReplaceDone, now: datetime)
     return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
 
 
+def _cleared(state: State, attempt: Attempt, now: datetime) -> State:
+    """Remember that nothing of a settled workload is active any more."""
+    seen = state.observation
+    state = edit(state, attempt=edit(attempt, cleared=True), observation=idle(seen) if seen is not None else None)
+    text = f"nothing of attempt {attempt.number} is active any more; what has ended is kept"
+    return cause(state, Reason.DELETION_COMPLETE, text, now)
+
+
 def _told(state: State, event: Event, operation: Operation) -> State:
     """Remember which status has reached the cluster. An operation broken off may have brought it or not."""
     match event:
@@ -141,6 +154,8 @@ def _told(state: State, event: Event, operation: Operation) -> State:
             ended = False
         case RemoveDone(gone):
             ended = gone
+        case ClearDone(done):
+            ended = done
         case _:
             ended = True
     told = (operation.report_done if ended else None) or operation.report

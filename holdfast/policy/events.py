@@ -100,6 +100,13 @@ class ReplaceDone:
 
 
 @dataclass(frozen=True, slots=True)
+class ClearDone:
+    """Nothing of a settled workload is active any more, or its time was over before."""
+
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveDone:
     """The removal came back: proven gone, or with what is left."""
 
@@ -149,6 +156,7 @@ Event = (
     | PrepareDone
     | CreateDone
     | ReplaceDone
+    | ClearDone
     | RemoveDone
     | ReportDone
     | OperationRefused

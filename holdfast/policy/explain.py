@@ -29,6 +29,7 @@ from holdfast.policy.budgets import used_of
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
 from holdfast.policy.edit import edit
+from holdfast.policy.ending import active_in, is_clearing
 from holdfast.policy.health import LIVE, current, expected_now, not_ready, pause_of, removal_due, timings
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.order import waits
@@ -194,6 +195,9 @@ def _now(spec: Workload, state: State) -> str:
     if operation is not None and operation.kind is OperationKind.REPLACE and attempt is not None:
         again = any(operation.launches.values())
         return f"{'making again' if again else 'creating'} {spec.titles(attempt.replacing)}"
+    if is_clearing(state):
+        active = spec.titles(active_in(spec, state)) or "it"
+        return f"deleting what is still active of {active}; what has ended is kept, and its quota until that is gone"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
     if state.pause_until is not None:

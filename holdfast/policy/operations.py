@@ -6,7 +6,7 @@ from datetime import datetime
 
 from holdfast.model import Attempt, Operation, OperationKind, RefusedCreate, Report, State, Workload
 from holdfast.policy.edit import edit
-from holdfast.policy.events import CreateDone, RemoveDone, ReplaceDone
+from holdfast.policy.events import ClearDone, CreateDone, RemoveDone, ReplaceDone
 from holdfast.policy.fold import fold
 from holdfast.policy.health import timings
 from holdfast.policy.report import events_of, report_of
@@ -95,6 +95,8 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
             event = CreateDone(objects=(), failure=None)
         case OperationKind.REPLACE:
             event = ReplaceDone(objects=(), failure=None)
+        case OperationKind.CLEAR:
+            event = ClearDone(done=True)
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
             event = RemoveDone(gone=True, remnants=(), remnants_total=0)
         case OperationKind.PREPARE | OperationKind.OBSERVE | OperationKind.REPORT:

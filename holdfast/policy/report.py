@@ -14,6 +14,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.decide import failure_reason
+from holdfast.policy.ending import is_unproven
 from holdfast.policy.health import current, expected_now, not_ready
 
 _REMOVING = {Stage.REMOVING, Stage.FORCING}
@@ -55,7 +56,10 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
     held = state.held is not None
     deployed = held or (attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE})
     # During the retry pause nothing is deployed, and the quota is kept for what comes back.
-    quota = held or (state.phase in _HOLDS_QUOTA and not (gone and state.outcome is not None)) or still_runs(state)
+    let_go = state.outcome is not None and (gone or (attempt is not None and attempt.cleared))
+    quota = (
+        held or (state.phase in _HOLDS_QUOTA and not let_go) or still_runs(state) or (is_unproven(state) and not gone)
+    )
     result = [
         Condition(type=ConditionType.QUOTA_RESERVED, status=quota, reason=state.reason),
         Condition(type=ConditionType.RESOURCES_DEPLOYED, status=deployed, reason=state.reason),
@@ -87,6 +91,11 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
             message="" if unhealthy is None else unhealthy.failure.sentence(),
         )
     )
+    if attempt is not None and attempt.clearing_at is not None and attempt.removing_at is None:
+        reason = Reason.DELETION_COMPLETE if attempt.cleared else Reason.DELETION_INITIATED
+        message = "what is still active is deleted, what has ended is kept"
+        deleting = ConditionType.DELETING_RESOURCES
+        result.append(Condition(type=deleting, status=not attempt.cleared, reason=reason, message=message))
     if attempt is not None and attempt.removing_at is not None:
         forced = attempt.stage is Stage.FORCING
         removing = attempt.stage in _REMOVING
@@ -105,10 +114,13 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
 def still_runs(state: State) -> bool:
     """Whether pods of a succeeded workload run on: a RayJob is complete, and its cluster waits for the next one.
 
+    Of a failed one too, where what is active is deleted at its end: all others hold their quota until they are gone.
     What was seen last counts until the attempt is proven gone, since nothing is looked at while it is removed.
     """
     observation, attempt = current(state), state.attempt
-    if state.outcome is not Phase.SUCCEEDED or observation is None or attempt is None or attempt.stage is Stage.GONE:
+    if observation is None or attempt is None or attempt.stage is Stage.GONE:
+        return False
+    if state.outcome is not Phase.SUCCEEDED and not (state.outcome is Phase.FAILED and attempt.cleared):
         return False
     return observation.occupies
 

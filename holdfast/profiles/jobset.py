@@ -4,7 +4,9 @@ What differs from the other profiles, and why:
 
 - only a Job's own word counts: a failed, late or lost pod is its Job controller's to replace, so none has a rule here,
   and no grace runs;
-- nothing is waited for before the next attempt, and what has ended stays for ever: the document has a TTL for that;
+- nothing is waited for before the next attempt;
+- at its end, by success or failure, Jobs that have ended stay, for ever unless the document has a TTL; those that are
+  still active are deleted;
 - a Job that somebody deleted is made again, charged to nothing, as the published controller does; with it those of
   its replicated job, which are one component;
 - a creation that the cluster refuses for now is waited for without end, as the published controller does; one that it
@@ -18,7 +20,9 @@ from datetime import timedelta
 from holdfast.model import (
     Action,
     ActionKind,
+    AtEnd,
     Budget,
+    Deletion,
     FailureClass,
     InterruptedCreate,
     Match,
@@ -76,4 +80,5 @@ POLICY = Policy(
     budgets=(Budget(name=RESTART, limit=0),),
     interrupted_create=InterruptedCreate.ADOPT,
     refused_create=RefusedCreate.WAIT,
+    deletion=Deletion(at_end=AtEnd.ACTIVE),
 )

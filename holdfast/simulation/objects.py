@@ -159,6 +159,8 @@ class Owner:
     uid: str
     created: datetime
     submitted: bool = False
+    ended: bool = False
+    """Whether its workload has ended."""
     deleting: datetime | None = None
 
     def facts(self, revision: int) -> ObjectFacts:
@@ -170,6 +172,7 @@ class Owner:
             deleting=self.deleting is not None,
             created=self.created,
             submitted=self.submitted,
+            ended=self.ended,
             conditions=(),
             revision=revision,
         )

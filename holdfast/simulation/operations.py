@@ -24,6 +24,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.events import (
+    ClearDone,
     CreateDone,
     Event,
     OperationInterrupted,
@@ -78,6 +79,8 @@ class Activity:
                 return self._create()
             case OperationKind.REPLACE:
                 return self._replace()
+            case OperationKind.CLEAR:
+                return self._clear()
             case OperationKind.OBSERVE:
                 return self._world.observe(self._number, live=True)
             case OperationKind.REMOVE:
@@ -174,6 +177,30 @@ class Activity:
         return ours and thing.launch < self._operation.launches.get(name, 0)
 
     # --- removing
+
+    def _clear(self) -> ClearDone | None:
+        """Delete what has not ended; what has ended stays as it is."""
+        world = self._world
+        world.ended(self._number)
+        self._begun = self._begun or world.clock.now
+        left = self._waits.forceful_deletion_grace_period - world.seen(self._begun)
+        ours = [one for one in world.things if one.attempt == self._number and not world.has_ended(one)]
+        for thing in ours:
+            if thing.deleting is None:
+                world.delete(thing, foreground=True)
+        pods = [pod for pod in world.pods if pod.thing in ours]
+        if left <= timedelta(0):
+            for pod in pods:
+                world.delete_pod(pod, forced=True)
+        if not any(one in world.things for one in ours) and not any(pod.thing in ours for pod in world.pods):
+            return ClearDone(True)
+        until = self._operation.until
+        if until is not None and world.clock.now >= until:
+            return ClearDone(False)
+        due = [each for each in (until, world.clock.now + left if left > timedelta(0) else None) if each is not None]
+        if due:
+            world.clock.wake(min(due))
+        return None
 
     def _remove(self) -> RemoveDone | None:
         world = self._world

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from holdfast.activities.component_view import has_ended
 from holdfast.activities.contract import planned
 from holdfast.activities.pod_facts import PodState
 from holdfast.activities.snapshot import summarize
@@ -110,6 +111,17 @@ class World:
         """Mark an attempt: all of it was created."""
         self.owners[attempt].submitted = True
         self.changed = True
+
+    def ended(self, attempt: int) -> None:
+        """Mark an attempt: its workload has ended, so that what is not there any more is not missing."""
+        owner = self.owners.get(attempt)
+        if owner is not None:
+            owner.ended = True
+
+    def has_ended(self, thing: Thing) -> bool:
+        """Whether a component's object, or copy, is not active any more; one that is being deleted is not kept."""
+        pods = [pod.facts(self._revision) for pod in self.pods_of(thing)]
+        return thing.deleting is None and has_ended(thing.plan, thing.facts("", self._revision), pods)
 
     def delete_attempt(self, attempt: int) -> None:
         """Delete all of an attempt, as a foreground deletion of its owner does."""

@@ -13,6 +13,8 @@ from temporalio.testing import ActivityEnvironment
 from holdfast import names
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.contract import (
+    Cleared,
+    ClearInput,
     Created,
     CreateInput,
     Observation,
@@ -134,6 +136,18 @@ class Bench:
             "report_done": self.report(),
         }
         return await self.run(self.activities.replace, ReplaceInput(**(given | changes)), tries=tries)
+
+    async def clear(self, tries: int = 1, **changes: Any) -> Cleared:
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "owner_uid": self.owner_uid,
+            "plan": self.plan,
+            "grace": 20.0,
+            "report": self.report(),
+            "report_done": self.report(),
+        }
+        return await self.run(self.activities.clear, ClearInput(**(given | changes)), tries=tries)
 
     async def rehearse(self, *components: Component, **changes: Any) -> str:
         """Ask whether these could be made again, all others being there; return why not."""

@@ -7,13 +7,13 @@ from typing import Any
 
 from holdfast.model import Observation, OperationKind, Remnant
 from holdfast.policy.edit import edit
-from holdfast.policy.events import CreateDone, PrepareDone, RemoveDone, ReplaceDone, ReportDone
+from holdfast.policy.events import ClearDone, CreateDone, PrepareDone, RemoveDone, ReplaceDone, ReportDone
 from tests.policy.cluster import FOREGROUND, HOLD, OURS, ConflictError, Kind, NotFoundError, Thing
 from tests.policy.hands import ANCHOR, Given, Steps
 from tests.policy.making import Making
 from tests.policy.weather import owner_name
 
-Ended = PrepareDone | CreateDone | ReplaceDone | RemoveDone | ReportDone | Observation
+Ended = PrepareDone | CreateDone | ReplaceDone | ClearDone | RemoveDone | ReportDone | Observation
 
 
 class Activities(Making):
@@ -27,6 +27,8 @@ class Activities(Making):
                 return self.create(given, tries)
             case OperationKind.REPLACE:
                 return self.replace(given)
+            case OperationKind.CLEAR:
+                return self.clear(given)
             case OperationKind.OBSERVE:
                 return self.observe(given)
             case OperationKind.REMOVE:
@@ -68,6 +70,49 @@ class Activities(Making):
     def report(self, given: Given) -> Steps[ReportDone]:
         yield from self._report(given.report)
         return ReportDone()
+
+    # --- clearing
+
+    def clear(self, given: Given) -> Steps[ClearDone]:
+        """Delete what has not ended, and prove it gone; what has ended stays."""
+        yield from self._report(given.report)
+        yield from self._send(lambda: self._mark_ended(given))
+        begun = self.cluster.now
+        while True:
+            going: list[Thing] = []
+            kept: list[str] = []
+            for name in (each for one in self.weather.plan for each in one.object_names):
+                found = yield from self._find(Kind.COMPONENT, name)
+                if found is None or found.owner != given.owner_uid:
+                    continue
+                if found.verdict and found.deleting is None:
+                    kept.append(found.uid)
+                    continue
+                going.append(found)
+                if found.deleting is None:
+                    version = found.version
+                    with suppress(NotFoundError, ConflictError):
+                        yield from self._send(lambda thing=found, at=version: self._delete_as_read(thing, at))
+            pods = [one for one in (yield from self._send(self._all_pods)) if one.attempt == given.attempt]
+            pods = [one for one in pods if one.owner not in kept]
+            if not going and not pods:
+                yield from self._report(given.report_done)
+                return ClearDone(True)
+            for pod in pods if self._seen(begun) > given.grace else ():
+                yield from self._delete(pod, forced=True)
+            if self.cluster.now >= given.until:
+                return ClearDone(False)
+
+    def _mark_ended(self, given: Given) -> None:
+        owner = self.cluster.find(Kind.OWNER, owner_name(given.attempt))
+        if owner is not None and owner.uid == given.owner_uid:
+            owner.ended = True
+            self.cluster.change(owner)
+
+    def _delete_as_read(self, thing: Thing, version: int) -> None:
+        found = self.cluster.find(thing.kind, thing.name)
+        if found is not None and found.version == version:
+            self.cluster.delete(thing.kind, thing.name, thing.uid, foreground=True)
 
     # --- removal
 

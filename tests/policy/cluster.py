@@ -93,6 +93,8 @@ class Thing:
     failed_at: datetime | None = None
     exit_code: int = 0
     submitted: bool = False
+    ended: bool = False
+    """Of an owner: whether its workload has ended."""
     verdict: str = ""
     noticed: bool = False
     """Whether its controller has seen that it is being deleted."""

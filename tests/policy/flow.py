@@ -22,7 +22,13 @@ from tests.policy.cluster import TICK, Cluster
 from tests.policy.hands import Given, Request
 from tests.policy.life import START
 
-BREAKABLE = {OperationKind.OBSERVE, OperationKind.REMOVE, OperationKind.FORCE_REMOVE, OperationKind.REPORT}
+BREAKABLE = {
+    OperationKind.CLEAR,
+    OperationKind.OBSERVE,
+    OperationKind.REMOVE,
+    OperationKind.FORCE_REMOVE,
+    OperationKind.REPORT,
+}
 
 
 @dataclass(frozen=True, slots=True)

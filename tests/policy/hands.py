@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, Report
@@ -22,6 +22,7 @@ T = TypeVar("T")
 Request = Callable[[], Any]
 Steps = Generator[Request, None, T]
 ANCHOR = "train-llm"
+EVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Given:
             owner_uid=attempt.owner_uid if attempt is not None else "",
             report=operation.report,
             report_done=operation.report_done or operation.report,
-            until=operation.until or now,
+            until=operation.until or (EVER if operation.kind is OperationKind.CLEAR else now),
             patience=timedelta.max if endless else bounded or waits.admission_grace_period,
             release=operation.releases,
             delete_anchor=operation.releases and (state.outcome is Phase.CANCELLED or state.intent.cancel),

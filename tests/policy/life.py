@@ -33,6 +33,7 @@ from holdfast.model.policy import Action
 from holdfast.policy.advance import advance
 from holdfast.policy.edit import edit
 from holdfast.policy.events import (
+    ClearDone,
     CreateDone,
     Event,
     Observed,
@@ -140,6 +141,8 @@ class Life:
             case OperationKind.REPLACE:
                 self.view = {"pending": self.spec.expected_pods}
                 self.tell_result(ReplaceDone((), None))
+            case OperationKind.CLEAR:
+                self.tell_result(ClearDone(True))
             case OperationKind.OBSERVE:
                 self.state = fold(self.state, ReportDone(), self.now)
                 self.state = observed(self.state, self.look(live=True), operation.since, self.now)

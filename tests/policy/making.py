@@ -147,7 +147,7 @@ class Making(Hands):
 
     def _living_owner(self, given: Given) -> Steps[bool]:
         owner = yield from self._owner(given)
-        return owner is not None and owner.deleting is None
+        return owner is not None and owner.deleting is None and not owner.ended
 
     def _mark(self, given: Given) -> None:
         owner = self.cluster.find(Kind.OWNER, owner_name(given.attempt))

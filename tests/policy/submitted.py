@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model import Action, Budget, Component, PodSet, Policy, StatusRule, Timings, Workload
+from holdfast.model import Action, AtEnd, Budget, Component, Deletion, PodSet, Policy, StatusRule, Timings, Workload
 from holdfast.policy.edit import edit
 from holdfast.profiles import streams
 from holdfast.profiles.rules import COMMON, RESTART
@@ -51,3 +51,5 @@ STREAMS = workload(_STREAMS)
 """Its interrupted creation is replaced whole, its components are made again alone."""
 COPIES = workload(POLICY, copies=3)
 COPIES_STREAMS = workload(_STREAMS, copies=2)
+KEPT = workload(edit(POLICY, deletion=Deletion(at_end=AtEnd.ACTIVE)), copies=3)
+"""What has ended of it is held at its end, what is active is deleted."""

@@ -295,6 +295,7 @@ def _object(thing: Thing) -> ObjectFacts:
         deleting=thing.deleting is not None,
         created=thing.created,
         submitted=thing.submitted,
+        ended=thing.ended,
         conditions=verdict,
         revision=thing.version,
     )

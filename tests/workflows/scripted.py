@@ -16,6 +16,8 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.contract import (
+    Cleared,
+    ClearInput,
     Created,
     CreateInput,
     ObserveInput,
@@ -123,6 +125,12 @@ class ScriptedCluster:
         self.reports.append(payload.report_done)
         return Replaced()
 
+    @activity.defn(name=names.ACTIVITY_CLEAR)
+    async def clear(self, payload: ClearInput) -> Cleared:
+        await self._enter("clear", payload.report)
+        self.reports.append(payload.report_done)
+        return Cleared(done=True, seen=self.look(payload.attempt, live=True))
+
     @activity.defn(name=names.ACTIVITY_OBSERVE)
     async def observe(self, payload: ObserveInput) -> Observation:
         await self._enter("observe", payload.report)
@@ -162,6 +170,7 @@ class ScriptedCluster:
             self.rehearse,
             self.create,
             self.replace,
+            self.clear,
             self.observe,
             self.remove,
             self.force_remove,

@@ -1,0 +1,170 @@
+"""Clearing: what is still active of a workload that has ended is deleted and proven gone; what has ended is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from holdfast import names
+from holdfast.activities.component_view import has_ended
+from holdfast.activities.contract import Cleared, ClearInput, ObserveInput, PlannedComponent
+from holdfast.activities.copies import each, read_objects
+from holdfast.activities.deadline import Deadline
+from holdfast.activities.kube import Conflict, NotFound, Object, Unreachable
+from holdfast.activities.make import is_owned
+from holdfast.activities.object_facts import object_facts
+from holdfast.activities.observe import look
+from holdfast.activities.pod_facts import PodFacts, pod_facts
+from holdfast.activities.raw import mapping
+from holdfast.activities.replace import force_pods, told_of
+from holdfast.activities.report import apply_report
+from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
+
+_POLL_FIRST = 0.1
+_POLL_LAST = 2.0
+
+
+@dataclass(slots=True)
+class _Going:
+    """What of one component is still active, or on its way out."""
+
+    plan: PlannedComponent
+    objects: list[Object] = field(default_factory=list[Object])
+    pods: list[Object] = field(default_factory=list[Object])
+
+
+async def clear(site: Site, given: ClearInput) -> Cleared:
+    """Delete what is still active, prove it gone, and look at what is there then (row J12).
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
+    """
+    site.check(given.target)
+    async with told(), Pulse() as pulse:
+        await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+        await persist(pulse, "marking the attempt ended", lambda: _mark_ended(site, given))
+        if not await _until_gone(site, given, pulse):
+            return Cleared(done=False)
+        seen = await persist(pulse, "looking at what is kept", lambda: look(site, _observing(given)))
+        await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_done))
+        return Cleared(done=True, seen=seen.model_copy(update={"blind": site.blind(pulse.blind)}))
+
+
+def _observing(given: ClearInput) -> ObserveInput:
+    return ObserveInput(
+        target=given.target,
+        attempt=given.attempt,
+        owner_uid=given.owner_uid,
+        plan=given.plan,
+        report=given.report,
+    )
+
+
+async def _mark_ended(site: Site, given: ClearInput) -> None:
+    """Say on the owner, where it is there, that its workload has ended: nothing more is made under it, nor missed."""
+    name = names.attempt_name(given.target.name, given.attempt)
+    owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
+    if owner is None or owner["metadata"]["uid"] != given.owner_uid:
+        return
+    if names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations")):
+        return
+    with suppress(NotFound, Conflict):
+        await site.kube.patch(
+            names.API_VERSION,
+            names.ATTEMPT_KIND,
+            name,
+            given.target.namespace,
+            uid=given.owner_uid,
+            patch={"metadata": {"annotations": {names.ANNOTATION_ENDED: "true"}}},
+        )
+
+
+async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
+    """Delete what is active again and again until it is proven gone; return False where time is up before that."""
+    clock = asyncio.get_running_loop().time
+    deadline = _deadline(given, clock())
+    begun, delay = clock(), _POLL_FIRST
+    while True:
+        try:
+            going = await _active(site, given)
+            if not going:
+                return True
+            for one in going:
+                fresh = [thing for thing in one.objects if "deletionTimestamp" not in thing["metadata"]]
+                await each(fresh, lambda thing, plan=one.plan: _delete(site, given, thing, plan))
+            if clock() - begun > given.grace:
+                await force_pods(site, given.target, [pod for one in going for pod in one.pods])
+            left = [told_of(one.plan, one.objects, one.pods) for one in going]
+            pulse.say("waiting for what was still active to go", left[:16], len(left))
+        except Unreachable as error:
+            pulse.say(f"deleting what is still active: the API server does not answer: {error.message}", *pulse.told)
+            begun = clock()  # Time in which nothing could be seen is no grace that was given.
+            await asyncio.sleep(RETRY_FIRST)
+        pulse.blind = site.blind(pulse.blind)
+        left_over = deadline.left(clock()) if deadline is not None else delay
+        if left_over <= 0:
+            return False
+        await asyncio.sleep(min(delay, left_over))
+        delay = min(delay * 1.5, _POLL_LAST)
+
+
+def _deadline(given: ClearInput, now: float) -> Deadline | None:
+    if given.until is None:
+        return None
+    wall = datetime.now(UTC)
+    started = activity.info().started_time if activity.in_activity() else wall
+    return Deadline(given.until, started, wall, now)
+
+
+async def _active(site: Site, given: ClearInput) -> list[_Going]:
+    """Return what has not ended, by quorum reads: objects first, so that no pod of one that is gone is overlooked."""
+    target = given.target
+    read = [(plan, await read_objects(site, target, plan, given.attempt)) for plan in given.plan]
+    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    listed = await site.kube.list("v1", "Pod", target.namespace, labels=labels)
+    pods: dict[str, list[tuple[PodFacts, Object]]] = {}
+    for pod in listed["items"]:
+        facts = pod_facts(pod)
+        pods.setdefault(facts.component, []).append((facts, pod))
+    found = [_going(given, plan, objects, pods.get(plan.name, [])) for plan, objects in read]
+    return [one for one in found if one.objects or one.pods]
+
+
+def _going(
+    given: ClearInput, plan: PlannedComponent, objects: Sequence[Object | None], pods: Sequence[tuple[PodFacts, Object]]
+) -> _Going:
+    """Return what of a component has not ended; another's object under one of its names is none of it."""
+    going, kept = _Going(plan), set[int | None]()
+    for index, (name, found) in enumerate(zip(plan.object_names, objects, strict=True)):
+        if found is None or not is_owned(found, given.owner_uid):
+            continue
+        copy = None if plan.copies is None else index
+        one = plan.model_copy(update={"object_name": name, "expected_pods": plan.pods_each, "copies": None})
+        of_it = [facts for facts, _ in pods if facts.copy == copy]
+        if "deletionTimestamp" not in found["metadata"] and has_ended(one, object_facts(found), of_it):
+            kept.add(copy)
+        else:
+            going.objects.append(found)
+    going.pods = [pod for facts, pod in pods if facts.copy not in kept]
+    return going
+
+
+async def _delete(site: Site, given: ClearInput, thing: Object, plan: PlannedComponent) -> None:
+    """Delete an object as it was read: one that has changed since may have ended, and is read again."""
+    metadata = thing["metadata"]
+    with suppress(NotFound, Conflict):
+        await site.kube.delete(
+            plan.api_version,
+            plan.kind,
+            metadata["name"],
+            given.target.namespace,
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+            propagation="Foreground",
+            impersonate=user_of(given.target),
+        )
