@@ -26,6 +26,7 @@ import yaml
 from holdfast.activities.kube import Kube, KubeError, NotFound, UnknownKind, Unreachable
 from holdfast.local import Stack
 from holdfast.local.gobuild import source_of
+from holdfast.local.lock import file_lock
 from holdfast.local.resolve import resolve
 from holdfast.local.tools import PEER_TOOLS, TOOLS
 from holdfast.worker.namespace import apply
@@ -72,8 +73,16 @@ async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIter
     That stays with the stack: when a kind ceases to be served, the cluster's garbage collector stands still for about a
     minute, and so does every removal on the same stack.
 
-    `settings` are those of its own configuration file (`clientConnection`, ...), beside its defaults.
+    One at a time on a stack, since each runs everybody's JobSets. `settings` are those of its own configuration file
+    (`clientConnection`, ...), beside its defaults.
     """
+    with file_lock(stack.directory / "jobset-peer.lock"):
+        async with _opened(stack, directory, settings) as peer:
+            yield peer
+
+
+@asynccontextmanager
+async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterator[Peer]:
     (program,) = resolve(PEER_TOOLS, print).values()
     kube = await Kube.connect(str(stack.kubeconfig))
     namespace, port = f"jobset-{secrets.token_hex(3)}", free_port()
