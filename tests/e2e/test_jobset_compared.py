@@ -71,7 +71,7 @@ def keys(jobs: list[Json], namespace: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_the_same_objects_come_of_the_same_jobsets(space: Space, peer: Peer) -> None:
     uids: dict[str, str] = {}
     for document in CASES:
@@ -104,7 +104,7 @@ def ended(status: Json) -> Json:
     return {**status, "conditions": conditions, "replicatedJobsStatus": jobs}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.row("J1", level="e2e")
 @pytest.mark.row("J2", level="e2e")
 @pytest.mark.row("J3", level="e2e")
