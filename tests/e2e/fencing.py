@@ -15,7 +15,7 @@ import yaml
 from temporalio.client import WorkflowHandle
 
 from holdfast import names
-from holdfast.activities.kube import Conflict, NotFound
+from holdfast.activities.kube import Conflict, Forbidden, NotFound
 from holdfast.local import Stack
 from holdfast.model import Status
 from tests.e2e.audit import Audit, Life, Request, Witness, check_history, witness
@@ -178,7 +178,23 @@ class Fence:
         return made
 
     async def lift(self, quota: dict[str, Any]) -> None:
+        """Take a quota away, and wait until the API server, which remembers quotas for a while, lets a pod be."""
         await self.site.kube.delete("v1", "ResourceQuota", "pods", self.namespace, uid=quota["metadata"]["uid"])
+        probe = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "probe", "namespace": self.namespace},
+            "spec": {"containers": [{"name": "main", "image": "example.com/probe:1"}]},
+        }
+
+        async def admitted() -> bool:
+            try:
+                await self.site.kube.would_create(probe)
+            except Forbidden:
+                return False
+            return True
+
+        await until(admitted, 60, "pods are admitted again")
 
     # --- the end
 
