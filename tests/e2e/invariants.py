@@ -56,9 +56,9 @@ async def check(
 
 
 def check_nothing_twice(known: Ledger) -> None:
-    """Within an attempt the worker has made its owner, and each launch of each component, once."""
+    """Within an attempt the worker has made its owner, and each copy of each launch of each component, once."""
     ours = [one for one in known.lives.values() if one.user == WORKER]
-    made = Counter((one.attempt, one.place[1], one.component, one.launch) for one in ours)
+    made = Counter((one.attempt, one.place[1], one.component, one.launch, one.copy) for one in ours)
     twice = [key for key, count in made.items() if count > 1]
     assert not twice, f"created twice within one attempt: {twice}"
 

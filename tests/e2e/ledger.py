@@ -33,6 +33,8 @@ class Life:
     """The component it is, or came of; empty for the attempt's owner."""
     launch: int
     """How often the component had been made again within the attempt."""
+    copy: str
+    """Which copy of the component it is, or came of; empty where there is but one."""
     user: str
     """Who created it."""
     received: datetime
@@ -126,6 +128,7 @@ class Ledger:
             attempt=int(labels[names.LABEL_ATTEMPT]),
             component=labels.get(names.LABEL_COMPONENT, ""),
             launch=int(labels.get(names.LABEL_LAUNCH) or 0),
+            copy=labels.get(names.LABEL_COPY, ""),
             user=entry["user"].get("username", ""),
             received=_received(entry),
             born=_answered(entry),

@@ -33,6 +33,8 @@ SAMPLE = (
     ("streams-submission", "http.create.pods.after:5"),
     ("streams-submission", "activity.remove.after:1"),
     ("streams-pod-deleted", "http.create.pods.after:6"),
+    ("jobset-restart-in-order", "activity.replace.before:1"),
+    ("jobset-replicated-job", "http.delete.jobs.after:1"),
 )
 """In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation."""
 

@@ -41,6 +41,7 @@ class Given:
     grace: timedelta
     replaces_interrupted: bool
     again: tuple[str, ...]
+    waiting: tuple[str, ...]
     launches: Mapping[str, int]
     strips: bool
 
@@ -62,6 +63,7 @@ class Given:
             grace=waits.forceful_deletion_grace_period,
             replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
             again=attempt.replacing if attempt is not None else (),
+            waiting=attempt.waiting if attempt is not None else (),
             launches=operation.launches,
             strips=operation.strips,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from holdfast.model import Observation, State
+from holdfast.model import Observation, StartStatus, State
 from tests.policy.cluster import Kind
 
 AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
@@ -27,6 +27,7 @@ class Law(StrEnum):
     ASKED = "finalizers are taken off only as was asked for, and never the owner's or the anchor's"
     IDENTITY = "every deletion names the uid of what it means"
     WHOLE = "an interrupted submission is made anew, and never filled up"
+    ORDER = "a component is made once what it waits for has come so far, and not before"
     SIGHT = "what was last seen of the living attempt is what is gone by"
     REST = "once all is well, a workload comes to rest where it belongs"
 
@@ -55,6 +56,8 @@ class Record:
     ready: bool = False
     """Whether all its pods have run at one time."""
     complete: bool = False
+    came: set[tuple[str, StartStatus]] = field(default_factory=set[tuple[str, StartStatus]])
+    """How far components have come, once they had."""
     created: datetime | None = None
     """When the last of its components was made."""
     deleted: datetime | None = None

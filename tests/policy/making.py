@@ -48,6 +48,8 @@ class Making(Hands):
             return CreateDone((), None, "it was interrupted")
         yield from self._report(given.report)
         for component, copy in self._objects():
+            if component.name in given.waiting:
+                continue
             reason = yield from self._create_patiently(given, component, copy)
             if reason == INTERRUPTED:
                 return CreateDone((), None, "it was there already, half-made")

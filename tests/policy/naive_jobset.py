@@ -143,3 +143,19 @@ def execute(jobset: JobSet, failures: list[JobFailure]) -> Outcome:
     if action == RESTART_REPLICATED:
         return Outcome("restart replicated job", failure, name, jobset.counted + 1)
     return Outcome("restart", failure, name, jobset.counted + 1)
+
+
+def completed(operator: str, targets: tuple[str, ...], jobs: dict[str, int], succeeded: list[str]) -> bool:
+    """Say whether it has completed, by how many Jobs each replicated job has, and the replicated job of each done."""
+    # "Operator determines either All or Any of the selected jobs should succeed to consider the JobSet successful."
+    # "A null or empty list will apply to all replicatedJobs."
+    expected, done = 0, 0
+    for name in jobs:
+        if len(targets) == 0 or name in targets:
+            expected = expected + jobs[name]
+            for one in succeeded:
+                if one == name:
+                    done = done + 1
+    if operator == "Any":
+        return done >= 1
+    return len(succeeded) > 0 and done >= expected

@@ -8,7 +8,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.activities.pod_facts import PodState
-from holdfast.model import ConditionType, InterruptedCreate, Observation, Phase, Policy, Report, State, Workload
+from holdfast.model import (
+    After,
+    ConditionType,
+    InterruptedCreate,
+    Observation,
+    Phase,
+    Policy,
+    Report,
+    StartStatus,
+    State,
+    Workload,
+)
 from holdfast.policy.events import (
     CreateDone,
     Observed,
@@ -21,6 +32,7 @@ from holdfast.policy.events import (
     Suspended,
 )
 from holdfast.policy.explain import status_of
+from holdfast.policy.order import without
 from holdfast.policy.steps import End, Sleep
 from holdfast.profiles.rules import RESTART
 from tests.policy.cluster import HOLD, Cluster, Deletion, Hand, Kind, Thing
@@ -77,7 +89,8 @@ class Oracle:
             both = f"{other} is there when {thing} comes"
             require(other.attempt == thing.attempt, Law.EXCLUSIVE, both)
         if thing.kind is Kind.COMPONENT:
-            fills = self.whole and self.tries > 1 and not thing.launch and self.cluster.hand is Hand.HOLDFAST
+            first = not thing.launch and not self._after(thing.component)
+            fills = self.whole and self.tries > 1 and first and self.cluster.hand is Hand.HOLDFAST
             require(not fills, Law.WHOLE, f"{thing} is made by try {self.tries} of one submission")
             self._launched(thing, record)
         if thing.kind is Kind.OWNER:
@@ -98,10 +111,16 @@ class Oracle:
             both = f"{other} is there when {thing} comes"
             again = other.component == thing.component and other.launch == thing.launch and other.copy != thing.copy
             require(again or other.component != thing.component or other is thing, Law.EXCLUSIVE, both)
+        for after in self._after(thing.component):
+            came = (after.component, after.status) in record.came
+            require(came, Law.ORDER, f"{thing} comes, and {after.component} is not {after.status}: {record.came}")
         siblings = [one for one in self.there(thing.attempt) if one.component == thing.component and one is not thing]
         befell = thing.component in record.ill or not thing.launch or siblings
         require(befell, Law.OWN_DELETION, f"{thing} is made again, and nothing befell it")
         record.ill.discard(thing.component)
+
+    def _after(self, component: str) -> tuple[After, ...]:
+        return next(one.after for one in self.spec.components if one.name == component)
 
     def changed(self, thing: Thing) -> None:
         if thing.kind not in {Kind.COMPONENT, Kind.POD}:
@@ -113,25 +132,39 @@ class Oracle:
             if thing.verdict == "Failed":
                 self._harmed(thing.attempt, "component failed")
                 record.ill.add(thing.component)
-        if not (record.ready and record.complete):
-            self._count(thing.attempt, record)
+        self._count(thing.attempt, record)
 
     def _count(self, attempt: int, record: Record) -> None:
         jobs = [one for one in self.cluster.of(Kind.COMPONENT, attempt) if not one.late]
         done = [one for one in jobs if one.verdict == "Complete"]
-        every = sum(1 if one.copies is None else one.copies for one in self.spec.components)
-        record.complete = record.complete or len(done) == every
         well = {PodState.RUNNING, PodState.SUCCEEDED}
         pods = [one for one in self.cluster.of(Kind.POD, attempt) if one.state in well and one.deleting is None]
         # A copy that has failed is no reason to wait for its pods; whether it is one to act is for the rules.
         over = {(one.component, one.copy) for one in jobs if one in done or (one.verdict and one.copy is not None)}
+        ready, complete = set[str](), set[str]()
         for component in self.spec.components:
-            of = [one.copy for one in pods if one.component == component.name]
-            every = (None,) if component.copies is None else range(component.copies)
+            name, every = component.name, (None,) if component.copies is None else range(component.copies)
             each = component.expected_pods // len(every) if every else 0
-            if any(of.count(copy) < each and (component.name, copy) not in over for copy in every):
-                return
-        record.ready = True
+            of = [one.copy for one in pods if one.component == name]
+            if all(of.count(copy) >= each or (name, copy) in over for copy in every):
+                ready.add(name)
+            if len([one for one in done if one.component == name]) == len(every):
+                complete.add(name)
+        record.came |= {(name, StartStatus.READY) for name in ready | complete}
+        record.came |= {(name, StartStatus.COMPLETE) for name in complete}
+        everything = {one.name for one in self.spec.components}
+        record.complete = record.complete or complete == everything
+        record.ready = record.ready or everything <= ready | self.later(attempt)
+
+    def later(self, attempt: int) -> set[str]:
+        """Return the components of an attempt that nobody expects yet: they wait for others to be complete."""
+        record = self.of(attempt)
+        return {
+            one.name
+            for one in self.spec.components
+            for after in one.after
+            if after.status is StartStatus.COMPLETE and (after.component, after.status) not in record.came
+        }
 
     def deleted(self, deletion: Deletion) -> None:
         thing = deletion.thing
@@ -316,6 +349,10 @@ class Oracle:
         told = self.of(number_of(after)).told
         if told is None or after.outcome is not None or after.phase not in {Phase.RESUMING, Phase.RUNNING}:
             return
+        if after.attempt is not None:
+            if any(self._after(name) for name in after.attempt.replacing):
+                return  # What was seen before it is made for the first time does not count it.
+            told = without(told, after.attempt.waiting)
         shown = status_of(self.spec, after, now, "uid").pods
         require(
             shown == told.pods, Law.SIGHT, f"attempt {told.attempt} was seen as {told.pods}, and is shown as {shown}"

@@ -267,7 +267,8 @@ class Play:
         require(state.phase in {Phase.RUNNING, Phase.SUSPENDED}, Law.REST, f"it stays {state.phase}: {self.flow.step}")
         require((state.phase is Phase.SUSPENDED) == state.intent.suspend, Law.REST, f"{state.phase}: {state.intent}")
         if state.phase is Phase.RUNNING:
-            lacking = self.weather.lacking(self.flow.state.attempt.number if self.flow.state.attempt else 0)
-            require(not lacking, Law.REST, f"Running, and lacks pods of {lacking}")
+            lacking = self.weather.lacking(state.attempt.number if state.attempt else 0)
+            later = self.oracle.later(state.attempt.number if state.attempt else 0)
+            require(later.issuperset(lacking), Law.REST, f"Running, and lacks pods of {lacking}")
         else:
             require(not self.oracle.there(), Law.REST, f"Suspended, with {[str(one) for one in self.oracle.there()]}")

@@ -1,10 +1,23 @@
-"""What the random scripts submit: one workload, under two profiles."""
+"""What the random scripts submit: one workload, under two profiles, with copies and in order."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model import Action, AtEnd, Budget, Component, Deletion, PodSet, Policy, StatusRule, Timings, Workload
+from holdfast.model import (
+    Action,
+    After,
+    AtEnd,
+    Budget,
+    Component,
+    Deletion,
+    PodSet,
+    Policy,
+    StartStatus,
+    StatusRule,
+    Timings,
+    Workload,
+)
 from holdfast.policy.edit import edit
 from holdfast.profiles import streams
 from holdfast.profiles.rules import COMMON, RESTART
@@ -27,8 +40,8 @@ POLICY = Policy(
 )
 
 
-def workload(policy: Policy, copies: int | None = None) -> Workload:
-    """Return the workload of every script: two Jobs, three pods; or several copies of the second."""
+def workload(policy: Policy, copies: int | None = None, after: StartStatus | None = None) -> Workload:
+    """Return the workload of every script: two Jobs, three pods; or several copies of the second, or that one later."""
     components = tuple(
         Component(
             name=name,
@@ -36,6 +49,7 @@ def workload(policy: Policy, copies: int | None = None) -> Workload:
             pod_sets=(PodSet(path="template.spec.template", replicas=pods),),
             status=StatusRule(complete=("Complete",), failed=("Failed",)),
             copies=copies if name == "serve" else None,
+            after=(After(component="train", status=after),) if after is not None and name == "serve" else (),
         )
         for name, pods in (("train", 2), ("serve", 1))
     )
@@ -53,3 +67,5 @@ COPIES = workload(POLICY, copies=3)
 COPIES_STREAMS = workload(_STREAMS, copies=2)
 KEPT = workload(edit(POLICY, deletion=Deletion(at_end=AtEnd.ACTIVE)), copies=3)
 """What has ended of it is held at its end, what is active is deleted."""
+ORDERED = workload(POLICY, copies=2, after=StartStatus.READY)
+ORDERED_STREAMS = workload(_STREAMS, after=StartStatus.COMPLETE)

@@ -21,7 +21,7 @@ from tests.policy.cluster import Kind
 from tests.policy.life import Life
 from tests.policy.play import Play
 from tests.policy.script import step
-from tests.policy.submitted import COPIES, COPIES_STREAMS, KEPT, SPEC, STREAMS
+from tests.policy.submitted import COPIES, COPIES_STREAMS, KEPT, ORDERED, ORDERED_STREAMS, SPEC, STREAMS
 from tests.policy.weather import NODES
 
 LIVES, STEPS = {"quick": (20, 20), "long": (20_000, 60)}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), (300, 25))
@@ -37,7 +37,7 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.play = Play()
 
-    @initialize(spec=st.sampled_from((SPEC, STREAMS, COPIES, COPIES_STREAMS, KEPT)))
+    @initialize(spec=st.sampled_from((SPEC, STREAMS, COPIES, COPIES_STREAMS, KEPT, ORDERED, ORDERED_STREAMS)))
     def submitted(self, spec: Workload) -> None:
         self.play = Play(spec)
 
