@@ -19,9 +19,24 @@ from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from holdfast import names
 from holdfast.local import Stack
-from holdfast.model import Status
+from holdfast.model import (
+    Action,
+    After,
+    Component,
+    ComponentView,
+    CopyCounts,
+    Match,
+    PodCounts,
+    Policy,
+    Rule,
+    Scope,
+    StartStatus,
+    Status,
+    Success,
+)
 from holdfast.policy.strip import StripRequest
-from tests.workflows.conftest import STREAMS, Run, opener
+from tests.policy.elements import job, jobs
+from tests.workflows.conftest import SCALED, STREAMS, Run, opener
 
 HISTORIES = Path(__file__).parent / "histories"
 ROOT = Path(__file__).parents[2]
@@ -189,6 +204,36 @@ async def stripped(run: Run) -> Handle:
     return handle
 
 
+async def in_order(run: Run) -> Handle:
+    """Start two copies once their driver is ready, make them again alone when one fails, succeed by the driver."""
+    alone = Rule(
+        name="alone",
+        match=Match(scopes=(Scope.COMPONENT,), components=("workers",)),
+        action=Action(unit=Scope.COMPONENT, grace=False),
+    )
+    policy = Policy(rules=(alone,), timings=SCALED, success=Success(components=("driver",)))
+    after = (After(component="driver", status=StartStatus.READY),)
+    driver, workers = job("driver", 1), job("workers", 1, copies=2, after=after)
+    handle = await run.start(jobs(driver, workers, policy=policy))
+
+    def view(component: Component, **fields: Any) -> ComponentView:
+        pods, copies = PodCounts(expected=component.expected_pods, running=component.expected_pods), component.copies
+        counts = CopyCounts(expected=copies, ready=copies) if copies is not None else None
+        return ComponentView(pods=pods, copies=counts, **fields)
+
+    await run.submitted(handle)
+    await run.cluster.sees_all(handle, 1, driver=view(driver))
+    await run.entered("replace")
+    await run.entered("observe")
+    await run.cluster.sees_all(handle, 1, workers=view(workers))
+    await run.reach(handle, "Running")
+    await run.cluster.sees_all(handle, 1, workers=view(workers, failed=True))
+    await run.entered("replace", 2)
+    await run.cluster.sees_all(handle, 1, workers=view(workers))
+    await run.cluster.sees_all(handle, 1, driver=view(driver, complete=True))
+    return handle
+
+
 SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "happy-path": (happy_path, 0),
     "reset": (reset, 0),
@@ -203,6 +248,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "rehearsed": (rehearsed, 0),
     "held": (held, 0),
     "stripped": (stripped, 0),
+    "in-order": (in_order, 0),
     **{
         f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
     },

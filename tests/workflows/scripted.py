@@ -6,6 +6,7 @@ What Kubernetes means is tested against a real API server (tests/e2e); here only
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -32,7 +33,9 @@ from holdfast.activities.contract import (
     ReportInput,
 )
 from holdfast.model import (
+    Component,
     ComponentView,
+    CopyCounts,
     Failure,
     FailureClass,
     Observation,
@@ -71,6 +74,8 @@ class ScriptedCluster:
     rehearsed: list[str] = field(default_factory=list)
     """What each rehearsal that has ended was about: the text in the component."""
     rehearsing: int = 0
+    views: dict[str, ComponentView] = field(default_factory=dict[str, ComponentView])
+    """The components by name, where there are several; those that are made come to be in it."""
     foreign: int = 0
     """A later attempt than any that was asked for, which is in the cluster all the same."""
 
@@ -113,7 +118,7 @@ class ScriptedCluster:
         if self.interruptions and payload.replaces_interrupted:
             self.interruptions -= 1
             return Created(interrupted=f"the submission of attempt {payload.attempt} was interrupted")
-        self.view = {"pending": self.pods}
+        self._made(payload.components)
         self.reports.append(payload.report_submitted)
         return Created()
 
@@ -121,7 +126,7 @@ class ScriptedCluster:
     async def replace(self, payload: ReplaceInput) -> Replaced:
         await self._enter("replace", payload.report)
         self.replaced.append(dict(payload.launches))
-        self.view = {"pending": self.pods}
+        self._made(payload.components)
         self.reports.append(payload.report_done)
         return Replaced()
 
@@ -131,10 +136,18 @@ class ScriptedCluster:
         self.reports.append(payload.report_done)
         return Cleared(done=True, seen=self.look(payload.attempt, live=True))
 
+    def _made(self, components: Sequence[Component]) -> None:
+        self.view = {"pending": self.pods}
+        for one in components:
+            copies = CopyCounts(expected=one.copies) if one.copies is not None else None
+            pods = PodCounts(expected=one.expected_pods, pending=one.expected_pods)
+            self.views[one.name] = ComponentView(pods=pods, copies=copies)
+
     @activity.defn(name=names.ACTIVITY_OBSERVE)
     async def observe(self, payload: ObserveInput) -> Observation:
         await self._enter("observe", payload.report)
-        return self.look(payload.attempt, live=True)
+        look = self.look_at_all if len(payload.plan) > 1 else self.look
+        return look(payload.attempt, live=True)
 
     @activity.defn(name=names.ACTIVITY_REMOVE)
     async def remove(self, payload: RemoveInput) -> Removed:
@@ -237,3 +250,27 @@ class ScriptedCluster:
         """The cluster changes, and the watch says so."""
         self.view = view
         await handle.signal(names.SIGNAL_OBSERVE, self.look(attempt))
+
+    def look_at_all(self, attempt: int, *, live: bool = False) -> Observation:
+        """Return a snapshot of several components: how their copies stand, and which of them has failed."""
+        failures = tuple(
+            Failure(
+                cls=FailureClass.APP,
+                scope=Scope.COMPONENT,
+                reason="BackoffLimitExceeded",
+                time=datetime.now(UTC),
+                component=name,
+                subject=f"{name}-1",
+            )
+            for name, view in self.views.items()
+            if view.failed
+        )
+        seen = self.look(attempt, live=live)
+        return seen.model_copy(
+            update={"components": dict(self.views), "failures": failures, "failures_total": len(failures)}
+        )
+
+    async def sees_all(self, handle: WorkflowHandle[Any, Any], attempt: int, **views: ComponentView) -> None:
+        """Some components change, and the watch says so."""
+        self.views |= views
+        await handle.signal(names.SIGNAL_OBSERVE, self.look_at_all(attempt))
