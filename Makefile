@@ -22,7 +22,7 @@ STACK_UP := --name $(STACK) $(if $(filter 0,$(shell id -u)),--real-node) $(STACK
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo test lint format test-pure test-e2e test-crash test-uncached replay rows mutants bench coverage lock hooks compose-secrets clean
+.PHONY: help setup demo test lint format test-pure test-e2e test-crash test-jobsets test-uncached replay rows mutants bench coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ test-crash: setup ## the worker dies at every failpoint of every scenario, one a
 		$(BIN)/python -m tests.e2e.law --stack crash || status=1; \
 		$(BIN)/python -m tests.e2e.failpoints || status=1; \
 		$(BIN)/holdfast dev down --purge --name crash; exit $$status
+
+test-jobsets: setup ## 320 random JobSets under the published controller and here (HOLDFAST_JOBSETS: how many)
+	HOLDFAST_JOBSETS=$(or $(HOLDFAST_JOBSETS),320) $(MAKE) --no-print-directory test-e2e ARGS="tests/e2e/test_jobset_sampled.py -n 1 -s $(ARGS)"
 
 test-uncached: setup ## the end-to-end tests with no workflow cache: every task replays its whole history
 	TEST_MAX_CACHED_WORKFLOWS=0 $(MAKE) --no-print-directory test-e2e ARGS="tests/workflows tests/e2e $(ARGS)"

@@ -27,6 +27,8 @@ FIRST = int(os.environ.get("HOLDFAST_JOBSET_SEED", "1"))
 BATCH = 80
 """How many are lived in one namespace at a time."""
 Json = dict[str, Any]
+RAISED: Json = {"clientConnection": {"qps": 500, "burst": 500}}
+"""As it is published it would be a long time about so many at once."""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -99,7 +101,7 @@ async def differences(peer: Peer, theirs: Sight, space: Space, here: Sight, one:
     return [str(one), *different] if different else []
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.row("J2", level="e2e")
 @pytest.mark.row("J3", level="e2e")
 @pytest.mark.row("J4", level="e2e")
@@ -113,12 +115,13 @@ async def differences(peer: Peer, theirs: Sight, space: Space, here: Sight, one:
 async def test_J5_sampled_jobsets_end_as_under_the_published_controller(
     stack: Stack, space: Space, tmp_path: Path, first: int
 ) -> None:
-    begun, cases = time.monotonic(), [case(seed) for seed in range(first, min(first + BATCH, FIRST + COUNT))]
+    cases = [case(seed) for seed in range(first, min(first + BATCH, FIRST + COUNT))]
     async with (
-        open_peer(stack, tmp_path) as peer,
+        open_peer(stack, tmp_path, **RAISED) as peer,
         looking(space.site.kube, peer.namespace, PUBLISHED) as theirs,
         looking(space.site.kube, space.namespace, OURS) as here,
     ):
+        begun = time.monotonic()
         found = await asyncio.gather(*(differences(peer, theirs, space, here, one) for one in cases))
     differ = ["\n".join(one) for one in found if one]
     ends = Counter(one.condition[1] for one in cases)

@@ -46,6 +46,8 @@ class Fault:
     activities: type[Activities] = Activities
     streams: bool = False
     """Whether it is a fault of submissions that are whole or made anew, and of components made again alone."""
+    ordered: bool = False
+    """Whether it is a fault of components that start one after another."""
 
 
 class InTheBackground(Activities):
@@ -185,6 +187,17 @@ def deciding_by_more_than_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advance, "enter", wrong)
 
 
+def starting_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is still to be made is made as soon as anything is known of the rest."""
+
+    def wrong(spec: Workload, state: State, seen: Observation | None, due: Any) -> tuple[str, ...]:
+        attempt = state.attempt
+        ready = attempt is not None and attempt.stage is Stage.SUBMITTED and seen is not None and not due
+        return attempt.waiting if attempt is not None and ready else ()
+
+    monkeypatch.setattr(decide, "turn", wrong)
+
+
 def giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
     removal = advance._removal  # pyright: ignore[reportPrivateUsage]
 
@@ -223,6 +236,7 @@ FAULTS = (
     Fault("filling up a submission", Law.WHOLE, activities=FillingUp, streams=True),
     Fault("making a healthy component again", Law.OWN_DELETION, replacing_the_healthy, streams=True),
     Fault("going by an older attempt's snapshot", Law.SIGHT, going_by_an_older_attempt),
+    Fault("starting what waits at once", Law.ORDER, starting_at_once, ordered=True),
     Fault("dropping what comes before the result", Law.SIGHT, dropping_what_comes_before_the_result),
 )
 """Each is found by random scripts alone."""

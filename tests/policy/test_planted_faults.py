@@ -6,22 +6,22 @@ from random import Random
 
 import pytest
 
-from holdfast.model import Phase
+from holdfast.model import Phase, Workload
 from tests.policy.carried import Activities
 from tests.policy.cluster import Kind
 from tests.policy.faults import FAULTS, OWNERS, RESTORED, Fault
 from tests.policy.laws import Violation
 from tests.policy.play import Play
 from tests.policy.script import walk
-from tests.policy.submitted import SPEC, STREAMS
+from tests.policy.submitted import ORDERED, SPEC, STREAMS
 
 SCRIPTS = 400
 MOVES = 60
 
 
-def script(seed: int, fault: Fault | None = None, *, streams: bool = False) -> Violation | None:
+def script(seed: int, fault: Fault | None = None, spec: Workload = SPEC) -> Violation | None:
     """Play a random script; return what law it broke, if any."""
-    play = Play(STREAMS if streams else SPEC, fault.activities if fault is not None else Activities)
+    play = Play(spec, fault.activities if fault is not None else Activities)
     try:
         walk(play, Random(seed), MOVES)
         play.ends_well()
@@ -34,14 +34,15 @@ def script(seed: int, fault: Fault | None = None, *, streams: bool = False) -> V
 def test_a_planted_fault_is_noticed_as_what_it_is(fault: Fault, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patched:
         fault.patch(patched)
-        tried = ((seed, script(seed, fault, streams=fault.streams)) for seed in range(SCRIPTS))
+        spec = ORDERED if fault.ordered else STREAMS if fault.streams else SPEC
+        tried = ((seed, script(seed, fault, spec)) for seed in range(SCRIPTS))
         found = next(((seed, one) for seed, one in tried if one is not None), None)
     assert found is not None, f"{SCRIPTS} scripts, and nobody noticed: {fault.name}"
     seed, violation = found
     print(f"MEASURED {fault.name}: noticed by script {seed}: {str(violation)[:200]}")
     assert violation.law is fault.law, f"script {seed}: {violation}"
     # Without the fault the same script breaks nothing: it is the fault that was noticed.
-    assert script(seed, streams=fault.streams) is None
+    assert script(seed, spec=spec) is None
 
 
 def with_a_restored_memory() -> Play:
