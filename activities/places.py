@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from holdfast.activities.contract import PrepareInput, RehearseInput
 from holdfast.errors import Problem
+from holdfast.formats import place
 
 _LIST = "List"
 
@@ -13,10 +14,10 @@ _LIST = "List"
 def written(given: PrepareInput | RehearseInput, index: int, path: str) -> str:
     """Return a path of one component (`template.kind`) as one of the document: `spec.components[0].template.kind`.
 
-    Plain manifests stand by themselves: there it is `Job train: kind`.
+    Each form of document has its own way. Plain manifests stand by themselves: there it is `Job train: kind`.
     """
     if given.target.source_kind != _LIST:
-        return f"spec.components[{index}].{path}"
+        return place(given.target.source_kind, [one.copies for one in given.plan], index, path)
     one = given.plan[index]
     title = f"{one.kind} {one.object_name}"
     inner = path.removeprefix("template").removeprefix(".")

@@ -60,7 +60,7 @@ class Facts:
     lingering: bool = False
     """Whether all components are complete, and pods run on that still use their quota."""
     up: tuple[str, ...] = ()
-    """Which components are ready, and which complete, of those that something waits for."""
+    """Which components that something waits for are ready or complete, and which that have copies are ready."""
 
     @property
     def blank(self) -> bool:
@@ -125,8 +125,8 @@ def _up(observation: Observation) -> Iterator[str]:
     for name, view in sorted(observation.components.items()):
         if view.awaited and view.found and view.complete:
             yield f"{name} complete"
-        if view.awaited and view.found and not view.unready:
-            yield f"{name} ready"
+        if (view.awaited or view.copies is not None) and view.found and view.started:
+            yield f"{name} ready"  # Of copies it is told to their readers, too: once, when the last of them is.
         if view.awaited and view.copies is not None and view.copies.succeeded:
             yield f"{name} in part"
 

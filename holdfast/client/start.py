@@ -74,7 +74,9 @@ def search_attributes(workload: Workload) -> TypedSearchAttributes:
 
 def summary(workload: Workload) -> str:
     """Say in one line what it is: `AppWrapper train-llm: Job x64 pods in ns research on cluster dev`."""
-    kinds = Counter(str(component.template["kind"]) for component in workload.components)
+    kinds = Counter[str]()
+    for component in workload.components:
+        kinds[str(component.template["kind"])] += 1 if component.copies is None else component.copies
     what = ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in kinds.items())
     pods = workload.expected_pods
     size = f" x{pods} pod{'' if pods == 1 else 's'}" if pods else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from holdfast.errors import InvalidWorkload, Problem
@@ -16,7 +16,7 @@ from holdfast.profiles import PROFILES
 FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, own.FORMAT, manifests.FORMAT)
 """All forms; the first that knows a document reads it."""
 
-__all__ = ["FORMATS", "NAMES", "Format", "read", "source_form", "status_in_source_form"]
+__all__ = ["FORMATS", "NAMES", "Format", "place", "read", "source_form", "status_in_source_form"]
 
 
 def read(
@@ -89,6 +89,19 @@ def source_form(workload: Workload, status: Status) -> Json | None:
         "metadata": {"name": workload.name, "namespace": workload.namespace},
         "status": form.status(workload, status),
     }
+
+
+def place(kind: str, copies: Sequence[int | None], index: int, path: str) -> str:
+    """Return where a field of one component stands in the document its author wrote.
+
+    Args:
+        kind: Of the document, as `Workload.source` has it.
+        copies: How many copies each of the workload's components has; None for one that is a single object.
+        index: Which of them.
+        path: The field, from the component on: `template.spec.parallelism`.
+    """
+    forms = (one for one in FORMATS if kind in {name for _, name in one.source_kinds})
+    return next(forms, own.FORMAT).place(copies, index, path)
 
 
 def _form(workload: Workload) -> Format:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from holdfast import names
 from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
 from holdfast.formats.jobset_checks import problems as problems_in
-from holdfast.formats.jobset_components import read_components
+from holdfast.formats.jobset_components import place, read_components
 from holdfast.formats.jobset_document import API_VERSION, CONTROLLER, GROUP_KIND, KIND, JobSet, MetadataPart, Shape
 from holdfast.formats.jobset_policy import read_policy
 from holdfast.formats.jobset_status import status
@@ -149,5 +149,5 @@ def _read(documents: Sequence[Document], context: Context) -> list[Workload]:
     return found
 
 
-FORMAT = Format("JobSet", _knows, _read, status, frozenset({(API_VERSION, KIND)}), has_status=True)
+FORMAT = Format("JobSet", _knows, _read, status, frozenset({(API_VERSION, KIND)}), has_status=True, place=place)
 """This format's entry."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -65,6 +66,15 @@ def read_components(shape: Shape, problems: list[Problem]) -> tuple[tuple[Compon
         except ValidationError as error:
             problems.extend(relocated(problems_of(error, Component, path), {f"{path}.copies": f"{path}.replicas"}))
     return with_config(found), places
+
+
+def place(copies: Sequence[int | None], index: int, path: str) -> str:
+    """Return where a field of a component stands: replicated jobs have copies, and the one without is the Service."""
+    name = path == "template.metadata.name"
+    if copies[index] is None:
+        return "spec.network.subdomain" if name else "spec.network"
+    job = f"spec.replicatedJobs[{sum(one is not None for one in copies[:index])}]"
+    return f"{job}.{'name' if name else path}"
 
 
 def service(shape: Shape) -> Json:

@@ -11,6 +11,11 @@ from holdfast.model import Policy, Status, Workload
 from holdfast.profiles import PROFILES
 
 
+def among_components(copies: Sequence[int | None], index: int, path: str) -> str:
+    """Return where a field of one component stands in a document that lists its components."""
+    return f"spec.components[{index}].{path}"
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the reader of a document is told besides it."""
@@ -35,3 +40,5 @@ class Format(NamedTuple):
     """API versions and kinds that `Workload.source` names for this form."""
     has_status: bool = False
     """Whether documents of this form have a status of their own."""
+    place: Callable[[Sequence[int | None], int, str], str] = among_components
+    """Where a field of a component stands in the document; given: how many copies each has, which one, the path."""

@@ -120,7 +120,7 @@ class Component(Model):
     def title(self) -> str:
         """What a person calls it: its kind and its object's name."""
         title = f"{self.template['kind']} {self.template['metadata'].get('name') or self.name}"
-        return title if self.copies is None else f"{title} ({self.copies} copies)"
+        return title if self.copies is None else f"{title} ({self.copies} {'copy' if self.copies == 1 else 'copies'})"
 
     @property
     def bare(self) -> bool:

@@ -141,6 +141,15 @@ class ComponentView(Payload):
         """How many expected pods neither run nor have succeeded."""
         return 0 if self.complete else max(0, self.pods.expected - self.pods.ready - self.excused)
 
+    @property
+    def started(self) -> bool:
+        """Whether it is ready, so that what waits for it may start: of copies, as each of them says of itself (J13)."""
+        if self.complete:
+            return True
+        if self.copies is None:
+            return not self.unready
+        return self.copies.ready + self.copies.succeeded + self.copies.failed >= self.copies.expected
+
 
 class Observation(Payload):
     """A whole snapshot of one attempt, from the watch's cache or from a live read.

@@ -114,7 +114,8 @@ def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -
     if event.interrupted:
         return edit(state, attempt=edit(attempt, interrupted=event.interrupted))
     if failure is None:
-        text = f"{submission}: all of attempt {attempt.number} exists"
+        made = "all that attempt {} begins with exists" if attempt.waiting else "all of attempt {} exists"
+        text = f"{submission}: {made.format(attempt.number)}"
         state = edit(state, attempt=edit(attempt, stage=Stage.SUBMITTED, submitted_at=now, interrupted=""))
         if state.observation is not None and state.observation.complete:
             # It was seen complete before all of it was made: what has been made since may not be.

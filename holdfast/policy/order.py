@@ -48,7 +48,7 @@ def _is_met(after: After, seen: Observation, again: Collection[str]) -> bool:
     view = seen.components.get(after.component)
     if view is None or not view.found or after.component in again:
         return False
-    return view.complete or (after.status is StartStatus.READY and not view.unready)
+    return view.complete or (after.status is StartStatus.READY and view.started)
 
 
 def awaited(spec: Workload, state: State) -> set[str]:

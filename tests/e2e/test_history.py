@@ -13,7 +13,7 @@ from holdfast.local import Stack
 from tests.e2e.crash import own_temporal
 from tests.e2e.site import appwrapper, job, open_site, until
 from tests.e2e.space import open_space
-from tests.e2e.test_ways_in import command
+from tests.e2e.terminal import command
 
 pytestmark = pytest.mark.e2e
 SUSPENSIONS = 11

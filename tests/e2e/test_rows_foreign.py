@@ -16,8 +16,8 @@ from holdfast.policy.change import ComponentsChange
 from tests.e2e.site import appwrapper, job, until
 from tests.e2e.space import Space, pod
 from tests.e2e.streams import cancelled, told
+from tests.e2e.terminal import command
 from tests.e2e.test_rows_refusals import assert_nothing_was_created, refusal
-from tests.e2e.test_ways_in import command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,35 +16,10 @@ from holdfast import names
 from holdfast.client import Holdfast
 from tests.compose import worker_service
 from tests.e2e.crash import own_temporal
-from tests.e2e.site import Site, appwrapper, executable, free_port, job, open_site, until
+from tests.e2e.site import Site, appwrapper, free_port, job, open_site, until
+from tests.e2e.terminal import command
 
 pytestmark = pytest.mark.e2e
-
-
-def shell(site: Site) -> dict[str, str]:
-    """Return the environment that `holdfast dev env` would give, for this site."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return own | {
-        "HOLDFAST_CLUSTER": site.cluster,
-        "TEMPORAL_ADDRESS": site.temporal_address,
-        "TEMPORAL_NAMESPACE": site.cluster,
-        "KUBECONFIG": str(site.stack.kubeconfig),
-        "COLUMNS": "160",
-    }
-
-
-async def command(site: Site, *argv: str, expect: int = 0) -> str:
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [*executable(), *argv],
-        env=shell(site),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == expect, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 async def test_the_command_line_from_submit_to_the_end(site: Site, tmp_path: Path):

@@ -1,0 +1,36 @@
+"""The `holdfast` command as a user of a site runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+
+from tests.e2e.site import Site, executable
+
+
+def shell(site: Site) -> dict[str, str]:
+    """Return the environment that `holdfast dev env` would give, for this site."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    return own | {
+        "HOLDFAST_CLUSTER": site.cluster,
+        "TEMPORAL_ADDRESS": site.temporal_address,
+        "TEMPORAL_NAMESPACE": site.cluster,
+        "KUBECONFIG": str(site.stack.kubeconfig),
+        "COLUMNS": "160",
+    }
+
+
+async def command(site: Site, *argv: str, expect: int = 0) -> str:
+    """Run it, and return what it printed; any exit code but the expected one fails the test."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [*executable(), *argv],
+        env=shell(site),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == expect, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -1,0 +1,51 @@
+"""What the cluster refuses of a JobSet is told by the field that its author wrote (row J6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.activities.contract import RehearseInput
+from holdfast.activities.places import written
+from holdfast.activities.plan import Target, planned
+from holdfast.formats import jobset
+from tests.e2e.jobsets import jobset as document
+from tests.e2e.jobsets import replicated
+
+
+def asked(**spec: object) -> RehearseInput:
+    """Return what is asked of the API server about a JobSet of two replicated jobs."""
+    given = document("train", replicated("driver"), replicated("workers", replicas=3), **spec)
+    workload = jobset.read(given, cluster="dev")
+    target = Target(
+        cluster="dev",
+        namespace=workload.namespace,
+        name=workload.name,
+        workload_uid="u",
+        workflow_id="w",
+        shard=0,
+        run_as=workload.run_as,
+        source_kind=workload.source.kind,
+    )
+    plan = tuple(planned(one, "u", 1) for one in workload.components)
+    return RehearseInput(target=target, attempt=1, plan=plan, components=workload.components)
+
+
+@pytest.mark.row("J6", level="pure")
+@pytest.mark.parametrize(
+    ("index", "path", "place"),
+    [
+        (0, "template.metadata.name", "spec.network.subdomain"),
+        (0, "template.spec.selector", "spec.network"),
+        (1, "template.spec.template.spec.containers[0].image", "spec.replicatedJobs[0].template.spec.template.spec"),
+        (2, "template.spec.parallelism", "spec.replicatedJobs[1].template.spec.parallelism"),
+        (2, "template.metadata.name", "spec.replicatedJobs[1].name"),
+    ],
+)
+def test_J6_a_field_of_a_component_is_told_as_one_of_the_jobset(index: int, path: str, place: str) -> None:
+    assert written(asked(), index, path).startswith(place)
+
+
+@pytest.mark.row("J6", level="pure")
+def test_J6_without_host_names_there_is_no_service_before_the_first_job() -> None:
+    found = written(asked(network={"enableDNSHostnames": False}), 1, "template.spec.backoffLimit")
+    assert found == "spec.replicatedJobs[1].template.spec.backoffLimit"
