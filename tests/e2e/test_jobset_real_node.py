@@ -19,8 +19,8 @@ pytestmark = [
 ]
 ROW = pytest.mark.row
 JOB = "fail-jobset-example-buggy-job-0"
-MAINTENANCE = "sh -c 'kill -TERM $$'; exit $?"
-"""Ends as a process does whose work was ended by SIGTERM."""
+MAINTENANCE = "sh -c 'kill -TERM $$$$'; exit $?"
+"""Ends as a process does whose work was ended by SIGTERM; of two dollar signs Kubernetes makes one."""
 
 
 def on_the_real_node(script: str) -> dict[str, Any]:

@@ -1,13 +1,18 @@
-"""What the cluster refuses of a JobSet is told by the field that its author wrote (row J6)."""
+"""What the cluster says of a JobSet: a refusal names the field its author wrote (J6), a message is whole (J16)."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 import pytest
 
 from holdfast.activities.contract import RehearseInput
+from holdfast.activities.object_facts import object_facts
 from holdfast.activities.places import written
 from holdfast.activities.plan import Target, planned
 from holdfast.formats import jobset
+from holdfast.model import Failure, FailureClass, Match, Scope
+from holdfast.policy.rules import matches
 from tests.e2e.jobsets import jobset as document
 from tests.e2e.jobsets import replicated
 
@@ -49,3 +54,20 @@ def test_J6_a_field_of_a_component_is_told_as_one_of_the_jobset(index: int, path
 def test_J6_without_host_names_there_is_no_service_before_the_first_job() -> None:
     found = written(asked(network={"enableDNSHostnames": False}), 1, "template.spec.backoffLimit")
     assert found == "spec.replicatedJobs[1].template.spec.backoffLimit"
+
+
+@pytest.mark.row("J16", level="pure")
+def test_J16_a_pattern_finds_the_end_of_the_longest_message_of_a_job() -> None:
+    pod, container = f"{'n' * 63}/{'p' * 63}", "c" * 63
+    message = f"Container {container} for pod {pod} failed with exit code 143 matching FailJob rule at index 12"
+    condition = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}
+    (found,) = object_facts({"metadata": {}, "status": {"conditions": [condition]}}).conditions
+    match = Match(message_pattern="exit code 143 matching FailJob rule at index 12$")
+    failure = Failure(
+        cls=FailureClass.APP,
+        scope=Scope.COMPONENT,
+        reason=found.reason,
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+        message=found.message,
+    )
+    assert matches(match, failure)

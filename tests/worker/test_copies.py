@@ -47,7 +47,7 @@ def attempt(world: World, copies: int = COPIES) -> None:
     world.touch(world.cache.put_attempt(seen))
 
 
-def copy(world: World, index: int, condition: str = "", *, gone: bool = False) -> None:
+def copy(world: World, index: int, condition: str = "", *, gone: bool = False, ready: int | None = None) -> None:
     conditions = [{"type": condition, "status": "True", "reason": "Because"}] if condition else []
     raw = {
         "metadata": {
@@ -60,6 +60,8 @@ def copy(world: World, index: int, condition: str = "", *, gone: bool = False) -
         },
         "status": {"conditions": conditions},
     }
+    if ready is not None:
+        raw |= {"spec": {"parallelism": 1, "completions": 1}, "status": {"active": 1, "ready": ready}}
     place, facts = (*JOB, "ns", f"w-{index}"), object_facts(raw)
     change = world.cache.drop_object(place, facts, world.version) if gone else world.cache.put_object(place, facts)
     world.touch(change)
@@ -80,6 +82,24 @@ def test_all_of_them_are_told_in_one_signal(world: World) -> None:
     view = world.sent[0][1].observation.components["workers"]
     assert view.copies is not None
     assert (view.copies.expected, view.copies.ready, view.found) == (COPIES, COPIES, True)
+
+
+@pytest.mark.row("J17", level="pure")
+def test_J17_that_all_are_ready_by_their_own_word_is_news_once(world: World) -> None:
+    """A Job says that its pods are ready a moment after they run."""
+    world.anchor()
+    attempt(world)
+    for index in range(COPIES):
+        copy(world, index, ready=0)
+        world.pod(f"p{index}", labels={names.LABEL_COMPONENT: "workers", names.LABEL_COPY: str(index)})
+    world.pass_time(5)
+    told = len(world.sent)
+    assert [one.observation.components["workers"].started for _, one in world.sent] == [False] * told
+    for index in range(COPIES):
+        copy(world, index, ready=1)
+        world.pass_time(2)
+    assert len(world.sent) == told + 1
+    assert world.sent[-1][1].observation.components["workers"].started
 
 
 def test_one_that_goes_is_missing_by_its_name(world: World) -> None:
