@@ -174,12 +174,12 @@ async def test_J13_in_order_is_replayed_after_a_restart(space: Space):
         await are_there(space, *firsts, "train-second-0", "train-third-0")
     await reach(space, handle, "Running", 2)
 
-    async def started() -> bool:
+    async def over() -> bool:
         found = (await told(space, handle, document))["conditions"]
         ends = [("StartupPolicyInProgress", "False"), ("StartupPolicyCompleted", "True")]
         return [(one["type"], one["status"]) for one in found] == ends
 
-    await until(started, 120, "the startup policy is told completed")
+    await until(over, 120, "the startup policy is told completed")
     assert counted(await told(space, handle, document)) == (1, 1)
     space.truth.assert_one_attempt_at_a_time("train")
 
