@@ -16,7 +16,7 @@ from tests.e2e.jobsets import P
 
 Json = dict[str, Any]
 ATTEMPT = f"{P}restart-attempt"
-SECONDS = 150.0
+SECONDS = 450.0
 """How long anything may take on a machine that others use too."""
 NOTES = "holdfast.dev/kwok-"
 

@@ -24,7 +24,7 @@ from tests.e2e.space import Space
 
 COUNT = int(os.environ.get("HOLDFAST_JOBSETS", "40"))
 FIRST = int(os.environ.get("HOLDFAST_JOBSET_SEED", "1"))
-BATCH = 80
+BATCH = 40
 """How many are lived in one namespace at a time."""
 Json = dict[str, Any]
 RAISED: Json = {"clientConnection": {"qps": 500, "burst": 500}}
