@@ -32,6 +32,7 @@ from holdfast.policy.edit import edit
 from holdfast.policy.ending import active_in, idle
 from holdfast.policy.events import Cancelled, ClearDone, CreateDone, Observed, OperationInterrupted, Retried, Suspended
 from holdfast.policy.explain import explain_of, status_of
+from holdfast.policy.fold import fold
 from holdfast.policy.report import quota_in
 from holdfast.policy.steps import Sleep
 from tests.policy.elements import Elements, config, element, job, jobs
@@ -254,3 +255,34 @@ def test_J12_a_set_that_failed_before_all_of_it_was_made_is_cleared_too():
     one.ends(CreateDone((), failure))
     assert (one.state.phase, one.kinds()[-1]) == (Phase.FAILED, "clear")
     assert not quota(one)
+
+
+@ROW("J12", level="pure")
+@pytest.mark.parametrize("how", ["success", "failure"])
+def test_J12_quota_is_kept_while_it_is_deleted_also_where_no_pod_was_seen(how: str):
+    """A Job that has no pod yet may bring some until it is gone."""
+    one = life(hold=True)
+    for name in ("worker", "helper"):
+        one.views[name] = edit(one.views[name], pods=PodCounts(expected=2))
+    ends(one, how)
+    assert quota(one)
+    one.ends(ClearDone(True))
+    assert not quota(one)
+
+
+def test_a_deletion_that_came_back_undone_has_told_nothing_of_its_end():
+    one = ends(life(hold=True), "success")
+    operation = one.state.operation
+    assert operation is not None
+    after = fold(one.state, ClearDone(False), one.now)
+    assert after.told == operation.report, "its good end's report never reached the cluster"
+    assert after.attempt is not None
+    assert not after.attempt.cleared
+
+
+def test_one_whose_preparation_was_refused_has_nothing_to_delete():
+    one = Elements(spec=jobs("driver", policy=policy()), hold={OperationKind.PREPARE})
+    one.settle()
+    one.refused("Refused", "may not create jobs.batch")
+    assert one.state.phase is Phase.FAILED
+    assert "clear" not in one.kinds()

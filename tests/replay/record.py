@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import (
     Action,
+    ActionKind,
     After,
+    AtEnd,
     Component,
     ComponentView,
     CopyCounts,
+    Deletion,
     Match,
     PodCounts,
     Policy,
@@ -42,6 +46,11 @@ HISTORIES = Path(__file__).parent / "histories"
 ROOT = Path(__file__).parents[2]
 GATES = ("prepare", "create", "observe", "remove", "report")
 Handle = WorkflowHandle[Any, Status]
+CLEARED = Policy(
+    default=Action(kind=ActionKind.FAIL, charge=None, grace=False),
+    deletion=Deletion(at_end=AtEnd.ACTIVE),
+    timings=SCALED.model_copy(update={"deletion_on_failure_grace_period": timedelta(seconds=2)}),
+)
 
 
 async def happy_path(run: Run) -> Handle:
@@ -234,6 +243,14 @@ async def in_order(run: Run) -> Handle:
     return handle
 
 
+async def cleared(run: Run) -> Handle:
+    handle = await run.start(policy=CLEARED)
+    await run.running(handle)
+    await run.cluster.sees(handle, 1, running=1, failed=1)
+    await run.entered("clear")
+    return handle
+
+
 SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "happy-path": (happy_path, 0),
     "reset": (reset, 0),
@@ -249,6 +266,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "held": (held, 0),
     "stripped": (stripped, 0),
     "in-order": (in_order, 0),
+    "cleared": (cleared, 0),
     **{
         f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
     },

@@ -13,7 +13,7 @@ from tests.e2e.site import job
 from tests.simulation.test_world import play, said
 
 
-def workload(*rules: dict[str, Any], copies: int = 3) -> Workload:
+def workload(*rules: dict[str, Any], copies: int = 3, **policy: Any) -> Workload:
     document = {
         "apiVersion": names.API_VERSION,
         "kind": "Workload",
@@ -28,6 +28,7 @@ def workload(*rules: dict[str, Any], copies: int = 3) -> Workload:
                 "rules": list(rules),
                 "budgets": [{"name": "restart", "limit": 3}],
                 "default": {"charge": "restart"},
+                **policy,
             },
         },
     }
@@ -74,3 +75,15 @@ def test_a_refusal_names_a_copy():
     refuse = "[{at: 0s, refuse: {component: workers, reason: Invalid}}]"
     told = play(spec, refuse)
     assert any("workers-0" in text for _, text in said(told))
+
+
+def test_J12_at_the_end_copies_that_have_ended_stay_and_active_ones_go():
+    success = {"operator": "Any", "components": ["driver"]}
+    lets_be = {"kind": "Ignore", "charge": None}
+    spec = workload(success=success, deletion={"atEnd": "Active"}, default=lets_be)
+    gives_up = "{at: 1m, componentFailed: {component: workers, reason: BackoffLimitExceeded}}"
+    told = play(spec, f"[{gives_up}, {{at: 2m, succeed: {{component: driver, pods: all}}}}]")
+    texts = [text for _, text in said(told)]
+    assert any("deleting what is still active of Job workers (3 copies)" in text for text in texts), texts
+    assert any("nothing of attempt 1 is active any more" in text for text in texts), texts
+    assert told.summary.outcome == "Succeeded"

@@ -133,6 +133,7 @@ class ScriptedCluster:
     @activity.defn(name=names.ACTIVITY_CLEAR)
     async def clear(self, payload: ClearInput) -> Cleared:
         await self._enter("clear", payload.report)
+        self.view = {}
         self.reports.append(payload.report_done)
         return Cleared(done=True, seen=self.look(payload.attempt, live=True))
 
