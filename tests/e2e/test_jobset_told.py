@@ -166,3 +166,15 @@ async def test_J15_without_a_time_to_live_what_has_ended_stays(space: Space):
     await handle.signal(names.SIGNAL_CANCEL, "no longer looked at")
     assert (await space.ended(handle)).phase == "Succeeded"
     await until(lambda: space.site.gone(space.namespace), 30, "all is gone")
+
+
+@ROW("J6", level="e2e")
+async def test_J6_what_the_cluster_refuses_is_told_by_the_jobsets_own_field(space: Space):
+    """A pod failure policy wants pods that are not restarted; the default of a JobSet is another."""
+    rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}
+    refused = replicated("workers", replicas=2, job={"podFailurePolicy": {"rules": [rule]}})
+    handle = await space.submit(jobset("train", replicated("driver"), refused))
+    status = await space.ended(handle, seconds=300)
+    assert status.phase == "Failed"
+    assert "spec.replicatedJobs[1].template.spec.template.spec.restartPolicy: " in status.message, status.message
+    assert await jobs(space, "train") == {}
