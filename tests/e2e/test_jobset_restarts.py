@@ -133,15 +133,20 @@ async def release(space: Space, job: str) -> None:
         await space.patch("v1", "Pod", pod["metadata"]["name"], {"metadata": {"labels": dict.fromkeys(PENDING)}})
 
 
-async def are_there(space: Space, *expected: str) -> None:
-    """Wait until exactly these Jobs are there, and are there still a while later."""
+async def are_there(space: Space, attempt: int, *expected: str) -> None:
+    """Wait until exactly these Jobs are there, all of one attempt, and are there still a while later."""
+    wanted = dict.fromkeys(expected, str(attempt - 1))
+
+    async def found() -> dict[str, str]:
+        labels = {name: one["metadata"]["labels"] for name, one in (await jobs(space, "train")).items()}
+        return {name: each[f"{P}restart-attempt"] for name, each in labels.items()}
 
     async def same() -> bool:
-        return set(await jobs(space, "train")) == set(expected)
+        return await found() == wanted
 
-    await until(same, 60, f"{expected} are there")
+    await until(same, 120, f"{expected} of attempt {attempt} are there")
     await asyncio.sleep(1.5)
-    assert set(await jobs(space, "train")) == set(expected)
+    assert await found() == wanted
 
 
 @ROW("J13", level="e2e")
@@ -160,18 +165,18 @@ async def test_J13_in_order_is_replayed_after_a_restart(space: Space):
     handle = await space.submit(document)
     for attempt in (1, 2):
         firsts = ("train-first-0", "train-first-1")
-        await are_there(space, *firsts)
+        await are_there(space, attempt, *firsts)
         await release(space, "train-first-0")
-        await are_there(space, *firsts)
+        await are_there(space, attempt, *firsts)
         started = (await told(space, handle, document))["conditions"][0]
         assert (started["type"], started["status"]) == ("StartupPolicyInProgress", "True")
         await release(space, "train-first-1")
-        await are_there(space, *firsts, "train-second-0")
+        await are_there(space, attempt, *firsts, "train-second-0")
         if attempt == 1:  # A restart in the middle begins with the first again.
             await end_pod(space, "train-first-1", 1)
             continue
         await release(space, "train-second-0")
-        await are_there(space, *firsts, "train-second-0", "train-third-0")
+        await are_there(space, attempt, *firsts, "train-second-0", "train-third-0")
     await reach(space, handle, "Running", 2)
 
     async def over() -> bool:
@@ -190,9 +195,9 @@ async def test_J13_depends_on_is_replayed_after_a_restart(space: Space):
     document = jobset("train", once("setup"), once("workers", dependsOn=after), failurePolicy=RESTARTS)
     handle = await space.submit(document)
     for attempt in (1, 2, 3):
-        await are_there(space, "train-setup-0")
+        await are_there(space, attempt, "train-setup-0")
         await end_pod(space, "train-setup-0", 0)
-        await are_there(space, "train-setup-0", "train-workers-0")
+        await are_there(space, attempt, "train-setup-0", "train-workers-0")
         if attempt < 3:
             await end_pod(space, "train-workers-0", 1)
     await end_pod(space, "train-workers-0", 0)
