@@ -65,7 +65,8 @@ STREAMS = workload(_STREAMS)
 """Its interrupted creation is replaced whole, its components are made again alone."""
 COPIES = workload(POLICY, copies=3)
 COPIES_STREAMS = workload(_STREAMS, copies=2)
-KEPT = workload(edit(POLICY, deletion=Deletion(at_end=AtEnd.ACTIVE)), copies=3)
-"""What has ended of it is held at its end, what is active is deleted."""
+_AT_ONCE = (Budget(name=RESTART, limit=0),)
+KEPT = workload(edit(POLICY, deletion=Deletion(at_end=AtEnd.ACTIVE), budgets=_AT_ONCE), copies=3)
+"""What has ended of it is held at its end, what is active is deleted; its first failure ends it."""
 ORDERED = workload(POLICY, copies=2, after=StartStatus.READY)
 ORDERED_STREAMS = workload(_STREAMS, after=StartStatus.COMPLETE)
