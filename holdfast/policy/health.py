@@ -21,7 +21,7 @@ from holdfast.model import (
 )
 from holdfast.policy.edit import edit
 from holdfast.policy.nodes import heeded
-from holdfast.policy.order import turn
+from holdfast.policy.order import is_to_come
 from holdfast.policy.order import without as not_speaking_of
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.sight import due
@@ -262,7 +262,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
         # Pods of a copy that has failed are not waited for; that makes nothing ready while a rule holds it against it.
         lost = any(one.failed and one.excused for one in seen.components.values())
         ruled_out = lost and judged(spec, state, seen, failures(spec, state, now))
-        if not unready and not ruled_out and not turn(spec, state, seen, ()):
+        if not unready and not ruled_out and not is_to_come(spec, state, seen):
             attempt = edit(attempt, ready_at=now)
             state = edit(state, attempt=attempt)
     if attempt.warming and seen is not None and not state.in_doubt:

@@ -51,6 +51,20 @@ def _is_met(after: After, seen: Observation, again: Collection[str]) -> bool:
     return view.complete or (after.status is StartStatus.READY and view.started)
 
 
+def is_to_come(spec: Workload, state: State, seen: Observation) -> bool:
+    """Whether a component waits for nothing but that others are ready: it is expected, and so not all runs yet."""
+    waiting = state.attempt.waiting if state.attempt is not None else ()
+    afters = {one.name: one.after for one in spec.components}
+
+    def is_expected(name: str) -> bool:
+        return name not in waiting or all(
+            is_expected(after.component) if after.status is StartStatus.READY else _is_met(after, seen, set())
+            for after in afters[name]
+        )
+
+    return any(is_expected(name) for name in waiting)
+
+
 def awaited(spec: Workload, state: State) -> set[str]:
     """Return the components of which it is news at once that they are ready or complete."""
     success = state.policy.success

@@ -15,6 +15,7 @@ from holdfast.model import (
     Attempt,
     Component,
     ComponentView,
+    CopyCounts,
     Failure,
     FailureClass,
     Match,
@@ -331,3 +332,13 @@ def test_a_workload_without_an_order_is_written_and_created_as_before():
     assert (there(one), attempt_of(one).waiting, one.kinds()) == (["a", "b"], (), ["prepare", "create"])
     assert one.now - attempt_of(one).begun_at == timedelta(0)
     assert fresh(job("a")).awaited is False
+
+
+@ROW("J13", level="pure")
+def test_J13_what_runs_is_not_all_while_a_job_does_not_say_yet_that_it_is_ready():
+    after = (After(component="driver", status=StartStatus.READY),)
+    one = Elements(spec=jobs(job("driver", 1, copies=1), job("worker", 1, after=after))).settle()
+    pods, copies = PodCounts(expected=1, running=1), CopyCounts(expected=1, ready=0)
+    one.views = {"driver": ComponentView(pods=pods, copies=copies)}
+    one.tell(Observed(one.look()))
+    assert one.state.phase is Phase.RESUMING, "nothing is made yet of what waits for it"
