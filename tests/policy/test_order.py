@@ -337,7 +337,8 @@ def test_a_workload_without_an_order_is_written_and_created_as_before():
 @ROW("J13", level="pure")
 def test_J13_what_runs_is_not_all_while_a_job_does_not_say_yet_that_it_is_ready():
     after = (After(component="driver", status=StartStatus.READY),)
-    one = Elements(spec=jobs(job("driver", 1, copies=1), job("worker", 1, after=after))).settle()
+    one = Elements(spec=jobs(job("driver", 1, copies=1), job("worker", 1, after=after)))
+    one.settle()
     pods, copies = PodCounts(expected=1, running=1), CopyCounts(expected=1, ready=0)
     one.views = {"driver": ComponentView(pods=pods, copies=copies)}
     one.tell(Observed(one.look()))
