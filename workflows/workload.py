@@ -44,6 +44,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.steps import End, Interrupt, Run, Sleep
     from holdfast.policy.strip import StripRequest, check_strip
     from holdfast.policy.submitted import submitted
+    from holdfast.workflows.clock import Clock
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
     from holdfast.workflows.rehearsal import refused, rehearse
@@ -74,6 +75,7 @@ class WorkloadWorkflow:
     def __init__(self, document: Any, carried: State | None = None) -> None:
         """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
         self._problem = ""
+        self._clock = Clock()
         self._inbox: list[events.Event] = []
         self._handle: workflow.ActivityHandle[Any] | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -122,7 +124,7 @@ class WorkloadWorkflow:
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
         while True:
             # An update may have put another configuration in its place.
-            now, spec = workflow.now(), self._spec
+            now, spec = self._clock.now(), self._spec
             state = self._take_in(self._state, now)
             if workflow.cancellation_reason() is not None and not state.intent.cancel:
                 # A cancellation can be swallowed when an activity completes in the same task.
@@ -248,7 +250,7 @@ class WorkloadWorkflow:
         await self._handlers_finished()
         if self._state is None:
             return
-        state = self._take_in(self._state, workflow.now())
+        state = self._take_in(self._state, self._clock.now())
         workflow.continue_as_new(args=[self._document, edit(state, runs=state.runs + 1)])
 
     async def _handlers_finished(self) -> None:

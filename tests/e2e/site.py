@@ -16,19 +16,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
@@ -48,6 +48,7 @@ FAST = {
     "successTTLDuration": "0s",
 }
 PREFIX = "workload.codeflare.dev.appwrapper/"
+T = TypeVar("T")
 GROUPS = (
     "test.holdfast.dev",
     "examples.holdfast.dev",
@@ -207,10 +208,10 @@ class Site:
         return workload
 
     async def status(self, handle: WorkflowHandle[Any, Any]) -> Status:
-        return await handle.query(names.QUERY_STATUS, result_type=Status)
+        return await asked(lambda: handle.query(names.QUERY_STATUS, result_type=Status))
 
     async def explain(self, handle: WorkflowHandle[Any, Any]) -> Explanation:
-        return await handle.query(names.QUERY_EXPLAIN, result_type=Explanation)
+        return await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation))
 
     async def reach(
         self, handle: WorkflowHandle[Any, Any], phase: str, seconds: float = 60, attempt: int | None = None
@@ -278,6 +279,17 @@ async def strip_finalizers(kube: Kube, namespace: str) -> None:
                         uid=each["metadata"]["uid"],
                         patch={"metadata": {"finalizers": None}},
                     )
+
+
+async def asked(query: Callable[[], Awaitable[T]]) -> T:
+    """Ask a workflow, and again as long as it says that something has come which it has not taken in yet."""
+    while True:
+        try:
+            return await query()
+        except WorkflowQueryFailedError as error:
+            if "ask again" not in str(error):
+                raise
+        await asyncio.sleep(0.2)
 
 
 def free_port() -> int:
