@@ -152,6 +152,8 @@ async def test_after_blindness_the_unhealthy_hear_of_it(ground: Ground) -> None:
         await ground.proxy.restore()
         seen = await ground.wait_told(handle, lambda seen: seen.blind)
         assert seen.pods.running == 2
+        # Pods and Jobs are seen again by streams of their own: if at different times, it is told of each.
+        assert await quiet(ground, handle, 3) <= 1
         assert await quiet(ground, handle, 3) == 0
 
 
