@@ -6,28 +6,32 @@ What needs the cluster (kinds that are served, rights of the submitter) is check
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from holdfast import names
-from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
+from holdfast.errors import InvalidWorkload, Problem
 from holdfast.formats.appwrapper_components import read_components
-from holdfast.formats.appwrapper_document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper, MetadataPart
+from holdfast.formats.appwrapper_document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper
 from holdfast.formats.appwrapper_status import status
 from holdfast.formats.pods import group_kind
-from holdfast.formats.registry import Context, Format
-from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit, relocated
-from holdfast.formats.text import Document, Json
+from holdfast.formats.published import (
+    MetadataPart,
+    check_controller,
+    each_by,
+    name_in,
+    namespace_in,
+    shaped,
+    workload_of,
+)
+from holdfast.formats.registry import Format
+from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit
+from holdfast.formats.text import Json
 from holdfast.model import Policy, Source, Workload
 from holdfast.profiles.appwrapper import POLICY
 from holdfast.profiles.rules import RESTART, with_exit_codes
 
 CONTROLLER: Final = "workload.codeflare.dev/appwrapper-controller"
-LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 PREFIX: Final = "workload.codeflare.dev.appwrapper/"
 
 DURATIONS: Final = {
@@ -72,18 +76,12 @@ def read(
         InvalidWorkload: with every problem found, each with its path and what is allowed there.
         ManagedElsewhere: if `managedBy` names another controller.
     """
-    try:
-        parsed = AppWrapper.model_validate(document)
-    except ValidationError as error:
-        raise InvalidWorkload(problems_of(error, AppWrapper), source) from None
+    parsed = shaped(document, AppWrapper, source)
     metadata, spec = parsed.metadata, parsed.spec
-    if spec.managedBy is not None and spec.managedBy not in {CONTROLLER, names.MANAGED_BY}:
-        raise ManagedElsewhere(f"AppWrapper {metadata.name or metadata.generateName}", spec.managedBy)
+    check_controller(KIND, metadata, spec.managedBy, CONTROLLER)
     problems: list[Problem] = []
     own_name = _name(metadata, name, problems)
-    own_namespace = metadata.namespace or namespace or "default"
-    if namespace is not None and metadata.namespace not in {None, "", namespace}:
-        problems.append(Problem("metadata.namespace", f"expected {namespace!r}, as asked for", metadata.namespace))
+    own_namespace = namespace_in(metadata, namespace, problems)
     policy = _policy(metadata.annotations or {}, defaults, problems)
     components = read_components(spec.components, own_name, own_namespace, problems)
     if problems:
@@ -98,30 +96,11 @@ def read(
         "policy": policy,
         "source": Source(api_version=parsed.apiVersion, kind=parsed.kind),
     }
-    queue = (metadata.labels or {}).get(LABEL_QUEUE)
-    if queue:
-        values["queue"] = queue
-    try:
-        return Workload(**values)
-    except ValidationError as error:
-        places = {
-            "name": "metadata.name",
-            "namespace": "metadata.namespace",
-            "queue": f"metadata.labels[{LABEL_QUEUE}]",
-            "components": "spec.components",
-        }
-        found = relocated(problems_of(error, Workload), places)
-        # What is wrong with the whole, such as its size, is wrong with what it is made of.
-        problems = [replace(one, path=one.path or "spec.components") for one in found]
-        raise InvalidWorkload(problems, source) from None
+    return workload_of(metadata, lambda: values, {"components": "spec.components"}, source)
 
 
 def _name(metadata: MetadataPart, asked: str | None, problems: list[Problem]) -> str:
-    if not metadata.name and not asked:
-        problems.append(Problem("metadata.name", "is required: an AppWrapper with a generateName is named by --name"))
-    if metadata.name and asked and metadata.name != asked:
-        problems.append(Problem("metadata.name", f"expected {asked!r}, as asked for", metadata.name))
-    name = metadata.name or asked or ""
+    name = name_in(metadata, asked, "an AppWrapper", problems)
     if len(name) > 63:
         problems.append(Problem("metadata.name", "expected at most 63 characters, since it becomes a label", name))
     return name
@@ -170,24 +149,12 @@ def _knows(document: Json) -> bool:
     return group_kind(document) == GROUP_KIND
 
 
-def _read(documents: Sequence[Document], context: Context) -> list[Workload]:
-    found: list[Workload] = []
-    for document in documents:
-        if document.content.get("apiVersion") != API_VERSION:
-            problem = Problem("apiVersion", "is not accepted", document.content.get("apiVersion"), (API_VERSION,))
-            raise InvalidWorkload([problem], str(document))
-        found.append(
-            read(
-                document.content,
-                cluster=context.cluster,
-                namespace=context.namespace,
-                name=context.name,
-                defaults=context.profiles[POLICY.profile],
-                source=str(document),
-            )
-        )
-    return found
-
-
-FORMAT = Format("AppWrapper", _knows, _read, status, frozenset({(API_VERSION, KIND)}), has_status=True)
+FORMAT = Format(
+    KIND,
+    _knows,
+    each_by(read, API_VERSION, POLICY.profile),
+    status,
+    frozenset({(API_VERSION, KIND)}),
+    has_status=True,
+)
 """This format's entry."""

@@ -4,31 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from holdfast.formats.published import MetadataPart, Part
 
 API_VERSION: Final = "workload.codeflare.dev/v1beta2"
 KIND: Final = "AppWrapper"
 GROUP_KIND: Final = ("workload.codeflare.dev", KIND)
 LABEL: Final = "workload.codeflare.dev/appwrapper"
 """On every component and pod; its value is the AppWrapper's name."""
-
-
-class Part(BaseModel):
-    """A part of the document: as strict as the API server about types and fields."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class MetadataPart(Part):
-    """What is read of an object's metadata; the rest is the API server's."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    name: str = ""
-    generateName: str = ""
-    namespace: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
 
 
 class PodSetPart(Part):

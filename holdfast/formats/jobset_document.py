@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from holdfast.formats.published import MetadataPart, Part
 
 API_VERSION: Final = "jobset.x-k8s.io/v1alpha2"
 KIND: Final = "JobSet"
@@ -26,24 +28,6 @@ FailureAction = Literal[
 JobFailureReason = Literal[
     "BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"
 ]
-
-
-class Part(BaseModel):
-    """A part of the document: as strict as the API server about types and fields."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class MetadataPart(Part):
-    """What is read of an object's metadata; the rest is the API server's."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    name: str = ""
-    generateName: str = ""
-    namespace: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
 
 
 class JobTemplatePart(Part):

@@ -1,0 +1,144 @@
+"""What the documents of published controllers have in common: metadata, a queue, a controller; and how one is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from holdfast import names
+from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
+from holdfast.formats.registry import Context
+from holdfast.formats.settings import relocated
+from holdfast.formats.text import Document, Json
+from holdfast.model import Policy, Workload
+
+LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+
+
+class Part(BaseModel):
+    """A part of the document: as strict as the API server about types and fields."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class MetadataPart(Part):
+    """What is read of an object's metadata; the rest is the API server's."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    name: str = ""
+    generateName: str = ""
+    namespace: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+Read = TypeVar("Read", bound=BaseModel)
+
+
+def shaped(document: Json, shape: type[Read], source: str) -> Read:
+    """Return a document in its own shape.
+
+    Raises:
+        InvalidWorkload: with every field that is not as the shape has it.
+    """
+    try:
+        return shape.model_validate(document)
+    except ValidationError as error:
+        raise InvalidWorkload(problems_of(error, shape), source) from None
+
+
+def check_controller(kind: str, metadata: MetadataPart, managed_by: str | None, controller: str) -> None:
+    """Check that a document is its published controller's, in whose place we stand, or ours.
+
+    Raises:
+        ManagedElsewhere: if `managedBy` names another.
+    """
+    if managed_by is not None and managed_by not in {controller, names.MANAGED_BY}:
+        raise ManagedElsewhere(f"{kind} {metadata.name or metadata.generateName}", managed_by)
+
+
+def name_in(metadata: MetadataPart, asked: str | None, kind: str, problems: list[Problem]) -> str:
+    """Return a document's name, empty if it has none and none was asked for; `kind` bears its article."""
+    if not metadata.name and not asked:
+        problems.append(Problem("metadata.name", f"is required: {kind} with a generateName is named by --name"))
+    if metadata.name and asked and metadata.name != asked:
+        problems.append(Problem("metadata.name", f"expected {asked!r}, as asked for", metadata.name))
+    return metadata.name or asked or ""
+
+
+def namespace_in(metadata: MetadataPart, asked: str | None, problems: list[Problem]) -> str:
+    """Return a document's namespace, or the one asked for, which must agree."""
+    if asked is not None and metadata.namespace not in {None, "", asked}:
+        problems.append(Problem("metadata.namespace", f"expected {asked!r}, as asked for", metadata.namespace))
+    return metadata.namespace or asked or "default"
+
+
+def workload_of(
+    metadata: MetadataPart,
+    values: Callable[[], dict[str, Any]],
+    places: Mapping[str, str],
+    source: str,
+) -> Workload:
+    """Return the workload that a document's values make.
+
+    Args:
+        metadata: the document's, for its queue.
+        values: gives the workload's fields; what is wrong with them is told as what is wrong with it.
+        places: where in the document a field of the workload comes from; `components` is where the whole is told.
+        source: what to call the document.
+
+    Raises:
+        InvalidWorkload: with the paths of the document.
+    """
+    queue = (metadata.labels or {}).get(LABEL_QUEUE)
+    fields: dict[str, Any] = {"queue": queue} if queue else {}
+    try:
+        return Workload(**{**fields, **values()})
+    except ValidationError as error:
+        own = {
+            "name": "metadata.name",
+            "namespace": "metadata.namespace",
+            "queue": f"metadata.labels[{LABEL_QUEUE}]",
+        }
+        found = relocated(problems_of(error, Workload), {**own, **places})
+        # What is wrong with the whole, such as its size, is wrong with what it is made of.
+        problems = [replace(one, path=one.path or places["components"]) for one in found]
+        raise InvalidWorkload(problems, source) from None
+
+
+class Reader(Protocol):
+    """Reads one document."""
+
+    def __call__(
+        self, document: Json, *, cluster: str, namespace: str | None, name: str | None, defaults: Policy, source: str
+    ) -> Workload:
+        """Return the workload that it stands for."""
+        ...
+
+
+def each_by(read: Reader, api_version: str, profile: str) -> Callable[[Sequence[Document], Context], list[Workload]]:
+    """Return what reads all documents of a form that has one version, each by itself, under a profile's policy."""
+
+    def read_all(documents: Sequence[Document], context: Context) -> list[Workload]:
+        found: list[Workload] = []
+        for document in documents:
+            if document.content.get("apiVersion") != api_version:
+                problem = Problem("apiVersion", "is not accepted", document.content.get("apiVersion"), (api_version,))
+                raise InvalidWorkload([problem], str(document))
+            found.append(
+                read(
+                    document.content,
+                    cluster=context.cluster,
+                    namespace=context.namespace,
+                    name=context.name,
+                    defaults=context.profiles[profile],
+                    source=str(document),
+                )
+            )
+        return found
+
+    return read_all
