@@ -32,6 +32,8 @@ async def test_a_worker_killed_in_the_middle_of_creating_20_leaves_exactly_20(st
             assert half.items() <= whole.items(), "what had been made is kept"
             await space.truth.settle()
             made = [one.name for one in space.truth.requests() if (one.verb, one.resource) == ("create", "jobs")]
-            assert sorted(set(made)) == sorted([*whole, "driver"])
+            # Requests whose client died meanwhile may be in the log without a success, though their objects were made.
+            assert len(made) == len(set(made)), "none is made twice"
+            assert set(made) <= {*whole, "driver"} <= {*made, *half}
             status = await site.status(handle)
             assert (status.attempt, status.restarts, status.pods.running) == (1, 0, 21)
