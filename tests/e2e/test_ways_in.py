@@ -16,7 +16,7 @@ from holdfast import names
 from holdfast.client import Holdfast
 from tests.compose import worker_service
 from tests.e2e.crash import own_temporal
-from tests.e2e.site import Site, appwrapper, free_port, job, open_site, until
+from tests.e2e.site import Site, appwrapper, asked, free_port, job, open_site, until
 from tests.e2e.terminal import command
 
 pytestmark = pytest.mark.e2e
@@ -86,12 +86,12 @@ async def test_nothing_but_temporalio_and_a_json_document(site: Site, tmp_path: 
     )
 
     async def is_in(phase: str) -> bool:
-        return (await handle.query("status"))["phase"] == phase
+        return (await asked(lambda: handle.query("status")))["phase"] == phase
 
     await until(lambda: is_in("Running"), 60, "running")
     await handle.signal("preempt", "a larger job needs the nodes")
     await until(lambda: is_in("Suspended"), 60, "suspended")
-    assert (await handle.query("explain"))["why"]
+    assert (await asked(lambda: handle.query("explain")))["why"]
     await handle.signal("resume")
     await until(lambda: is_in("Running"), 60, "running again")
     await handle.signal("cancel", "enough")

@@ -23,6 +23,7 @@ from holdfast.model import Policy, Status, Timings, Workload
 from holdfast.plugin import HoldfastPlugin
 from holdfast.policy.change import ComponentsChange
 from holdfast.profiles.streams import POLICY
+from tests.e2e.site import asked
 from tests.policy.life import workload
 from tests.workflows.scripted import ScriptedCluster
 
@@ -76,7 +77,7 @@ class Run:
         )
 
     async def status(self, handle: WorkflowHandle[Any, Any]) -> Status:
-        return await handle.query(names.QUERY_STATUS, result_type=Status)
+        return await asked(lambda: handle.query(names.QUERY_STATUS, result_type=Status))
 
     async def reach(self, handle: WorkflowHandle[Any, Any], phase: str, attempt: int | None = None) -> Status:
         status = await self.status(handle)

@@ -12,6 +12,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from holdfast import names
 from holdfast.model import Explanation
 from holdfast.policy.change import ComponentsChange
+from tests.e2e.site import asked
 from tests.policy.life import workload
 from tests.workflows.conftest import STREAMS
 from tests.workflows.test_workload import events, replays
@@ -45,7 +46,7 @@ async def test_S2_submitted_is_a_column_before_anything_runs(environment: Enviro
         attributes = (await handle.describe()).typed_search_attributes
         found = {pair.key.name: pair.value for pair in attributes}
         assert (found[names.SA_SUBMITTED], found[names.SA_PHASE]) == (True, "Resuming")
-        explained = await handle.query(names.QUERY_EXPLAIN, result_type=Explanation)
+        explained = await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation))
         assert explained.now == "waiting for 2 of 2 Pod"
         await handle.signal(names.SIGNAL_CANCEL)
         await handle.result()

@@ -16,6 +16,7 @@ from temporalio.worker import Replayer
 from holdfast import names
 from holdfast.model import Explanation, Policy, Status
 from holdfast.plugin import HoldfastPlugin
+from tests.e2e.site import asked
 from tests.policy.life import workload
 from tests.workflows.conftest import SCALED
 
@@ -237,7 +238,7 @@ async def test_memo_search_attributes_and_summaries_speak_for_themselves(environ
         await run.running(handle)
         await run.cluster.sees(handle, 1, running=1, failed=1)
         await asyncio.sleep(0.3)
-        explanation = await handle.query(names.QUERY_EXPLAIN, result_type=Explanation)
+        explanation = await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation))
         assert "train-0 exited 1 on node-7" in explanation.why
         assert "failure grace" in explanation.next[0].what
         described = await handle.describe()
