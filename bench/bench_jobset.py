@@ -66,8 +66,10 @@ async def watching(kube: Kube, namespace: str) -> AsyncIterator[Seen]:
 
     async def watch() -> None:
         version = (await kube.list("v1", "Pod", namespace))["metadata"]["resourceVersion"]
-        async for event in kube.watch("v1", "Pod", namespace, resource_version=version, timeout_seconds=3600):
-            seen.take(event)
+        while True:  # The server ends a stream when it likes.
+            async for event in kube.watch("v1", "Pod", namespace, resource_version=version):
+                version = event["object"]["metadata"]["resourceVersion"]
+                seen.take(event)
 
     task = asyncio.create_task(watch())
     try:
