@@ -21,9 +21,9 @@ from holdfast.activities.object_facts import object_facts
 from holdfast.activities.observe import look
 from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.raw import mapping
-from holdfast.activities.replace import force_pods, told_of
+from holdfast.activities.replace import delete_read, force_pods, told_of
 from holdfast.activities.report import apply_report
-from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
+from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
@@ -96,7 +96,8 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
                 return True
             for one in going:
                 fresh = [thing for thing in one.objects if "deletionTimestamp" not in thing["metadata"]]
-                await each(fresh, lambda thing, plan=one.plan: _delete(site, given, thing, plan))
+                # One that has changed since it was read may have ended: it is read again.
+                await each(fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True))
             if clock() - begun > given.grace:
                 await force_pods(site, given.target, [pod for one in going for pod in one.pods])
             left = [told_of(one.plan, one.objects, one.pods) for one in going]
@@ -152,19 +153,3 @@ def _going(
             going.objects.append(found)
     going.pods = [pod for facts, pod in pods if facts.copy not in kept]
     return going
-
-
-async def _delete(site: Site, given: ClearInput, thing: Object, plan: PlannedComponent) -> None:
-    """Delete an object as it was read: one that has changed since may have ended, and is read again."""
-    metadata = thing["metadata"]
-    with suppress(NotFound, Conflict):
-        await site.kube.delete(
-            plan.api_version,
-            plan.kind,
-            metadata["name"],
-            given.target.namespace,
-            uid=metadata["uid"],
-            resource_version=metadata["resourceVersion"],
-            propagation="Foreground",
-            impersonate=user_of(given.target),
-        )

@@ -90,7 +90,7 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
             fresh = [one for one in found if "deletionTimestamp" not in one["metadata"]]
             if fresh:
                 await living_owner(site, given)
-                await each(fresh, lambda one: _delete(site, given, one, plan, propagation="Foreground"))
+                await each(fresh, lambda one: delete_read(site, given.target, one, plan))
             pods = await _old_pods(site, given, component)
             if not found and not pods:
                 return
@@ -124,17 +124,21 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
     return [pod for pod in listed["items"] if launch_of(pod) < given.launches[component.name]]
 
 
-async def _delete(site: Site, given: ReplaceInput, thing: Object, plan: PlannedComponent, *, propagation: str) -> None:
+async def delete_read(
+    site: Site, target: Target, thing: Object, plan: PlannedComponent, *, as_read: bool = False
+) -> None:
+    """Delete an object by its uid, with all that came of it; `as_read`: only in the version in which it was read."""
     metadata = thing["metadata"]
     with suppress(NotFound, Conflict):
         await site.kube.delete(
             plan.api_version,
             plan.kind,
             metadata["name"],
-            given.target.namespace,
+            target.namespace,
             uid=metadata["uid"],
-            propagation=propagation,
-            impersonate=user_of(given.target),
+            resource_version=metadata["resourceVersion"] if as_read else "",
+            propagation="Foreground",
+            impersonate=user_of(target),
         )
 
 
