@@ -22,7 +22,7 @@ STACK_UP := --name $(STACK) $(if $(filter 0,$(shell id -u)),--real-node) $(STACK
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo test lint format test-pure test-e2e test-crash test-jobsets test-uncached replay rows mutants bench coverage lock hooks compose-secrets clean
+.PHONY: help setup demo test lint format test-pure test-e2e test-crash test-jobsets test-uncached replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,10 +91,11 @@ rows: setup ## the contract rows: which are shown, at which level, by the tests 
 mutants: setup ## mutation testing of holdfast/policy, an hour; ARGS="--every 20" tries a sample (docs/mutation.md)
 	$(BIN)/python -m tests.mutants $(ARGS)
 
-bench: setup ## the benches: history events, decision latency
-	@for bench in bench/bench_*.py; do \
-		[ -e "$$bench" ] || { echo "no bench/bench_*.py to run" >&2; exit 1; }; \
-		echo "==> $$bench"; $(BIN)/python -m "bench.$$(basename $$bench .py)" || exit 1; done
+bench: setup ## Holdfast beside plain Kubernetes and the controllers it replaces; hours (docs/performance.md)
+	$(BIN)/python -m bench $(BENCH) all
+
+bench-smoke: setup ## every measure of the bench at its smallest, all tables and plots; two minutes
+	$(BIN)/python -m bench --out reports/bench-smoke --repeats 1 smoke
 
 coverage: setup ## the pure tests' branch coverage, in reports/coverage
 	@rm -rf reports/coverage && mkdir -p reports/coverage
@@ -107,7 +108,7 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 
 lock: ## pin the dependencies again (needs uv); LOCK_ARGS=--upgrade for newer ones
 	$(LOCK) $(LOCK_ARGS) pyproject.toml -o requirements/runtime.lock
-	$(LOCK) $(LOCK_ARGS) pyproject.toml requirements/dev.in -o requirements/dev.lock
+	$(LOCK) $(LOCK_ARGS) pyproject.toml requirements/dev.in --group bench -o requirements/dev.lock
 	$(LOCK) $(LOCK_ARGS) requirements/build.in -o requirements/build.lock
 
 hooks: setup ## run lint before each commit

@@ -85,7 +85,7 @@ def source_of(tool: Tool) -> Path:
     go = find_go()
     if go is None:
         raise BinaryError(f"there is no Go to get the source of {tool.name} with", "install Go 1.26 or newer")
-    module = tool.package.partition("/cmd/")[0]
+    module = tool.package.partition("/cmd")[0]
     run = subprocess.run(
         [go, "mod", "download", "-json", module],
         cwd=PACKAGE / "build" / tool.module,

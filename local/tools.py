@@ -9,6 +9,7 @@ ETCD = "3.6.8"
 KWOK = "0.8.0"
 CONTAINERD = "2.2.1"
 JOBSET = "0.10.1"
+APPWRAPPER = "1.1.2"
 
 OS = platform.system().lower()
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -162,6 +163,15 @@ TOOLS: dict[str, Tool] = {
             release=Release(""),
             stamp=(f"sigs.k8s.io/jobset/pkg/version.GitVersion=v{JOBSET}",),
         ),
+        Tool(
+            name="appwrapper-controller",
+            version=APPWRAPPER,
+            module="appwrapper",
+            package="github.com/project-codeflare/appwrapper/cmd",
+            seconds=120,
+            release=Release(""),
+            stamp=(f"main.BuildVersion=v{APPWRAPPER}",),
+        ),
     )
 }
 
@@ -170,5 +180,5 @@ TEMPORAL_TOOLS = ("temporal",)
 SNAPSHOT_TOOLS = ("etcdutl",)
 """Had only when a snapshot of etcd is put back."""
 REAL_NODE_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
-PEER_TOOLS = ("jobset-controller",)
+PEER_TOOLS = ("jobset-controller", "appwrapper-controller")
 """Had only where Holdfast is compared with another's controller."""

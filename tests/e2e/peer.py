@@ -14,7 +14,7 @@ import contextlib
 import secrets
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +28,12 @@ from holdfast.local import Stack
 from holdfast.local.gobuild import source_of
 from holdfast.local.lock import file_lock
 from holdfast.local.resolve import resolve
-from holdfast.local.tools import PEER_TOOLS, TOOLS
+from holdfast.local.tools import TOOLS
 from holdfast.worker.namespace import apply
 from tests.e2e.site import free_port, until
 
 Json = dict[str, Any]
+PROGRAM = "jobset-controller"
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 ADMISSION = "admissionregistration.k8s.io/v1"
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "jobsets.jobset.x-k8s.io")
@@ -83,7 +84,7 @@ async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIter
 
 @asynccontextmanager
 async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterator[Peer]:
-    (program,) = resolve(PEER_TOOLS, print).values()
+    (program,) = resolve([PROGRAM], print).values()
     kube = await Kube.connect(str(stack.kubeconfig))
     namespace, port = f"jobset-{secrets.token_hex(3)}", free_port()
     health, log = f"127.0.0.1:{free_port()}", directory / "jobset-controller.log"
@@ -101,7 +102,7 @@ async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterato
     process: subprocess.Popen[bytes] | None = None
     try:
         await until(lambda: _serves(kube), 60, "JobSets are served")
-        process = _launched([str(program), f"--config={configuration}", f"--kubeconfig={stack.kubeconfig}"], log)
+        process = launched([str(program), f"--config={configuration}", f"--kubeconfig={stack.kubeconfig}"], log)
         running = process
         await until(lambda: _ready(running, log, health), 60, "the JobSet controller is ready")
         for hook in hooks:
@@ -115,7 +116,7 @@ async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterato
             for each in (await kube.list(API_VERSION, "JobSet", namespace))["items"]:
                 await _delete(kube, API_VERSION, "JobSet", each["metadata"]["name"], namespace)
         if process is not None:
-            _stop(process)
+            stop(process)
         await _delete(kube, "v1", "Namespace", namespace)
         await kube.close()
 
@@ -133,8 +134,7 @@ def _settings(port: int, certificates: Path, health: str) -> Json:
 
 
 def _definition() -> Path:
-    tool = TOOLS[PEER_TOOLS[0]]
-    return source_of(tool) / "config" / "components" / "crd" / "bases" / "jobset.x-k8s.io_jobsets.yaml"
+    return source_of(TOOLS[PROGRAM]) / "config" / "components" / "crd" / "bases" / "jobset.x-k8s.io_jobsets.yaml"
 
 
 def _webhooks(namespace: str, url: str, authority: bytes) -> list[Json]:
@@ -183,12 +183,14 @@ async def _serves(kube: Kube) -> bool:
     return True
 
 
-def _launched(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
+def launched(argv: list[str], log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start another's controller, its output in a file."""
     with log.open("wb") as out:
-        return subprocess.Popen(argv, stdout=out, stderr=out)
+        return subprocess.Popen(argv, stdout=out, stderr=out, env=env)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop a controller, without warning if it does not go."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(20)

@@ -1,0 +1,5 @@
+"""`python -m bench`."""
+
+from bench.program import app
+
+app(prog_name="python -m bench")

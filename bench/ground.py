@@ -1,0 +1,140 @@
+"""What every measure stands on: a stack of the bench's own, its clients, its namespaces, and where samples go."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.audit import AuditLog
+from bench.machine import this_machine
+from bench.samples import REPORTS, Recording, Sample
+from bench.seeing import PATIENCE
+from holdfast.activities.kube import Kube, NotFound
+from holdfast.local import Stack
+from tests.e2e.site import until
+
+CLUSTER_PARTS = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok")
+# The benches make many Temporal namespaces: without a system worker for each.
+DYNAMIC_CONFIG = {"worker.perNamespaceWorkerCount": "0"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run was told."""
+
+    stack: str = "bench"
+    keep: bool = False
+    """Leave the stack up."""
+    repeats: int = 3
+    out: Path = REPORTS
+    worker: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the Holdfast worker, as environment."""
+    dynamic_config: Mapping[str, str] = field(default_factory=dict)
+    """Temporal's dynamic config, beyond what a local stack has."""
+    systems: tuple[str, ...] = ()
+    """The only systems that are measured; none: all."""
+    settle: float = 65.0
+    """Seconds that running workloads are left alone before something happens to them: AppWrapper's controller looks at
+    one every 5 s until it is ready, then once a minute."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What was told beyond the defaults."""
+        return {**self.worker, **self.dynamic_config}
+
+
+@dataclass
+class Ground:
+    """A running stack and the bench's own access to it."""
+
+    options: Options
+    stack: Stack
+    kube: Kube
+    directory: Path
+    recording: Recording
+    audit: AuditLog
+
+    def say(self, text: str) -> None:
+        """Tell how far the run is."""
+        print(f"{datetime.now():%H:%M:%S} {text}", flush=True)  # noqa: DTZ005 - for whoever sits before it
+
+    def pids(self) -> dict[str, int]:
+        """Return the processes of the stack, Temporal's included."""
+        found = {part: self.stack.pid(part) for part in (*CLUSTER_PARTS, "temporal")}
+        return {part: pid for part, pid in found.items() if pid is not None}
+
+    def wants(self, system: str) -> bool:
+        """Whether a system is to be measured."""
+        return not self.options.systems or system in self.options.systems
+
+    def record(
+        self,
+        system: str,
+        values: Mapping[str, float],
+        *,
+        size: Mapping[str, int] | None = None,
+        repeat: int = 0,
+        series: Mapping[str, list[float]] | None = None,
+    ) -> None:
+        """Keep a sample, in the file too."""
+        sample = Sample(
+            measure=self.recording.measure,
+            system=system,
+            size=dict(size or {}),
+            repeat=repeat,
+            at=datetime.now(UTC),
+            values={name: round(value, 4) for name, value in values.items()},
+            series={name: [round(each, 3) for each in several] for name, several in (series or {}).items()},
+        )
+        self.recording.samples.append(sample)
+        self.recording.save(self.options.out)
+        where = " ".join(f"{name}={value}" for name, value in sample.size.items())
+        shown = ", ".join(f"{name} {value:g}" for name, value in sample.values.items() if not name.startswith("peak_"))
+        self.say(f"{sample.measure} {where} {system} #{repeat}: {shown}")
+
+    @asynccontextmanager
+    async def namespace(self) -> AsyncIterator[str]:
+        """Make a namespace, gone afterwards, so that its removal does not weigh on what is measured next."""
+        name = f"bench-{secrets.token_hex(3)}"
+        await self.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        try:
+            yield name
+        finally:
+            await self.drop(name)
+
+    async def drop(self, namespace: str) -> None:
+        """Delete a namespace, and wait until it is gone."""
+        found = await self.kube.find("v1", "Namespace", namespace)
+        if found is not None:
+            try:
+                await self.kube.delete("v1", "Namespace", namespace, uid=found["metadata"]["uid"])
+            except NotFound:
+                return
+        await until(lambda: self._lacks(namespace), PATIENCE, f"namespace {namespace} is gone")
+
+    async def _lacks(self, namespace: str) -> bool:
+        return await self.kube.find("v1", "Namespace", namespace) is None
+
+
+@asynccontextmanager
+async def ground(options: Options, measure: str, *, nodes: int = 8) -> AsyncIterator[Ground]:
+    """Bring the stack up, unless it is, and measure on it; its last user takes it down (`closed`)."""
+    machine = this_machine()
+    stack = Stack.up(
+        options.stack,
+        nodes=nodes,
+        dynamic_config=DYNAMIC_CONFIG | dict(options.dynamic_config),
+        progress=lambda line: print(f"    {line}", flush=True),
+    )
+    recording = Recording(measure=measure, machine=machine, settings=options.settings)
+    kube = await Kube.connect(str(stack.kubeconfig), timeout=60)
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            yield Ground(options, stack, kube, Path(directory), recording, AuditLog(stack.audit_log))
+    finally:
+        await kube.close()

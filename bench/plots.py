@@ -1,0 +1,129 @@
+"""The plots: time and memory, drawn from samples alone. The one module that needs matplotlib."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bench.figures import Case, cases
+from bench.samples import Recording, samples_of
+
+COLOURS = {"plain": "#7f7f7f", "AppWrapper": "#d95f02", "JobSet": "#e6ab02", "Holdfast": "#1b6ca8"}
+
+
+def draw(recordings: Sequence[Recording], folder: Path) -> list[Path]:
+    """Draw every plot that there are samples for, and return the files, in order."""
+    found: list[Path] = []
+    for name, plot in PLOTS.items():
+        figure = plot(recordings)
+        if figure is not None:
+            path = folder / f"{name}.png"
+            # Nothing of when or with what it was drawn: the same samples give the same file.
+            figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
+            plt.close(figure)
+            found.append(path)
+    return found
+
+
+def times(recordings: Sequence[Recording]) -> Figure | None:
+    """Draw how long N workloads take to run and to be recorded as ended, against N."""
+    several = cases(samples_of(recordings, "start"))
+    if not several:
+        return None
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
+    for axis, value, title in zip(
+        axes, ("running_s", "ended_s"), ("until all run", "told to end, until all are recorded"), strict=True
+    ):
+        for system, mine in _by_system(several).items():
+            ns = [case.size["n"] for case in mine]
+            values = [case.values(value) for case in mine]
+            middle = [statistics.median(each) for each in values]
+            low = [m - min(each) for m, each in zip(middle, values, strict=True)]
+            high = [max(each) - m for m, each in zip(middle, values, strict=True)]
+            axis.errorbar(ns, middle, yerr=[low, high], marker="o", capsize=3, label=system, color=COLOURS.get(system))
+        _dress(axis, title, "two-pod workloads", "seconds")
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+    axes[0].legend()
+    return figure
+
+
+def running(recordings: Sequence[Recording]) -> Figure | None:
+    """Draw how many pods run over time, at the largest N."""
+    several = _largest(cases(samples_of(recordings, "start")))
+    if not several:
+        return None
+    figure, axis = plt.subplots(figsize=(7, 4))
+    for case in several:
+        for index, sample in enumerate(case.samples):
+            seconds = sample.series.get("running_at_s", [])
+            label = case.system if index == 0 else None
+            axis.step(
+                seconds,
+                range(1, len(seconds) + 1),
+                where="post",
+                color=COLOURS.get(case.system),
+                label=label,
+                alpha=0.8,
+            )
+    _dress(axis, f"{several[0].size['n']:,} two-pod workloads", "seconds since the first request", "pods that have run")
+    axis.set_xscale("log")
+    axis.legend()
+    return figure
+
+
+def memory(recordings: Sequence[Recording]) -> Figure | None:
+    """Draw the resident memory of controller or worker over time, at the largest N."""
+    several = [case for case in _largest(cases(samples_of(recordings, "start"))) if case.pooled("memory_mib")]
+    if not several:
+        return None
+    figure, axis = plt.subplots(figsize=(7, 4))
+    for case in several:
+        for index, sample in enumerate(case.samples):
+            label = case.system if index == 0 else None
+            axis.plot(
+                sample.series["at_s"],
+                sample.series["memory_mib"],
+                color=COLOURS.get(case.system),
+                label=label,
+                alpha=0.8,
+            )
+    _dress(axis, f"{several[0].size['n']:,} two-pod workloads", "seconds since the first request", "resident, MiB")
+    axis.set_ylim(bottom=0)
+    axis.legend()
+    return figure
+
+
+def _dress(axis: Axes, title: str, across: str, up: str) -> None:
+    axis.set_title(title)
+    axis.set_xlabel(across)
+    axis.set_ylabel(up)
+    axis.grid(visible=True, alpha=0.3)
+
+
+def _by_system(several: Sequence[Case]) -> dict[str, list[Case]]:
+    found: dict[str, list[Case]] = {}
+    for case in several:
+        found.setdefault(case.system, []).append(case)
+    return found
+
+
+def _largest(several: Sequence[Case]) -> list[Case]:
+    most = max((case.size["n"] for case in several), default=0)
+    return [case for case in several if case.size["n"] == most]
+
+
+PLOTS: dict[str, Callable[[Sequence[Recording]], Figure | None]] = {
+    "times": times,
+    "running": running,
+    "memory": memory,
+}

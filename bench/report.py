@@ -1,0 +1,69 @@
+"""Writing what samples say: tables and plots into a folder, and the generated section of docs/performance.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import plots, targets
+from bench.layouts import LAYOUTS
+from bench.samples import Machine, Recording, load
+from bench.tables import tables
+
+DOCUMENT = Path("docs/performance.md")
+BEGIN, END = "<!-- begin: python -m bench tables -->", "<!-- end -->"
+
+
+def write(folder: Path) -> Path:
+    """Write `report.md` and the plots beside the samples of a folder, and return the report's path."""
+    recordings = load(folder)
+    drawn = plots.draw(recordings, folder)
+    path = folder / "report.md"
+    path.write_text("# Measured\n" + markdown(recordings, [each.name for each in drawn]) + "\n")
+    return path
+
+
+def publish(folder: Path, document: Path = DOCUMENT) -> Path:
+    """Write the generated section of a document, and the plots beside it.
+
+    Raises:
+        ValueError: if the document lacks the lines between which the section stands.
+    """
+    recordings = load(folder)
+    images = document.parent / "images" / "performance"
+    images.mkdir(parents=True, exist_ok=True)
+    drawn = [str(each.relative_to(document.parent)) for each in plots.draw(recordings, images)]
+    before, begin, rest = document.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{document}: expected the lines {BEGIN!r} and {END!r}, between which the figures go")
+    document.write_text(f"{before}{BEGIN}\n{markdown(recordings, drawn)}\n{END}{after}")
+    return document
+
+
+def markdown(recordings: Sequence[Recording], images: Sequence[str]) -> str:
+    """Return machine, targets, tables and plots as Markdown."""
+    parts = [_machines(recordings), "### Targets\n" + targets.table(targets.held(targets.read(), recordings))]
+    parts += [tables(LAYOUTS, recordings)]
+    parts += [f"![{Path(image).stem}]({image})" for image in images]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _machines(recordings: Sequence[Recording]) -> str:
+    lines: list[str] = []
+    for recording in recordings:
+        if recording.samples:
+            begun = min(sample.at for sample in recording.samples)
+            told = ", ".join(f"{name}={value}" for name, value in recording.settings.items())
+            line = f"- {recording.measure}: {begun:%Y-%m-%d %H:%M} UTC, {machine(recording.machine)}"
+            lines.append(line + (f"; {told}" if told else ""))
+    return "\n".join(lines)
+
+
+def machine(found: Machine) -> str:
+    """Say in one line what a machine is."""
+    versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
+    return (
+        f"{found.cores} cores ({found.processor}), {found.memory_gib:.0f} GiB, Linux {found.kernel}, "
+        f"Python {found.python}, {versions}; commit {found.commit}; load before {found.load:g}"
+    )

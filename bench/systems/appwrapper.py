@@ -1,0 +1,144 @@
+"""The published AppWrapper controller: its own binary and CRD, with its defaults, without Kueue and without webhooks.
+
+Its webhooks only check and label what users hand in. Its limits cannot be set: one reconciler, and of its client the
+defaults of controller-runtime, 20 requests a second with bursts of 30.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import yaml
+
+from bench.audit import Entry, agent
+from bench.ground import Ground
+from bench.seeing import Json, Seen, in_phase, seeing
+from bench.systems.base import System
+from bench.work import delete
+from holdfast.activities.kube import UnknownKind, Unreachable
+from holdfast.local.gobuild import source_of
+from holdfast.local.resolve import resolve
+from holdfast.local.tools import TOOLS
+from holdfast.worker.namespace import apply
+from tests.e2e.peer import launched, stop
+from tests.e2e.site import free_port, until
+
+PROGRAM = "appwrapper-controller"
+API_VERSION, KIND = "workload.codeflare.dev/v1beta2", "AppWrapper"
+CONFIG = "appwrapper-operator-config"
+
+
+class AppWrapperPeer(System):
+    """The controller's process and AppWrappers as its users create them."""
+
+    name = "AppWrapper"
+
+    def __init__(self, ground: Ground, namespace: str, wrappers: Seen, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(ground, namespace)
+        self.wrappers = wrappers
+        self.process = process
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The controller."""
+        return {"controller": self.process.pid}
+
+    def asks(self, entry: Entry) -> bool:
+        """Whatever its binary sent: it has the administrator's rights, as the bench does."""
+        return agent(entry).startswith(PROGRAM)
+
+    async def submit(self, document: Json) -> None:
+        """Create the AppWrapper."""
+        await self.kube.create({**document, "metadata": {**document["metadata"], "namespace": self.namespace}})
+
+    async def ended(self, count: int) -> float:
+        """Wait for the phase Succeeded."""
+        return (await self.wrappers.all_reach("ended", self.past + count))[-1]
+
+    async def suspend(self, name: str) -> None:
+        """Suspend it."""
+        await self._set(name, True)
+
+    async def resume(self, name: str) -> None:
+        """Resume it."""
+        await self._set(name, False)
+
+    async def _set(self, name: str, suspend: bool) -> None:
+        uid = next(life.last["metadata"]["uid"] for life in self.wrappers.present if life.name == name)
+        await self.kube.patch(API_VERSION, KIND, name, self.namespace, uid=uid, patch={"spec": {"suspend": suspend}})
+
+    async def remove(self, name: str) -> None:
+        """Delete it; its finalizer stays until the controller has removed the Job."""
+        await delete(self.kube, API_VERSION, KIND, name, self.namespace)
+
+    async def removed(self) -> float:
+        """Wait until all AppWrappers are gone."""
+        return await self.wrappers.all_gone()
+
+
+@asynccontextmanager
+async def open_appwrapper(ground: Ground) -> AsyncIterator[AppWrapperPeer]:
+    """Run the controller, with a namespace of its own for its work."""
+    (program,) = resolve([PROGRAM], ground.say).values()
+    definition = source_of(TOOLS[PROGRAM]) / "config" / "crd" / "bases" / "workload.codeflare.dev_appwrappers.yaml"
+    await apply(ground.kube, yaml.safe_load(definition.read_text()))
+    await until(lambda: _served(ground), 60, "AppWrappers are served")
+    async with (
+        ground.namespace() as home,
+        ground.namespace() as namespace,
+        seeing(
+            ground.kube, API_VERSION, KIND, namespace, ended=in_phase("Succeeded"), suspended=in_phase("Suspended")
+        ) as wrappers,
+    ):
+        health = f"127.0.0.1:{free_port()}"
+        await ground.kube.create(_configuration(home, health))
+        log = ground.directory / "appwrapper-controller.log"
+        argv = [str(program), f"--config={CONFIG}", f"--kubeconfig={ground.stack.kubeconfig}"]
+        process = launched(argv, log, env=os.environ | {"NAMESPACE": home})
+        try:
+            await until(
+                lambda: _alive(process, health), 60, f"the AppWrapper controller answers: {log.read_text()[-2000:]}"
+            )
+            yield AppWrapperPeer(ground, namespace, wrappers, process)
+        finally:
+            stop(process)
+
+
+def _configuration(namespace: str, health: str) -> Json:
+    """Return its configuration: what is not named keeps its default."""
+    settings = {
+        "webhooksEnabled": False,
+        "controllerManager": {"health": {"bindAddress": health}, "metrics": {"bindAddress": "0"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG, "namespace": namespace},
+        "data": {"config.yaml": yaml.safe_dump(settings)},
+    }
+
+
+async def _served(ground: Ground) -> bool:
+    try:
+        await ground.kube.list(API_VERSION, KIND, "default")
+    except (UnknownKind, Unreachable):
+        await asyncio.sleep(0.2)
+        return False
+    return True
+
+
+async def _alive(process: subprocess.Popen[bytes], health: str) -> bool:
+    """Whether it answers. Its page /readyz is not asked: without webhooks that would begin to serve them, and fail."""
+    if process.poll() is not None:
+        raise AssertionError(f"the AppWrapper controller ended with {process.returncode}")
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{health}/healthz") as answer:
+            return answer.status == 200
+    except aiohttp.ClientError:
+        await asyncio.sleep(0.2)
+        return False

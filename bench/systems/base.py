@@ -1,0 +1,73 @@
+"""What a bench asks of a system: take work, say when it is over, take it off the cluster again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from bench.audit import Entry
+from bench.ground import Ground
+from bench.seeing import Json, in_phase, seeing
+from bench.work import finish, in_flight, workload
+
+
+class System(ABC):
+    """One system, opened, with a namespace of its own."""
+
+    name: ClassVar[str]
+
+    def __init__(self, ground: Ground, namespace: str) -> None:
+        self.ground = ground
+        self.kube = ground.kube
+        self.namespace = namespace
+        self.past = 0
+        """How many workloads have ended before what is measured."""
+
+    @property
+    @abstractmethod
+    def pids(self) -> dict[str, int]:
+        """The processes that are this system's own, those of the cluster aside."""
+
+    @abstractmethod
+    def asks(self, entry: Entry) -> bool:
+        """Whether a request was sent by this system itself."""
+
+    @abstractmethod
+    async def submit(self, document: Json) -> None:
+        """Take a workload, as its user would hand it in."""
+
+    @abstractmethod
+    async def ended(self, count: int) -> float:
+        """Wait until so many are recorded as succeeded, and return when that was seen."""
+
+    @abstractmethod
+    async def suspend(self, name: str) -> None:
+        """Ask for a workload to be taken off the cluster for now."""
+
+    @abstractmethod
+    async def resume(self, name: str) -> None:
+        """Ask for a suspended workload to be put back."""
+
+    @abstractmethod
+    async def remove(self, name: str) -> None:
+        """Ask for a workload to be removed for good."""
+
+    @abstractmethod
+    async def removed(self) -> float:
+        """Wait until no workload is left by this system's own record, and return when that was seen."""
+
+    async def warm(self) -> None:
+        """Live one whole life, so that what is measured begins with everything connected and read."""
+        async with seeing(self.kube, "v1", "Pod", self.namespace, running=in_phase("Running")) as pods:
+            await self.submit(workload("warm"))
+            await pods.all_reach("running", 2)
+            await finish(self.kube, pods.present)
+            await self.ended(1)
+            await self.remove("warm")
+            await pods.all_gone()
+            await self.removed()
+        self.past += 1
+
+    async def submit_all(self, documents: list[Json]) -> None:
+        """Take many, so many at once."""
+        await in_flight([lambda each=each: self.submit(each) for each in documents])

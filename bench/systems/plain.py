@@ -1,0 +1,70 @@
+"""Plain Kubernetes: Jobs, and nobody who looks after them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bench.audit import Entry
+from bench.ground import Ground
+from bench.seeing import Json, Seen, has_condition, seeing
+from bench.systems.base import System
+from bench.work import delete, job_of
+
+
+class Plain(System):
+    """Jobs as they are; removal is foreground deletion."""
+
+    name = "plain"
+
+    def __init__(self, ground: Ground, namespace: str, jobs: Seen) -> None:
+        super().__init__(ground, namespace)
+        self.jobs = jobs
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """None: all of it is the cluster's."""
+        return {}
+
+    def asks(self, entry: Entry) -> bool:
+        """Nothing: all of it is the cluster's."""
+        return False
+
+    async def submit(self, document: Json) -> None:
+        """Create the Job."""
+        made = job_of(document)
+        await self.kube.create({**made, "metadata": {**made["metadata"], "namespace": self.namespace}})
+
+    async def ended(self, count: int) -> float:
+        """Wait for the Jobs' condition Complete."""
+        return (await self.jobs.all_reach("ended", self.past + count))[-1]
+
+    async def suspend(self, name: str) -> None:
+        """Suspend the Job."""
+        await self._set(name, True)
+
+    async def resume(self, name: str) -> None:
+        """Resume the Job."""
+        await self._set(name, False)
+
+    async def _set(self, name: str, suspend: bool) -> None:
+        uid = next(life.last["metadata"]["uid"] for life in self.jobs.present if life.name == name)
+        await self.kube.patch("batch/v1", "Job", name, self.namespace, uid=uid, patch={"spec": {"suspend": suspend}})
+
+    async def remove(self, name: str) -> None:
+        """Delete the Job in the foreground."""
+        await delete(self.kube, "batch/v1", "Job", name, self.namespace)
+
+    async def removed(self) -> float:
+        """Wait until the Jobs are gone."""
+        return await self.jobs.all_gone()
+
+
+@asynccontextmanager
+async def open_plain(ground: Ground) -> AsyncIterator[Plain]:
+    """Have a namespace for plain Jobs."""
+    async with (
+        ground.namespace() as namespace,
+        seeing(ground.kube, "batch/v1", "Job", namespace, ended=has_condition("Complete")) as jobs,
+    ):
+        yield Plain(ground, namespace, jobs)

@@ -1,0 +1,89 @@
+"""Which tables samples make: one per measure, a row per size and system, a column per figure. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.figures import Case, cases, find, number, spread, tail
+from bench.samples import Recording, Sample, samples_of
+
+
+@dataclass(frozen=True)
+class Column:
+    """One figure of a table.
+
+    Attributes:
+        value: the value's or the series' name.
+        heading: what stands above it.
+        unit: of the figures.
+        tail: a series of single measurements, shown as median / p99 / most; else one value a run, median and spread.
+        ratio: shown as a multiple of the base's too.
+    """
+
+    value: str
+    heading: str
+    unit: str = ""
+    tail: bool = False
+    ratio: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One table.
+
+    Attributes:
+        measure: whose samples.
+        title: its heading.
+        about: what is measured, in a sentence or two.
+        columns: what is shown.
+        base: the system that ratios are of.
+    """
+
+    measure: str
+    title: str
+    about: str
+    columns: tuple[Column, ...]
+    base: str = "plain"
+
+
+def tables(layouts: Sequence[Layout], recordings: Sequence[Recording]) -> str:
+    """Return every table that there are samples for, as Markdown."""
+    parts = [_table(layout, samples_of(recordings, layout.measure)) for layout in layouts]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _table(layout: Layout, samples: list[Sample]) -> str:
+    several = cases(samples)
+    if not several:
+        return ""
+    columns = [column for column in layout.columns if any(_values(case, column) for case in several)]
+    sizes = list(dict.fromkeys(name for case in several for name in case.size))
+    heads = [*sizes, "system", "runs", *(column.heading for column in columns)]
+    lines = [f"### {layout.title}", layout.about, "", _row(heads), "|" + "---|" * len(heads)]
+    for case in several:
+        base = find(several, layout.base, case.size)
+        cells = [f"{case.size[name]:,}" if name in case.size else "" for name in sizes]
+        cells += [case.system, str(len(case.samples)), *(_cell(case, column, base) for column in columns)]
+        lines.append(_row(cells))
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _values(case: Case, column: Column) -> list[float]:
+    return case.pooled(column.value) if column.tail else case.values(column.value)
+
+
+def _cell(case: Case, column: Column, base: Case | None) -> str:
+    values = _values(case, column)
+    if column.tail:
+        return tail(values, column.unit)
+    shown = spread(values, column.unit)
+    theirs = _values(base, column) if base is not None and base.system != case.system else []
+    if column.ratio and values and theirs and statistics.median(theirs):
+        return f"{shown}, {number(statistics.median(values) / statistics.median(theirs))} x"
+    return shown
