@@ -13,6 +13,7 @@ from holdfast.policy.health import shortfall
 
 DIGEST_BYTES: Final = 6
 KEY_BYTES: Final = 8
+EIGHTHS: Final = 8
 
 
 class Urgency(IntEnum):
@@ -25,7 +26,7 @@ class Urgency(IntEnum):
     SETTLE = 2
     """A pod went away: its controller may be replacing it this very moment."""
     LAZY = 3
-    """Admitted, or one component of several complete: mostly told by what follows it."""
+    """Admitted, one component of several complete, or some more copies: mostly told by what follows it."""
 
 
 DELAYS: Final[dict[Urgency, float]] = {
@@ -61,6 +62,8 @@ class Facts:
     """Whether all components are complete, and pods run on that still use their quota."""
     up: tuple[str, ...] = ()
     """Which components that something waits for are ready or complete, and which that have copies are ready."""
+    done: int = 0
+    """How many eighths of all copies have succeeded, the last begun one too, as long as some have not."""
 
     @property
     def blank(self) -> bool:
@@ -76,6 +79,7 @@ class Facts:
             or self.finished
             or self.quiet
             or self.up
+            or self.done
         )
 
     @property
@@ -86,7 +90,8 @@ class Facts:
     def digest(self) -> bytes:
         """Return the same few bytes for the same facts, in any process."""
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
-        said = astuple(self) if self.up else astuple(self)[:-1]
+        said = astuple(self)
+        said = said if self.done else said[:-1] if self.up else said[:-2]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
 
 
@@ -113,6 +118,7 @@ def facts_of(observation: Observation) -> Facts:
         quiet=_quiet(observation),
         lingering=observation.complete and observation.occupies,
         up=tuple(_up(observation)),
+        done=_done(observation),
     )
 
 
@@ -129,6 +135,13 @@ def _up(observation: Observation) -> Iterator[str]:
             yield f"{name} ready"  # Of copies it is told to their readers, too: once, when the last of them is.
         if view.awaited and view.copies is not None and view.copies.succeeded:
             yield f"{name} in part"
+
+
+def _done(observation: Observation) -> int:
+    """Return how far copies are, so coarsely that what is told of it does not grow with how many there are."""
+    copies = [view.copies for view in observation.components.values() if view.copies is not None]
+    expected, succeeded = sum(one.expected for one in copies), sum(one.succeeded for one in copies)
+    return -(-EIGHTHS * succeeded // expected) if succeeded < expected else 0
 
 
 def _quiet(observation: Observation) -> bool:

@@ -23,8 +23,9 @@ from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval
 from holdfast.policy.sight import union
 from holdfast.worker.attention import HOT, WARM, Attention, Doubt, Send
-from holdfast.worker.cache import Cache, KindKey
-from holdfast.worker.feeds import CORE, SHORTEST_BLINDNESS, Feeds
+from holdfast.worker.cache import Cache
+from holdfast.worker.darkness import Darkness
+from holdfast.worker.feeds import CORE, Feeds
 from holdfast.worker.informer import Restored
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
@@ -200,7 +201,7 @@ class _Watching:
         self._compared = False
         self._version = memory.version
         self._missing = Missing(owner.client, given.cluster, given.shards, self._cache)
-        self._dark: dict[KindKey, float] = {}
+        self._darkness = Darkness()
         self._sampled = self._loop.time()
         self._counted: dict[str, int] = {}
 
@@ -354,21 +355,17 @@ class _Watching:
 
     def _sample(self, now: float) -> None:
         """Count blindness, and tell of it once it has ended."""
-        if self._dark.keys() & CORE:
+        if self._darkness.since.keys() & CORE:
             self._metrics.blind.inc(now - self._sampled)
         self._sampled = now
-        dark = self.feeds.dark()
-        new = dark - self._dark.keys()
+        new, back = self._darkness.turn(self.feeds.dark(), now)
         if new:
             why = self.feeds.pulse.message or "a stream broke and cannot be opened again"
             Log.warning("cannot see", kinds=sorted(kind for _, kind in new), why=why)
-        self._dark |= dict.fromkeys(new, now)
-        back = {kind: now - self._dark.pop(kind) for kind in self._dark.keys() - dark}
         if back:
             Log.info("can see again", kinds=sorted(kind for _, kind in back), seconds=round(max(back.values()), 1))
-        long = {kind for kind, spent in back.items() if spent >= SHORTEST_BLINDNESS}
-        if long:
-            self._attention.sight_regained(now, lambda attempt: bool(long & (CORE | attempt.kinds)))
+        if self._darkness.lifted:
+            self._attention.sight_regained(now, lambda attempt: self._darkness.is_over_for(attempt.kinds))
         self._metrics.pods.set(self._cache.pod_count)
         self._metrics.attempts.set(self._cache.attempt_count)
         counts = self._attention.counts

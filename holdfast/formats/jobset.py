@@ -74,13 +74,16 @@ def read(
         raise InvalidWorkload(problems, source)
 
     def values() -> dict[str, Any]:
+        policy = read_policy(shape, defaults)
+        if wrong := settings.rule_problems(policy):
+            raise InvalidWorkload(wrong, source)
         own = {
             "name": own_name,
             "namespace": own_namespace,
             "cluster": cluster,
             "components": components,
             "suspend": bool(spec.suspend),
-            "policy": settings.policy(read_policy(shape, defaults)),
+            "policy": settings.policy(policy),
             "source": Source(api_version=parsed.apiVersion, kind=parsed.kind),
         }
         return {**own, **settings.fields}

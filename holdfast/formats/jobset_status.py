@@ -24,6 +24,8 @@ STARTED: Final = (
     "InOrderStartupPolicyCompleted",
     "in order startup policy has completed",
 )
+_OWN_ENDS: Final = (Reason.RULE_LIMIT_EXCEEDED, Reason.SUCCESS_UNREACHABLE)
+"""Ends by what JobSet has no word for: a rule's own limit, and Jobs that were let fail."""
 _SUSPENSIONS: Final = (Reason.SUSPEND_REQUESTED, Reason.PREEMPTED)
 
 
@@ -63,7 +65,9 @@ def failed(workload: Workload, status: Status) -> tuple[str, str, str]:
     if failure is None or failure.scope is not Scope.COMPONENT or status.reason is Reason.CREATE_FAILED:
         return "Failed", status.reason.value, status.message or status.reason.value
     ruling = rule_on(workload.policy, failure)
-    if status.reason is Reason.RETRY_LIMIT_EXCEEDED:
+    if status.reason in _OWN_ENDS:
+        reason, message = status.reason.value, status.message
+    elif status.reason is Reason.RETRY_LIMIT_EXCEEDED:
         reason, message = "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts"
     elif ruling.rule == NO_POLICY.name or ruling.action.kind is not ActionKind.FAIL:
         reason, message = "FailedJobs", "jobset failed due to one or more job failures"

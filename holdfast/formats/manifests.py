@@ -122,7 +122,7 @@ def _policy(settings: Settings, context: Context, problems: list[Problem]) -> Po
     if policy is None:
         problems.append(Problem(settings.paths["profile"], "is no profile", name, tuple(sorted(context.profiles))))
         return context.profiles[POLICY.profile]
-    problems.extend(settings.problems(policy))
+    problems.extend([*settings.problems(policy), *settings.rule_problems(policy)])
     return policy
 
 

@@ -12,8 +12,10 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from holdfast import names
-from holdfast.errors import Problem, problems_of
-from holdfast.model import Policy, Timings, Workload, format_duration, parse_duration
+from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.formats.text import Json, documents
+from holdfast.model import Action, ActionKind, Policy, Timings, Workload, format_duration, parse_duration
+from holdfast.model.policy import DEFAULT_RULE
 from holdfast.profiles.rules import RESTART
 from holdfast.profiles.streams import LAUNCH
 
@@ -31,6 +33,8 @@ _OTHERS: Final[Mapping[str, str]] = {
     "launchLimit": "launch_limit",
     "restartBudgetResetAfter": "restart_budget_reset_after",
     "launchBudgetResetAfter": "launch_budget_reset_after",
+    "ruleLimits": "rule_limits",
+    "rulePauses": "rule_pauses",
     "queue": "queue",
     "priority": "priority",
     "runAs": "run_as",
@@ -42,6 +46,9 @@ NAMES: Final = (*TIMING_NAMES, *_OTHERS)
 
 _LIMITS: Final[Mapping[str, str]] = {"retryLimit": RESTART, "launchLimit": LAUNCH}
 _RESETS: Final[Mapping[str, str]] = {"restartBudgetResetAfter": RESTART, "launchBudgetResetAfter": LAUNCH}
+_RULES: Final[Mapping[str, str]] = {"ruleLimits": "limit", "rulePauses": "pause"}
+"""What is given by rules' names, `{oom: 2}`, and the field of their actions that it is."""
+
 _SPELLINGS: Final[Mapping[str, str]] = {"successTTL": "successTtl"}
 
 
@@ -64,6 +71,8 @@ class Settings:
     """Limits of budgets, by their names."""
     resets: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
     """How long health must last to renew a budget, by their names."""
+    rules: dict[str, Json] = field(default_factory=dict[str, Json])
+    """Fields of rules' actions, by the rules' names."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the workload itself."""
     paths: dict[str, str] = field(default_factory=dict[str, str])
@@ -80,10 +89,29 @@ class Settings:
             )
             for budget in policy.budgets
         )
-        return policy.model_copy(update={"timings": policy.timings.model_copy(update=self.timings), "budgets": budgets})
+        rules = tuple(
+            rule.model_copy(update={"action": rule.action.model_copy(update=self.rules.get(rule.name, {}))})
+            for rule in policy.rules
+        )
+        named = any(rule.name == DEFAULT_RULE for rule in rules)
+        default = policy.default.model_copy(update={} if named else self.rules.get(DEFAULT_RULE, {}))
+        timings = policy.timings.model_copy(update=self.timings)
+        changed = {"timings": timings, "budgets": budgets, "rules": rules, "default": default}
+        return policy.model_copy(update=changed)
+
+    def rule_problems(self, policy: Policy) -> list[Problem]:
+        """Return which of these settings are of rules that the policy has not, or that restart nothing."""
+        actions: dict[str, Action] = {DEFAULT_RULE: policy.default, **{one.name: one.action for one in policy.rules}}
+        restarts = tuple(name for name, action in actions.items() if action.kind is ActionKind.RESTART)
+        return [
+            Problem(self.paths[setting], "expected the name of a rule that restarts", name, restarts)
+            for setting, key in _RULES.items()
+            for name, values in self.rules.items()
+            if key in values and name not in restarts
+        ]
 
     def problems(self, policy: Policy) -> list[Problem]:
-        """Return what of these settings the policy has no place for."""
+        """Return what of these settings the policy has no place for; its rules apart."""
         budgets = {budget.name for budget in policy.budgets}
         given = [(name, budget, self.limits.get(budget)) for name, budget in _LIMITS.items()]
         given += [(name, budget, self.resets.get(budget)) for name, budget in _RESETS.items()]
@@ -122,6 +150,23 @@ def read_reset(text: str, path: str) -> timedelta | Problem:
     if isinstance(span, timedelta) and not span:
         return Problem(path, "expected more than 0s; leave it out for a budget that counts for ever", text)
     return span
+
+
+def read_rules(text: str, key: str, path: str) -> dict[str, Json] | Problem:
+    """Read what is given by rules' names: `{oom: 2}` or `{oom: 10m}`, YAML or JSON."""
+    try:
+        (found,) = documents(text)
+    except (InvalidWorkload, ValueError):
+        return Problem(
+            path, "expected rules by their names, as in {oom: %s}" % ("2" if key == "limit" else "10m"), text
+        )
+    rules: dict[str, Json] = {}
+    for name, value in found.content.items():
+        one = read_retry_limit(str(value), path) if key == "limit" else read_duration(str(value), path)
+        if isinstance(one, Problem):
+            return Problem(path, f"{name}: {one.message}", one.value)
+        rules[str(name)] = {key: one}
+    return rules
 
 
 def known_name(name: str) -> str | None:
@@ -181,6 +226,14 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
         settings.resets[_RESETS[name]] = span
         settings.paths[name] = given.path
         return None
+    if name in _RULES:
+        rules = read_rules(given.value, _RULES[name], given.path)
+        if isinstance(rules, Problem):
+            return rules
+        for rule, values in rules.items():
+            settings.rules.setdefault(rule, {}).update(values)
+        settings.paths[name] = given.path
+        return None
     if name == "profile":
         settings.profile = given.value
         settings.paths[name] = given.path
@@ -204,7 +257,7 @@ def overridden(workload: Workload, settings: Settings) -> tuple[Workload, list[P
     if settings.profile is not None and settings.profile != workload.policy.profile:
         message = f"is decided by the document: give it there, as {names.GROUP}/profile"
         return workload, [Problem(settings.paths["profile"], message, settings.profile, (workload.policy.profile,))]
-    if problems := settings.problems(workload.policy):
+    if problems := [*settings.problems(workload.policy), *settings.rule_problems(workload.policy)]:
         return workload, problems
     values: dict[str, Any] = {name: getattr(workload, name) for name in Workload.model_fields}
     values.update(settings.fields, policy=settings.policy(workload.policy))

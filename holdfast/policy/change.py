@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from typing import Annotated, Any, cast
 
-from holdfast.model import Component, Model, Phase, Policy, State, Timings, Workload
+from pydantic import Field, ValidationError, model_validator
+
+from holdfast.model import ActionKind, Component, Model, Phase, Policy, State, Timings, Workload
+from holdfast.model.policy import DEFAULT_RULE
 from holdfast.policy.health import LIVE
 
 
 class PolicyChange(Model):
-    """Which waits and which budgets are to differ from now on; what is not named stays."""
+    """Which waits, budgets, and rules' limits and pauses are to differ from now on; what is not named stays."""
 
     timings: dict[str, str | None] = {}
     """By name, for example `{"failureGracePeriod": "30s"}`; null, for one that may be: never."""
@@ -18,7 +21,26 @@ class PolicyChange(Model):
     reset_after: dict[str, str | None] = {}
     """By budget name, how long health must last for what was used to be forgiven, for example `{"restart": "24h"}`;
     null: never."""
+    rule_limits: Annotated[dict[str, int | None], Field(exclude_if=lambda value: not value)] = {}
+    """By rule name, how often it may act, for example `{"out-of-memory": 2}`; null: as often as its budget lets it.
+    `default` is the default action. A rule that had no limit is counted from now on."""
+    rule_pauses: Annotated[dict[str, str | None], Field(exclude_if=lambda value: not value)] = {}
+    """By rule name, how long what follows its next act waits; null: the retry pause."""
     note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stays(cls, given: Any) -> Any:
+        """Refuse what is part of a policy and cannot differ any more, by its name and with the reason."""
+        fixed = {info.alias or name for name, info in Policy.model_fields.items()} - {"timings", "budgets"}
+        names = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        found = [name for name in names if name in fixed]
+        if found:
+            raise ValueError(
+                f"{found[0]}: cannot be changed under way: expected timings, budgets, resetAfter, ruleLimits or "
+                "rulePauses; for anything else cancel it and submit it anew"
+            )
+        return cast("Any", given)
 
 
 def changed(policy: Policy, change: PolicyChange) -> Policy:
@@ -42,7 +64,26 @@ def changed(policy: Policy, change: PolicyChange) -> Policy:
         if name not in known:
             raise ValueError(f"resetAfter.{name}: expected one of {', '.join(known)}")
         document["budgets"][known.index(name)]["resetAfter"] = span
+    for field, key, values in (
+        ("ruleLimits", "limit", change.rule_limits),
+        ("rulePauses", "pause", change.rule_pauses),
+    ):
+        for name, value in values.items():
+            _action(document, name, f"{field}.{name}")[key] = value
     return Policy.model_validate(document)
+
+
+def _action(document: dict[str, Any], rule: str, path: str) -> dict[str, Any]:
+    """Return the action of a rule that restarts.
+
+    Raises:
+        ValueError: if there is none of that name, naming those there are.
+    """
+    actions = {DEFAULT_RULE: document["default"], **{one["name"]: one["action"] for one in document["rules"]}}
+    restarts = [name for name, action in actions.items() if action["kind"] == ActionKind.RESTART]
+    if rule not in restarts:
+        raise ValueError(f"{path}: expected a rule that restarts: one of {', '.join(restarts) or 'none'}")
+    return actions[rule]
 
 
 class ComponentsChange(Model):

@@ -13,7 +13,8 @@ from holdfast.formats import jobset as format_
 from holdfast.local import Stack
 from tests.e2e.jobsets import Json, P, jobset, replicated
 from tests.e2e.site import open_site, until
-from tests.e2e.space import Handle, Space, open_space
+from tests.e2e.space import STUBBORN, Handle, Space, open_space
+from tests.e2e.truth import WORKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 SHARED = pytest.mark.asyncio(loop_scope="session")
@@ -147,3 +148,30 @@ async def test_J12_a_worker_killed_while_active_jobs_are_deleted(stack: Stack, t
             assert await pods(space) == {"train-driver-0"}
             status = await site.status(handle)
             assert (status.attempt, status.restarts) == (1, 0), "no job that we deleted was missed"
+
+
+@SHARED
+@pytest.mark.row("J12", level="e2e")
+async def test_J12_active_pods_that_never_end_are_forced_once_their_grace_is_over(space: Space):
+    """The kubelet never finishes their deletion: only a forced one takes them away."""
+    deaf = replicated("workers", replicas=2)
+    deaf["template"]["spec"]["template"].setdefault("metadata", {})["labels"] = STUBBORN
+    success = {"operator": "Any", "targetReplicatedJobs": ["driver"]}
+    document = jobset("train", replicated("driver"), deaf, successPolicy=success)
+    document["metadata"]["annotations"] = {"holdfast.dev/forcefulDeletionGracePeriod": "5s"}
+    _, handle = await submit(space, document)
+    await space.reach(handle, "Running", 1)
+    before = await uids(space)
+    await complete(space, "train-driver-0")
+    await cleared(space, handle, "Succeeded")
+    assert await uids(space) == {"train-driver-0": before["train-driver-0"]}
+    assert await pods(space) == {"train-driver-0"}
+    await space.truth.settle()
+    deletions = [one for one in space.truth.requests() if one.verb == "delete"]
+    forced = [one for one in deletions if (one.resource, one.user) == ("pods", WORKER)]
+    deaf_ones = {life.name for life in space.truth.of(1, "Pod") if life.name.startswith("train-workers-")}
+    assert {one.name for one in forced} == deaf_ones
+    assert len(deaf_ones) == 2
+    asked = min(one.time for one in deletions if one.resource == "jobs")
+    assert (min(one.time for one in forced) - asked).total_seconds() >= 5
+    assert [act.name for act in await space.acts(handle)].count(names.ACTIVITY_CLEAR) == 1

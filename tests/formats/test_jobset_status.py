@@ -123,6 +123,17 @@ def test_a_job_that_was_let_fail_leaves_failed_jobs() -> None:
     assert conditions(document, ended_by(failed_job()))[0][2] == "FailedJobs"
 
 
+@pytest.mark.row("J19", level="pure")
+@pytest.mark.parametrize("action", ["RestartReplicatedJob", "FailJob"])
+@pytest.mark.parametrize("reason", [Reason.RULE_LIMIT_EXCEEDED, Reason.SUCCESS_UNREACHABLE])
+def test_J19_an_end_by_what_is_not_published_is_told_in_our_words(action: str, reason: Reason) -> None:
+    document = jobset_of(replicated("a"), failurePolicy={"rules": [{"name": "part", "action": action}]})
+    status = ended_by(failed_job(), reason).model_copy(update={"message": "rule part has acted"})
+    assert conditions(document, status) == [
+        ("Failed", "True", reason.value, "rule part has acted (first failed job: train-a-1)")
+    ]
+
+
 def test_what_jobset_has_no_word_for_is_told_in_ours() -> None:
     status = told(Phase.FAILED, Reason.REFUSED, message="spec.replicatedJobs[0]: no")
     assert conditions(ANY, status) == [("Failed", "True", "Refused", "spec.replicatedJobs[0]: no")]

@@ -6,8 +6,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from holdfast.model import Attempt, Budget, Component, Intent, Phase, Policy, Stage, State, Timings, Workload
+from holdfast.model import (
+    Action,
+    ActionKind,
+    Attempt,
+    Budget,
+    Component,
+    Intent,
+    Match,
+    Phase,
+    Policy,
+    Rule,
+    Stage,
+    State,
+    Timings,
+    Workload,
+)
 from holdfast.policy.change import (
     ComponentsChange,
     PolicyChange,
@@ -50,6 +66,34 @@ def test_a_budget_that_was_renewed_by_health_can_be_made_to_count_for_ever():
     assert changed(renewed, PolicyChange(reset_after={"restart": None})) == POLICY
 
 
+RULED = Policy(
+    rules=(
+        Rule(name="oom", match=Match(exit_codes=(137,)), action=Action(limit=1)),
+        Rule(name="bug", match=Match(exit_codes=(1,)), action=Action(kind=ActionKind.FAIL, charge=None)),
+    )
+)
+
+
+@pytest.mark.row("J19", level="pure")
+def test_J19_limits_and_pauses_of_rules_can_be_changed_and_taken_back():
+    change = PolicyChange(rule_limits={"oom": 3, "default": 2}, rule_pauses={"oom": "10m"})
+    policy = changed(RULED, change)
+    assert policy.rules[0].action == Action(limit=3, pause=timedelta(minutes=10))
+    assert (policy.default, policy.rules[1]) == (Action(limit=2), RULED.rules[1])
+    back = PolicyChange(rule_limits={"oom": 1, "default": None}, rule_pauses={"oom": None})
+    assert changed(policy, back) == RULED
+
+
+@pytest.mark.parametrize("name", ["success", "rules", "default", "deletion", "interruptedCreate", "profile"])
+def test_what_stays_as_it_is_for_good_is_refused_by_its_name(name: str):
+    with pytest.raises(ValidationError, match=f"{name}: cannot be changed under way: expected timings, budgets,"):
+        PolicyChange.model_validate({name: None, "note": "please"})
+
+
+def test_a_change_that_says_nothing_of_rules_is_written_as_before():
+    assert PolicyChange().model_dump(mode="json").keys() == {"timings", "budgets", "resetAfter", "note"}
+
+
 TIMINGS = (
     "admissionGracePeriod, deletionOnFailureGracePeriod, failureGracePeriod, forcefulDeletionGracePeriod, "
     "retryPausePeriod, submissionTimeout, successTtl, warmupGracePeriod"
@@ -62,17 +106,28 @@ TIMINGS = (
         ({"timings": {"failureGrace": "30s"}}, f"timings.failureGrace: expected one of {TIMINGS}"),
         ({"budgets": {"retry": 1}}, "budgets.retry: expected one of restart, spare"),
         ({"reset_after": {"retry": "1h"}}, "resetAfter.retry: expected one of restart, spare"),
+        (
+            {"rule_limits": {"oom": 1}},
+            "ruleLimits.oom: expected a rule that restarts: one of default",
+        ),
+        (
+            {"rule_pauses": {"oom": "1m"}},
+            "rulePauses.oom: expected a rule that restarts: one of default",
+        ),
     ],
 )
 def test_an_unknown_name_is_refused_with_those_that_are_known(change: dict[str, Any], message: str):
-    with pytest.raises(ValueError, match="expected one of") as caught:
+    with pytest.raises(ValueError, match=r"expected .*one of") as caught:
         changed(POLICY, PolicyChange(**change))
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("change", [{"timings": {"retryPausePeriod": "soon"}}, {"budgets": {"restart": -1}}])
+@pytest.mark.parametrize(
+    "change",
+    [{"timings": {"retryPausePeriod": "soon"}}, {"budgets": {"restart": -1}}, {"rule_limits": {"default": -1}}],
+)
 def test_a_value_that_is_out_of_range_is_refused(change: dict[str, Any]):
-    with pytest.raises(ValueError, match=r"retry_?[pP]ause|budgets"):
+    with pytest.raises(ValueError, match=r"retry_?[pP]ause|budgets|limit"):
         changed(POLICY, PolicyChange(**change))
 
 

@@ -87,3 +87,13 @@ def test_J12_at_the_end_copies_that_have_ended_stay_and_active_ones_go():
     assert any("deleting what is still active of Job workers (3 copies)" in text for text in texts), texts
     assert any("nothing of attempt 1 is active any more" in text for text in texts), texts
     assert told.summary.outcome == "Succeeded"
+
+
+def test_a_rule_for_everything_without_a_grace_acts_on_the_pods_before_the_jobs_word():
+    """Pods that a Job deletes as it gives up do not run any more; its own word comes once they are gone."""
+    script = "[{at: 1m, componentFailed: {component: driver, reason: DeadlineExceeded}}]"
+    first = [text for _, text in said(play(workload({"name": "any", "action": {"grace": False}}), script))]
+    assert any("InsufficientPodsReady: 1 of 7 pods do not run (rule any)" in text for text in first)
+    own = {"name": "own", "match": {"scopes": ["Component"]}, "action": {"grace": False}}
+    first = [text for _, text in said(play(workload(own), script))]
+    assert any("driver: DeadlineExceeded (rule own)" in text for text in first)

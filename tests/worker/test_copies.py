@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from holdfast import names
 from holdfast.activities.object_facts import object_facts
 from holdfast.worker.attention import RECORD_BYTES
 from holdfast.worker.cache import attempt_seen
-from holdfast.worker.facts import DIGEST_BYTES
+from holdfast.worker.facts import DIGEST_BYTES, Facts
 from tests.worker.world import EPOCH, JOB, World
 
 COPIES = 20
@@ -161,3 +162,35 @@ def test_one_that_is_not_seen_is_asked_for_by_name(world: World) -> None:
 def test_what_a_heartbeat_remembers_does_not_grow_with_them(world: World) -> None:
     running(world, 200)
     assert len(world.attention.digests()) <= 2 * (RECORD_BYTES + DIGEST_BYTES)
+
+
+@pytest.mark.row("J17", level="pure")
+@pytest.mark.parametrize(("copies", "most"), [(3, 2), (COPIES, 8), (200, 8)])
+def test_J17_how_many_have_succeeded_is_told_while_others_run_however_many_there_are(copies: int, most: int) -> None:
+    world = World()
+    running(world, copies)
+    told = len(world.sent)
+    for index in range(copies - 1):
+        copy(world, index, "Complete")
+        world.pass_time(60)
+    sent = [send.observation.components["workers"].copies for _, send in world.sent[told:]]
+    counts = [one.succeeded for one in sent if one is not None]
+    assert len(counts) == most
+    assert counts[0] == 1
+    assert max(later - sooner for sooner, later in itertools.pairwise([0, *counts])) <= -(-copies // 8)
+
+
+def test_those_that_succeed_soon_after_each_other_are_one_signal(world: World) -> None:
+    running(world)
+    told = len(world.sent)
+    for index in range(COPIES - 1):
+        copy(world, index, "Complete")
+        world.pass_time(1)
+    world.pass_time(60)
+    assert len(world.sent) == told + 1
+    assert world.sent[-1][1].facts.done == 8
+
+
+def test_what_was_acknowledged_before_counts_were_news_stays_so() -> None:
+    assert Facts(up=("a ready",)).digest().hex() == "139f747dffaa"
+    assert Facts(admitted=True).digest().hex() == "8cd522e0b7e6"

@@ -212,13 +212,16 @@ async def test_policy_update_is_checked_then_in_force(environment: Environment):
     async with environment() as run:
         handle = await run.start(failure_grace_period=timedelta(hours=1))
         await run.running(handle)
-        for bad in (
-            {"timings": {"nope": "1s"}},
-            {"budgets": {"restart": -1}},
-            {"timings": {"retryPausePeriod": "soon"}},
+        for bad, says in (
+            ({"timings": {"nope": "1s"}}, "timings.nope: expected one of"),
+            ({"budgets": {"restart": -1}}, "budgets"),
+            ({"timings": {"retryPausePeriod": "soon"}}, "'soon' is not a duration"),
+            ({"ruleLimits": {"nope": 1}}, "ruleLimits.nope: expected a rule that restarts"),
+            ({"success": {"operator": "Any"}}, "success: cannot be changed under way"),
         ):
-            with pytest.raises(WorkflowUpdateFailedError):
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
                 await handle.execute_update(names.UPDATE_POLICY, bad)
+            assert says in str(refused.value.cause), refused.value.cause
         await run.cluster.sees(handle, 1, running=1, failed=1)
         await asyncio.sleep(0.3)
         assert (await run.status(handle)).phase == "Running"
