@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError
 
 from holdfast.model import ActionKind, Component, Model, Phase, Policy, State, Timings, Workload
 from holdfast.model.policy import DEFAULT_RULE
@@ -28,19 +28,8 @@ class PolicyChange(Model):
     """By rule name, how long what follows its next act waits; null: the retry pause."""
     note: str = ""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _stays(cls, given: Any) -> Any:
-        """Refuse what is part of a policy and cannot differ any more, by its name and with the reason."""
-        fixed = {info.alias or name for name, info in Policy.model_fields.items()} - {"timings", "budgets"}
-        names = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-        found = [name for name in names if name in fixed]
-        if found:
-            raise ValueError(
-                f"{found[0]}: cannot be changed under way: expected timings, budgets, resetAfter, ruleLimits or "
-                "rulePauses; for anything else cancel it and submit it anew"
-            )
-        return cast("Any", given)
+    # What it does not know is refused by `changed`, in a sentence: a document that cannot be decoded is not.
+    model_config = ConfigDict(extra="allow")
 
 
 def changed(policy: Policy, change: PolicyChange) -> Policy:
@@ -49,21 +38,26 @@ def changed(policy: Policy, change: PolicyChange) -> Policy:
     Raises:
         ValueError: if a name is unknown or a value is out of range, naming what is allowed.
     """
+    known = ", ".join(info.alias or name for name, info in PolicyChange.model_fields.items())
+    fixed = {info.alias or name for name, info in Policy.model_fields.items()}
+    for name in change.model_extra or ():
+        why = "cannot be changed under way: submit it anew instead, or change" if name in fixed else "expected"
+        raise ValueError(f"{name}: {why} one of {known}")
     document = policy.model_dump(mode="json")
     allowed = sorted(field.alias or name for name, field in Timings.model_fields.items())
     for name, value in change.timings.items():
         if name not in allowed:
             raise ValueError(f"timings.{name}: expected one of {', '.join(allowed)}")
         document["timings"][name] = value
-    known = [budget["name"] for budget in document["budgets"]]
+    budgets = [budget["name"] for budget in document["budgets"]]
     for name, limit in change.budgets.items():
-        if name not in known:
-            raise ValueError(f"budgets.{name}: expected one of {', '.join(known)}")
-        document["budgets"][known.index(name)]["limit"] = limit
+        if name not in budgets:
+            raise ValueError(f"budgets.{name}: expected one of {', '.join(budgets)}")
+        document["budgets"][budgets.index(name)]["limit"] = limit
     for name, span in change.reset_after.items():
-        if name not in known:
-            raise ValueError(f"resetAfter.{name}: expected one of {', '.join(known)}")
-        document["budgets"][known.index(name)]["resetAfter"] = span
+        if name not in budgets:
+            raise ValueError(f"resetAfter.{name}: expected one of {', '.join(budgets)}")
+        document["budgets"][budgets.index(name)]["resetAfter"] = span
     for field, key, values in (
         ("ruleLimits", "limit", change.rule_limits),
         ("rulePauses", "pause", change.rule_pauses),

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from holdfast.model import (
     Action,
@@ -84,10 +83,23 @@ def test_J19_limits_and_pauses_of_rules_can_be_changed_and_taken_back():
     assert changed(policy, back) == RULED
 
 
+KNOWN = "timings, budgets, resetAfter, ruleLimits, rulePauses, note"
+
+
 @pytest.mark.parametrize("name", ["success", "rules", "default", "deletion", "interruptedCreate", "profile"])
 def test_what_stays_as_it_is_for_good_is_refused_by_its_name(name: str):
-    with pytest.raises(ValidationError, match=f"{name}: cannot be changed under way: expected timings, budgets,"):
-        PolicyChange.model_validate({name: None, "note": "please"})
+    change = PolicyChange.model_validate({name: {"operator": "Any"}, "note": "please"})
+    with pytest.raises(ValueError, match="cannot be changed") as caught:
+        changed(POLICY, change)
+    assert str(caught.value) == (
+        f"{name}: cannot be changed under way: submit it anew instead, or change one of {KNOWN}"
+    )
+
+
+def test_a_field_that_no_change_has_is_refused_by_its_name():
+    with pytest.raises(ValueError, match="budget: expected") as caught:
+        changed(POLICY, PolicyChange.model_validate({"budget": {"restart": 1}}))
+    assert str(caught.value) == f"budget: expected one of {KNOWN}"
 
 
 def test_a_change_that_says_nothing_of_rules_is_written_as_before():
