@@ -125,6 +125,21 @@ async def test_J17_suspended_resumed_and_completed_are_told_as_published(space: 
     await until(told, 30, "the end is an Event")
 
 
+@ROW("J17", level="e2e")
+async def test_J17_a_job_that_succeeds_while_others_run_is_told(space: Space):
+    handle = await space.submit(jobset("train", replicated("workers", replicas=3), replicated("driver")))
+    await reach(space, handle, "Running", 1)
+    for succeeded in (1, 2):
+        await end_pod(space, f"train-workers-{succeeded}", 0)
+
+        async def counted(expected: int = succeeded) -> bool:
+            (workers, driver) = (await source_form(space, "train"))[1]["replicatedJobsStatus"]
+            return (workers["succeeded"], driver["succeeded"]) == (expected, 0)
+
+        await until(counted, 240, f"{succeeded} Jobs are told succeeded")
+    assert (await space.site.status(handle)).phase == "Running"
+
+
 @ROW("J15", level="e2e")
 @pytest.mark.parametrize("code", [0, 1], ids=["completed", "failed"])
 async def test_J15_the_time_to_live_counts_from_the_end_and_then_all_is_deleted(space: Space, code: int):
