@@ -44,9 +44,9 @@ $(STAMP): requirements/dev.lock pyproject.toml
 demo: setup ## a real Temporal and Kubernetes, a workload, a failure, and its healing
 	@$(BIN)/holdfast demo
 
-test: setup ## lint, the pure tests, the end-to-end tests, the rows; all are run, then summed up
+test: setup ## lint, pure tests, end-to-end tests, a smoke of the bench, the rows; all are run, then summed up
 	@rm -rf reports/rows
-	@.ci/steps lint test-pure test-e2e rows
+	@.ci/steps lint test-pure test-e2e bench-smoke rows
 
 lint: setup ## ruff, import layers, strict types
 	$(BIN)/ruff check .
@@ -92,10 +92,11 @@ mutants: setup ## mutation testing of holdfast/policy, an hour; ARGS="--every 20
 	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: setup ## Holdfast beside plain Kubernetes and the controllers it replaces; hours (docs/performance.md)
-	$(BIN)/python -m bench $(BENCH) all
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m bench $(BENCH) all
 
 bench-smoke: setup ## every measure of the bench at its smallest, all tables and plots; two minutes
-	$(BIN)/python -m bench --out reports/bench-smoke --repeats 1 smoke
+	@rm -rf reports/bench-smoke
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m bench --stack bench-smoke --out reports/bench-smoke smoke
 
 coverage: setup ## the pure tests' branch coverage, in reports/coverage
 	@rm -rf reports/coverage && mkdir -p reports/coverage

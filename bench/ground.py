@@ -42,6 +42,9 @@ class Options:
     """Seconds that running workloads are left alone before something happens to them: AppWrapper's controller looks at
     one every 5 s until it is ready, then once a minute."""
 
+    smoke: bool = False
+    """Only to see that all works: nothing is waited for that takes a minute."""
+
     @property
     def settings(self) -> dict[str, str]:
         """What was told beyond the defaults."""

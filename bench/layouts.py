@@ -6,11 +6,11 @@ from bench.tables import Column, Layout
 
 START = Layout(
     "start",
-    "N two-pod workloads",
-    "From the first request until every pod has run; then, all pods being told to succeed, until every workload is "
-    "recorded as ended (a Job's condition, an AppWrapper's phase, Temporal's list). Requests: the system's own, over a "
-    "whole life with its removal, Events included. CPU: of the cluster, of Temporal and of the system, until all have "
-    "ended.",
+    "N two-pod workloads (a, g)",
+    "From the first request until every pod has run; then, all pods being told to succeed, until every workload "
+    "is recorded as ended (a Job's condition, an AppWrapper's phase, Temporal's list). Requests: the system's "
+    "own, over a whole life with its removal, Events included. CPU: of the cluster, of Temporal and of the "
+    "system, until all have ended.",
     (
         Column("submitted_s", "handed in", "s"),
         Column("running_s", "all running", "s", ratio=True),
@@ -25,5 +25,144 @@ START = Layout(
         Column("peak_controller_mib", "controller, at most", "MiB"),
     ),
 )
+LATENCY = Layout(
+    "latency",
+    "From failure to decision (b)",
+    "Zero failure grace. From the audit log's time of a pod's failure to the decision (of Holdfast the workflow "
+    "task in its history, of AppWrapper the phase Resetting), and to the first request that acts on it: median / "
+    "p99 / most.",
+    (
+        Column("decided_s", "decided", "s", tail=True),
+        Column("acted_s", "acted on", "s", tail=True),
+        Column("failures", "failures a run"),
+        Column("missing", "never decided"),
+    ),
+    base="",
+)
+REMOVAL = Layout(
+    "removal",
+    "Suspension and removal (c, d)",
+    "From the first request until a watch of the bench's own sees no pod (suspended), or neither pod nor Job "
+    "(removed). Plain is foreground deletion. Recorded: the AppWrapper is gone, the workflow is closed.",
+    (
+        Column("suspended_s", "suspended", "s"),
+        Column("resumed_s", "resumed, all running", "s"),
+        Column("asked_s", "asked for", "s"),
+        Column("removed_s", "removed", "s", ratio=True),
+        Column("recorded_s", "recorded", "s", ratio=True),
+    ),
+)
+CRASH = Layout(
+    "crash",
+    "The controller killed in N failure graces (e)",
+    "Killed with -9 while all are in their grace, started again when all are overdue. From the start of the new "
+    "process to its readiness, and to the first and the last due reset, by the audit log.",
+    (
+        Column("ready_s", "ready", "s"),
+        Column("first_s", "first reset", "s"),
+        Column("last_s", "last reset", "s"),
+        Column("early", "before the kill"),
+        Column("missing", "never"),
+        Column("twice", "twice"),
+    ),
+    base="",
+)
+IDLE = Layout(
+    "idle",
+    "N idle workloads (f)",
+    "Running, and nothing happens. Memory above the empty controller; CPU as a share of one core; requests about "
+    "the namespace of the workloads, for each workload, and all others of the controller together; Temporal's "
+    "history events for each workload. A day is the hour extrapolated.",
+    (
+        Column("empty_mib", "empty", "MiB"),
+        Column("memory_mib", "with N", "MiB"),
+        Column("memory_per_1000_mib", "per 1,000", "MiB"),
+        Column("cpu_share", "CPU"),
+        Column("cpu_temporal_share", "Temporal's CPU"),
+        Column("requests_per_hour", "requests an hour, each"),
+        Column("requests_per_day", "a day, each"),
+        Column("controller_requests_per_hour", "all of the controller's, an hour"),
+        Column("events_per_hour", "history events an hour, each"),
+        Column("events_per_day", "a day, each"),
+    ),
+    base="",
+)
+GANG = Layout(
+    "gang",
+    "A gang restarted (h)",
+    "One failed pod of a JobSet with ten pods a Job, from its failing to the first pod of the next attempt, and "
+    "until all run. Every run is one restart of the same JobSet.",
+    (
+        Column("start_s", "start", "s"),
+        Column("first_s", "first new pod", "s"),
+        Column("whole_s", "all run again", "s", ratio=True),
+        Column("memory_mib", "resident", "MiB"),
+        Column("events", "history events a restart"),
+    ),
+    base="JobSet",
+)
+HISTORY = Layout(
+    "history",
+    "What a life costs in history (i)",
+    "One life with one reset, zero failure grace, 1 s retry pause. Budgets: 60 events to Succeeded, 56 a reset.",
+    (
+        Column("events_to_succeeded", "events to Succeeded"),
+        Column("events_of_reset", "events of a reset"),
+        Column("events_of_life", "all events"),
+        Column("bytes_at_running", "bytes at Running"),
+        Column("bytes_of_life", "bytes of all"),
+        Column("running_s", "submitted, until Running", "s"),
+        Column("reset_s", "failed, until Running", "s"),
+    ),
+    base="",
+)
+CROWD = Layout(
+    "crowd",
+    "Ten thousand idle workloads on one worker (j)",
+    "One-pod workloads, added step by step. At the end: memory gained in the idle time, CPU as a share of one "
+    "core, and of timers that came due then by how much they fired late, and were acted on late: median / p99 / "
+    "most.",
+    (
+        Column("memory_mib", "resident", "MiB"),
+        Column("above_empty_mib", "above the empty worker", "MiB"),
+        Column("gained_mib", "gained while idle", "MiB"),
+        Column("cpu_share", "CPU"),
+        Column("cpu_temporal_share", "Temporal's CPU"),
+        Column("fired_late_s", "fired late", "s", tail=True),
+        Column("late_s", "acted on late", "s", tail=True),
+    ),
+    base="",
+)
+WORKERS = Layout(
+    "workers",
+    "One worker process against several (k)",
+    "N two-pod workloads as above. The other columns are the cores that each process kept busy from the first "
+    "request until all had ended: what is near its limit is what is full.",
+    (
+        Column("running_s", "all running", "s"),
+        Column("started_per_s", "workloads a second"),
+        Column("ended_s", "told to end, until all recorded", "s"),
+        Column("workers_cores", "workers"),
+        Column("temporal_cores", "Temporal"),
+        Column("kube-apiserver_cores", "API server"),
+        Column("etcd_cores", "etcd"),
+        Column("kube-controller-manager_cores", "controllers"),
+        Column("kube-scheduler_cores", "scheduler"),
+        Column("kwok_cores", "KWOK"),
+        Column("all_cores", "all of these"),
+    ),
+    base="",
+)
+ENGINE = Layout(
+    "engine",
+    "The pure engine",
+    "CPU time of one core: random lives under crashes, outages and people's wishes, and a healthy life with one reset.",
+    (
+        Column("steps_per_s", "steps a second, alone"),
+        Column("steps_with_oracle_per_s", "with its small cluster and the oracle"),
+        Column("life_ms", "a life with a reset", "ms"),
+    ),
+    base="",
+)
 
-LAYOUTS = (START,)
+LAYOUTS = (START, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, WORKERS, ENGINE)

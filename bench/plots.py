@@ -103,6 +103,36 @@ def memory(recordings: Sequence[Recording]) -> Figure | None:
     return figure
 
 
+def decisions(recordings: Sequence[Recording]) -> Figure | None:
+    """Draw which share of failures had been decided after how long, at the most active workloads."""
+    several = _largest(cases(samples_of(recordings, "latency")), "active")
+    if not several:
+        return None
+    figure, axis = plt.subplots(figsize=(7, 4))
+    for case in several:
+        seconds = sorted(case.pooled("decided_s"))
+        share = [(index + 1) / len(seconds) * 100 for index in range(len(seconds))]
+        axis.step(seconds, share, where="post", color=COLOURS.get(case.system), label=case.system)
+    title = f"failure to decision, {several[0].size['active']:,} active, zero grace"
+    _dress(axis, title, "seconds since the pod failed", "percent decided")
+    axis.set_xscale("log")
+    axis.legend()
+    return figure
+
+
+def crowd(recordings: Sequence[Recording]) -> Figure | None:
+    """Draw the worker's memory against the number of idle workloads."""
+    several = cases(samples_of(recordings, "crowd"))
+    if not several:
+        return None
+    figure, axis = plt.subplots(figsize=(7, 4))
+    held = [statistics.median(case.values("memory_mib")) for case in several]
+    axis.plot([case.size["n"] for case in several], held, marker="o", color=COLOURS["Holdfast"])
+    _dress(axis, "one worker process", "idle workloads", "resident, MiB")
+    axis.set_ylim(bottom=0)
+    return figure
+
+
 def _dress(axis: Axes, title: str, across: str, up: str) -> None:
     axis.set_title(title)
     axis.set_xlabel(across)
@@ -117,13 +147,15 @@ def _by_system(several: Sequence[Case]) -> dict[str, list[Case]]:
     return found
 
 
-def _largest(several: Sequence[Case]) -> list[Case]:
-    most = max((case.size["n"] for case in several), default=0)
-    return [case for case in several if case.size["n"] == most]
+def _largest(several: Sequence[Case], by: str = "n") -> list[Case]:
+    most = max((case.size[by] for case in several), default=0)
+    return [case for case in several if case.size[by] == most]
 
 
 PLOTS: dict[str, Callable[[Sequence[Recording]], Figure | None]] = {
     "times": times,
     "running": running,
     "memory": memory,
+    "decisions": decisions,
+    "crowd": crowd,
 }

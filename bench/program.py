@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bench import report
-from bench.ground import Ground, Options, ground
-from bench.measures import start
+from bench import plan, report
+from bench.ground import Options
+from bench.measures import crash, crowd, engine, gang, history, idle, latency, removal, start
+from bench.measures import workers as scaling
+from bench.plan import Plan
 from bench.samples import REPORTS
-from holdfast.local import NotRunningError, Stack
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
-Sizes = Annotated[str, typer.Option(help="How many workloads, several separated by commas.")]
-Measure = Callable[[Ground], Awaitable[None]]
+Sizes = Annotated[str, typer.Option(help="How many, several separated by commas; else those of the report.")]
+Seconds = Annotated[float, typer.Option(help="Seconds of idleness that are measured.")]
 _OPTIONS: list[Options] = []
 
 
@@ -54,21 +53,80 @@ def common(
 
 
 @app.command("start")
-def start_(sizes: Sizes = "100,300,1000") -> None:
-    """N two-pod workloads until all run and until all are recorded as ended."""
-    _run({start.NAME: lambda on: start.measure(on, _numbers(sizes))})
+def start_(sizes: Sizes = "") -> None:
+    """N two-pod workloads until all run and until all are recorded as ended; API requests of a life."""
+    _run(Plan(start.NAME, lambda on: start.measure(on, _numbers(sizes) or start.SIZES)))
+
+
+@app.command("latency")
+def latency_(active: Sizes = "") -> None:
+    """From a pod's failure to the decision."""
+    _run(Plan(latency.NAME, lambda on: latency.measure(on, _numbers(active) or latency.ACTIVE)))
+
+
+@app.command("removal")
+def removal_(sizes: Sizes = "") -> None:
+    """Suspension and removal, against foreground deletion."""
+    _run(Plan(removal.NAME, lambda on: removal.measure(on, _numbers(sizes) or removal.SIZES)))
+
+
+@app.command("crash")
+def crash_(sizes: Sizes = "") -> None:
+    """The controller killed with workloads in their failure grace."""
+    _run(Plan(crash.NAME, lambda on: crash.measure(on, _numbers(sizes) or crash.SIZES)))
+
+
+@app.command("idle")
+def idle_(sizes: Sizes = "", window: Seconds = idle.WINDOW) -> None:
+    """What idle workloads cost."""
+    _run(Plan(idle.NAME, lambda on: idle.measure(on, _numbers(sizes) or idle.SIZES, window)))
+
+
+@app.command("gang")
+def gang_(jobs: Sizes = "", each: Annotated[int, typer.Option(help="Pods of a Job.")] = gang.EACH) -> None:
+    """A gang restart, against JobSet."""
+    _run(Plan(gang.NAME, lambda on: gang.measure(on, _numbers(jobs) or gang.JOBS, each)))
+
+
+@app.command("history")
+def history_(pods: Sizes = "") -> None:
+    """Temporal events and bytes of a life."""
+    _run(Plan(history.NAME, lambda on: history.measure(on, _numbers(pods) or history.PODS)))
+
+
+@app.command("workers")
+def workers_(workers: Sizes = "", size: Annotated[int, typer.Option(help="Workloads.")] = scaling.SIZE) -> None:
+    """One worker process against several."""
+    _run(Plan(scaling.NAME, lambda on: scaling.measure(on, _numbers(workers) or scaling.WORKERS, size)))
+
+
+@app.command("engine")
+def engine_(lives: int = engine.LIVES) -> None:
+    """The pure engine."""
+    _run(Plan(engine.NAME, lambda on: engine.measure(on, lives)))
+
+
+@app.command("crowd")
+def crowd_(steps: Sizes = "", window: Seconds = crowd.WINDOW) -> None:
+    """Ten thousand idle workloads on one worker, on a stack of their own."""
+    _run(
+        Plan(crowd.NAME, lambda on: crowd.measure(on, _numbers(steps) or crowd.STEPS, window), crowd.NODES, alone=True)
+    )
 
 
 @app.command("all")
 def all_() -> None:
     """Every measure at its full size, one after another: hours."""
-    _run({start.NAME: start.measure})
+    _run(*plan.FULL)
 
 
 @app.command()
-def smoke() -> None:
+def smoke(only: Annotated[list[str] | None, typer.Option(help="Only this measure.")] = None) -> None:
     """Every measure at its smallest, to see that all of them work; the figures mean nothing."""
-    _run({start.NAME: lambda on: start.measure(on, (2,))})
+    _OPTIONS[:] = [dataclasses.replace(_OPTIONS[0], repeats=1, settle=0.0, smoke=True)]
+    _run(*(each for each in plan.SMOKE if not only or each.measure in only))
+    if problems := [] if only else report.lacks(_OPTIONS[0].out):
+        raise SystemExit("\n".join(problems))
 
 
 @app.command("tables")
@@ -82,22 +140,8 @@ def tables_(
         print(report.publish(samples))
 
 
-def _run(measures: Mapping[str, Measure]) -> None:
-    """Run measures one after another on one stack, then write tables and plots of all samples in the folder."""
-    options = _OPTIONS[0]
-
-    async def run() -> None:
-        for name, measure in measures.items():
-            async with ground(options, name) as found:
-                await measure(found)
-
-    try:
-        asyncio.run(run())
-    finally:
-        if not options.keep:
-            with contextlib.suppress(NotRunningError):
-                Stack.load(options.stack).down(purge=True)
-    print(report.write(options.out))
+def _run(*plans: Plan) -> None:
+    plan.carry_out(_OPTIONS[0], *plans)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -49,6 +49,22 @@ def markdown(recordings: Sequence[Recording], images: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def lacks(folder: Path) -> list[str]:
+    """Return which tables and plots a folder lacks, and which samples say that something went wrong."""
+    recordings = load(folder)
+    found = [
+        f"no samples of {layout.measure}"
+        for layout in LAYOUTS
+        if not any(recording.samples for recording in recordings if recording.measure == layout.measure)
+    ]
+    found += [f"no plot {name}" for name in plots.PLOTS if not (folder / f"{name}.png").exists()]
+    for recording in recordings:
+        for sample in recording.samples:
+            wrong = [name for name in ("missing", "wrong") if sample.values.get(name)]
+            found += [f"{recording.measure}, {sample.system}: {name} is {sample.values[name]:g}" for name in wrong]
+    return found
+
+
 def _machines(recordings: Sequence[Recording]) -> str:
     lines: list[str] = []
     for recording in recordings:

@@ -1,9 +1,9 @@
-"""The work that every system is given: AppWrapper documents around one Job, and how its pods are steered."""
+"""The work that every system is given: AppWrappers around one Job or bare pods, and how their pods are steered."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from bench.seeing import Json, Life
@@ -20,20 +20,39 @@ PATIENT = {
 """Waits long enough that a system under load does not fall into them. All others are at their defaults."""
 
 
-def workload(name: str, pods: int = PODS, **waits: str) -> Json:
-    """Return the AppWrapper of a Job; keyword arguments are its annotations."""
-    annotations = {PREFIX + key: value for key, value in (PATIENT | waits).items()}
+def workload(name: str, waits: Mapping[str, str] | None = None, pods: int = PODS) -> Json:
+    """Return the AppWrapper of a Job, with these waits as its annotations."""
+    return _wrapper(name, waits, [job(name=name, pods=pods, backoffLimit=100)])
+
+
+def bare(name: str, waits: Mapping[str, str], pods: int = PODS) -> Json:
+    """Return the AppWrapper of pods that nobody replaces when they fail, as a Job would after 10 s."""
+    template = job(pods=1)["template"]["spec"]["template"]
+    made = [
+        {**template, "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{index}"}}
+        for index in range(pods)
+    ]
+    return _wrapper(name, waits, [{"template": each} for each in made])
+
+
+def _wrapper(name: str, waits: Mapping[str, str] | None, components: list[Json]) -> Json:
+    annotations = {PREFIX + key: value for key, value in {**PATIENT, **(waits or {})}.items()}
     return {
         "apiVersion": "workload.codeflare.dev/v1beta2",
         "kind": "AppWrapper",
         "metadata": {"name": name, "annotations": annotations},
-        "spec": {"components": [job(name=name, pods=pods, backoffLimit=100)]},
+        "spec": {"components": components},
     }
 
 
 def job_of(document: Json) -> Json:
     """Return the Job inside an AppWrapper."""
     return document["spec"]["components"][0]["template"]
+
+
+def workload_of(pod: Life) -> str:
+    """Return the name of the workload that a pod is of, with which the pod's begins."""
+    return pod.name.rpartition("-")[0]
 
 
 async def in_flight(calls: Iterable[Callable[[], Awaitable[Any]]], most: int = IN_FLIGHT) -> None:

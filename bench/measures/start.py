@@ -13,7 +13,7 @@ from bench.ground import Ground
 from bench.seeing import Seen, in_phase, seeing
 from bench.systems import ALL, System, opened
 from bench.usage import Usage, using
-from bench.work import PODS, finish, in_flight, workload
+from bench.work import PODS, finish, workload
 
 NAME = "start"
 SIZES = (100, 300, 1000)
@@ -34,12 +34,9 @@ async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
     mark = ground.audit.mark()
     async with seeing(ground.kube, "v1", "Pod", system.namespace, running=in_phase("Running")) as pods:
         async with using(ground.pids() | system.pids) as usage:
-            values, series = await _life(system, pods, documents)
+            values, series = await life(system, pods, documents)
         values["cpu_s"] = sum(usage.cpu.values())
-        names = [f"w{index}" for index in range(size)]
-        await in_flight([lambda name=name: system.remove(name) for name in names])
-        await pods.all_gone()
-        await system.removed()
+        await system.remove_all([f"w{index}" for index in range(size)], pods)
     asked = tally(ground.audit.since(mark), system.asks)
     events = await _events(ground, system)
     values |= {"requests": (asked.total() + events) / size, "requests_events": events / size}
@@ -48,7 +45,7 @@ async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
     ground.record(system.name, values | usage.values(), size={"n": size}, repeat=repeat, series=series)
 
 
-async def _life(
+async def life(
     system: System, pods: Seen, documents: list[dict[str, object]]
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Have all of them run and succeed; return when what was reached."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
 
 import aiohttp
 import yaml
 
-from bench.audit import Entry, agent
+from bench.audit import Entry, agent, when
 from bench.ground import Ground
-from bench.seeing import Json, Seen, in_phase, seeing
+from bench.seeing import PATIENCE, Json, Seen, has_condition, in_phase, seeing
 from bench.systems.base import System
 from bench.work import delete
 from holdfast.activities.kube import UnknownKind, Unreachable
@@ -38,15 +40,56 @@ class AppWrapperPeer(System):
 
     name = "AppWrapper"
 
-    def __init__(self, ground: Ground, namespace: str, wrappers: Seen, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, ground: Ground, namespace: str, wrappers: Seen, program: Path, home: str) -> None:
         super().__init__(ground, namespace)
         self.wrappers = wrappers
-        self.process = process
+        self.program = program
+        self.home = home
+        self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def pids(self) -> dict[str, int]:
         """The controller."""
-        return {"controller": self.process.pid}
+        return {"controller": self.process.pid} if self.process else {}
+
+    async def restart(self) -> None:
+        """Start the controller, with the configuration of this run."""
+        health = f"127.0.0.1:{free_port()}"
+        await apply(self.kube, _configuration(self.home, health))
+        log = self.ground.directory / f"{self.home}.log"
+        argv = [str(self.program), f"--config={CONFIG}", f"--kubeconfig={self.ground.stack.kubeconfig}"]
+        process = launched(argv, log, env=os.environ | {"NAMESPACE": self.home})
+        self.process = process
+        await until(lambda: _alive(process, health), 60, f"the AppWrapper controller answers; see {log}")
+
+    def kill(self) -> None:
+        """Kill it as a crash would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    async def suspended(self, count: int) -> None:
+        """Wait for the phase Suspended; each is in it for a moment at its start too."""
+        await self.wrappers.until(
+            lambda: sum(in_phase("Suspended")(life.last) for life in self.wrappers.present) >= count,
+            PATIENCE,
+            f"{count} are suspended",
+        )
+
+    async def in_grace(self, workloads: list[str]) -> None:
+        """Wait for the condition Unhealthy."""
+        await self.wrappers.all_reach("unhealthy", len(workloads))
+
+    def acts(self, entries: Iterable[Entry]) -> list[tuple[str, datetime]]:
+        """Return when each was written to be Resetting."""
+        return [
+            (entry["objectRef"]["name"], when(entry))
+            for entry in entries
+            if self.asks(entry)
+            and entry["verb"] == "patch"
+            and entry["objectRef"].get("resource") == "appwrappers"
+            and ((entry.get("requestObject") or {}).get("status") or {}).get("phase") == "Resetting"
+        ]
 
     def asks(self, entry: Entry) -> bool:
         """Whatever its binary sent: it has the administrator's rights, as the bench does."""
@@ -68,9 +111,17 @@ class AppWrapperPeer(System):
         """Resume it."""
         await self._set(name, False)
 
+    async def nudge(self, workloads: list[str]) -> None:
+        """Change an annotation of each: its controller looks at what has changed."""
+        for name in workloads:
+            await self._patch(name, {"metadata": {"annotations": {"bench": "look"}}})
+
     async def _set(self, name: str, suspend: bool) -> None:
+        await self._patch(name, {"spec": {"suspend": suspend}})
+
+    async def _patch(self, name: str, patch: Json) -> None:
         uid = next(life.last["metadata"]["uid"] for life in self.wrappers.present if life.name == name)
-        await self.kube.patch(API_VERSION, KIND, name, self.namespace, uid=uid, patch={"spec": {"suspend": suspend}})
+        await self.kube.patch(API_VERSION, KIND, name, self.namespace, uid=uid, patch=patch)
 
     async def remove(self, name: str) -> None:
         """Delete it; its finalizer stays until the controller has removed the Job."""
@@ -92,21 +143,21 @@ async def open_appwrapper(ground: Ground) -> AsyncIterator[AppWrapperPeer]:
         ground.namespace() as home,
         ground.namespace() as namespace,
         seeing(
-            ground.kube, API_VERSION, KIND, namespace, ended=in_phase("Succeeded"), suspended=in_phase("Suspended")
+            ground.kube,
+            API_VERSION,
+            KIND,
+            namespace,
+            ended=in_phase("Succeeded"),
+            unhealthy=has_condition("Unhealthy"),
         ) as wrappers,
     ):
-        health = f"127.0.0.1:{free_port()}"
-        await ground.kube.create(_configuration(home, health))
-        log = ground.directory / "appwrapper-controller.log"
-        argv = [str(program), f"--config={CONFIG}", f"--kubeconfig={ground.stack.kubeconfig}"]
-        process = launched(argv, log, env=os.environ | {"NAMESPACE": home})
+        system = AppWrapperPeer(ground, namespace, wrappers, program, home)
         try:
-            await until(
-                lambda: _alive(process, health), 60, f"the AppWrapper controller answers: {log.read_text()[-2000:]}"
-            )
-            yield AppWrapperPeer(ground, namespace, wrappers, process)
+            await system.restart()
+            yield system
         finally:
-            stop(process)
+            if system.process is not None:
+                stop(system.process)
 
 
 def _configuration(namespace: str, health: str) -> Json:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from datetime import datetime
 from typing import ClassVar
 
 from bench.audit import Entry
 from bench.ground import Ground
-from bench.seeing import Json, in_phase, seeing
+from bench.seeing import Json, Seen, in_phase, seeing
 from bench.work import finish, in_flight, workload
 
 
@@ -63,10 +65,46 @@ class System(ABC):
             await pods.all_reach("running", 2)
             await finish(self.kube, pods.present)
             await self.ended(1)
-            await self.remove("warm")
-            await pods.all_gone()
-            await self.removed()
+            await self.remove_all(["warm"], pods)
         self.past += 1
+
+    async def suspended(self, count: int) -> None:
+        """Wait until so many are recorded as suspended."""
+        raise NotImplementedError(self.name)
+
+    async def in_grace(self, workloads: list[str]) -> None:
+        """Wait until all are recorded as being in their failure grace."""
+        raise NotImplementedError(self.name)
+
+    def acts(self, entries: Iterable[Entry]) -> list[tuple[str, datetime]]:
+        """Return when each reset was first acted on, with the workload's name, in order."""
+        return []
+
+    async def decided(self, workloads: list[str]) -> dict[str, datetime]:
+        """Return when a reset was decided, of those workloads for which the system records that itself."""
+        return {}
+
+    async def history_events(self, workloads: list[str]) -> int | None:
+        """Return how many history events workloads have so far; None where there is no history."""
+        return None
+
+    async def nudge(self, workloads: list[str]) -> None:
+        """Have workloads looked at now: for the smoke alone, since AppWrapper's controller would take a minute."""
+        return
+
+    def kill(self) -> None:
+        """Kill its processes with -9."""
+        raise NotImplementedError(self.name)
+
+    async def restart(self) -> None:
+        """Start what was killed, and wait until it is ready."""
+        raise NotImplementedError(self.name)
+
+    async def remove_all(self, workloads: list[str], pods: Seen) -> None:
+        """Remove workloads, and wait until they and their pods are gone."""
+        await in_flight([lambda name=name: self.remove(name) for name in workloads])
+        await pods.all_gone()
+        await self.removed()
 
     async def submit_all(self, documents: list[Json]) -> None:
         """Take many, so many at once."""

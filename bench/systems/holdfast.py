@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
 
-from bench.audit import Entry, user
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHandle
+
+from bench.audit import Entry, received, user
 from bench.ground import Ground
 from bench.seeing import LOOK, PATIENCE, Json
 from bench.systems.base import System
+from bench.work import in_flight
 from holdfast import names
 from holdfast.activities.kube import service_account_user
 from holdfast.client import Holdfast
 from holdfast.formats import appwrapper
-from tests.e2e.site import Site, Worker, open_site
+from holdfast.model import Phase
+from tests.e2e.site import Site, Worker, open_site, until
 
 WORKER = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
 
@@ -47,7 +54,9 @@ class HoldfastSystem(System):
 
     async def start_worker(self) -> Worker:
         """Start one more worker, with the settings of this run, and wait until it is ready."""
-        return await self.site.start_worker(kubeconfig=None, **self.ground.options.worker)
+        worker = self.site.launch(kubeconfig=None, **self.ground.options.worker)
+        await self.site.ready(worker, PATIENCE)
+        return worker
 
     async def submit(self, document: Json) -> None:
         """Read the document and start its workflow, through the client."""
@@ -76,6 +85,67 @@ class HoldfastSystem(System):
         query = f"{names.SA_NAMESPACE} = '{self.namespace}' AND ExecutionStatus = 'Running'"
         return await self._listed(query, lambda found: found == 0)
 
+    async def suspended(self, count: int) -> None:
+        """Wait until Temporal lists so many as Suspended."""
+        query = f"{names.SA_PHASE} = 'Suspended' AND {names.SA_NAMESPACE} = '{self.namespace}'"
+        await self._listed(query, lambda found: found >= count)
+
+    async def in_grace(self, workloads: list[str]) -> None:
+        """Ask each until it says that it is Unhealthy, or is past its grace already."""
+
+        async def unhealthy(name: str) -> bool:
+            status = await self.site.status(self.site.client.get_workflow_handle(self.workflow_id(name)))
+            told = any(each.type == "Unhealthy" and each.status for each in status.conditions)
+            return told or status.phase is Phase.RESETTING
+
+        await in_flight(
+            [lambda name=name: until(lambda: unhealthy(name), PATIENCE, f"{name} is unhealthy") for name in workloads],
+            10,
+        )
+
+    def acts(self, entries: Iterable[Entry]) -> list[tuple[str, datetime]]:
+        """Return when the removal of each first attempt was asked for, and not refused."""
+        return [
+            (entry["objectRef"]["name"].rpartition("-a")[0], received(entry))
+            for entry in entries
+            if self.asks(entry)
+            and entry["verb"] == "delete"
+            and entry["objectRef"].get("resource") == names.ATTEMPT_PLURAL
+            and entry["responseStatus"]["code"] < 300
+        ]
+
+    async def decided(self, workloads: list[str]) -> dict[str, datetime]:
+        """Return when the workflow task that schedules the first removal was completed, by the history."""
+        found: dict[str, datetime] = {}
+
+        async def read(name: str) -> None:
+            at = await removal_decided(self.site.client.get_workflow_handle(self.workflow_id(name)))
+            if at is not None:
+                found[name] = at
+
+        await in_flight([lambda name=name: read(name) for name in workloads], 10)
+        return found
+
+    async def history_events(self, workloads: list[str]) -> int | None:
+        """Return the lengths of the histories, summed."""
+        lengths: list[int] = []
+
+        async def read(name: str) -> None:
+            described = await self.site.client.get_workflow_handle(self.workflow_id(name)).describe()
+            lengths.append(described.history_length)
+
+        await in_flight([lambda name=name: read(name) for name in workloads])
+        return sum(lengths)
+
+    def kill(self) -> None:
+        """Kill the workers as a crash would."""
+        for worker in self.workers:
+            worker.kill()
+
+    async def restart(self) -> None:
+        """Start a worker, and wait until it is ready."""
+        await self.start_worker()
+
     def workflow_id(self, name: str) -> str:
         """Return the id of a workload's workflow."""
         return names.workflow_id(self.site.cluster, self.namespace, name)
@@ -94,16 +164,37 @@ class HoldfastSystem(System):
             await asyncio.sleep(5 * LOOK)
 
 
+async def removal_decided(handle: WorkflowHandle[Any, Any]) -> datetime | None:
+    """Return when the task that schedules a workflow's first removal was completed; None if there was none."""
+    task: datetime | None = None
+    async for event in handle.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            task = event.event_time.ToDatetime(UTC)
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            kind = event.activity_task_scheduled_event_attributes.activity_type.name
+            if kind == names.ACTIVITY_REMOVE:
+                return task
+    return None
+
+
 @asynccontextmanager
-async def open_holdfast(ground: Ground, workers: int = 1) -> AsyncIterator[HoldfastSystem]:
-    """Run workers with a Temporal namespace and a Kubernetes namespace of their own."""
+async def open_holdfast(ground: Ground, workers: int = 1, *, leave: bool = False) -> AsyncIterator[HoldfastSystem]:
+    """Run workers with a Temporal namespace and a Kubernetes namespace of their own.
+
+    `leave`: leave what is there, on a stack that is purged.
+    """
     async with open_site(ground.stack, ground.directory, prefix="b") as site:
         namespace = await site.namespace()
         async with Holdfast.connect(client=site.client, cluster=site.cluster) as client:
             system = HoldfastSystem(ground, namespace, site, client)
             for _ in range(workers):
                 await system.start_worker()
-            yield system
-        for worker in system.workers:
-            worker.stop()
-    await ground.drop(namespace)
+            try:
+                yield system
+            finally:
+                for worker in system.workers:
+                    worker.kill() if leave else worker.stop()
+                if leave:
+                    site.namespaces.clear()
+    if not leave:
+        await ground.drop(namespace)

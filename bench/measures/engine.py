@@ -7,17 +7,18 @@ life, as most are.
 
 from __future__ import annotations
 
-import os
 import time
 from random import Random
 
+from bench.ground import Ground
 from tests.policy.flow import Flow
 from tests.policy.laws import Violation
 from tests.policy.life import Life
 from tests.policy.play import Play
 from tests.policy.script import walk
 
-LIVES = int(os.environ.get("BENCH_LIVES", "150"))
+NAME = "engine"
+LIVES = 150
 
 
 class Stopwatch:
@@ -46,35 +47,33 @@ class Stopwatch:
         Flow._decided = self._decided  # type: ignore[method-assign]
 
 
-def random_lives() -> None:
+async def measure(ground: Ground, lives: int = LIVES) -> None:
+    """Measure random and healthy lives; it needs no server."""
+    for repeat in range(ground.options.repeats):
+        values = random_lives(ground, lives) | healthy_lives(lives)
+        ground.record("Holdfast", values, size={"lives": lives}, repeat=repeat)
+
+
+def random_lives(ground: Ground, lives: int) -> dict[str, float]:
+    """Return the steps a second of the engine alone, and with its small cluster and the oracle."""
     begun = time.process_time()
     with Stopwatch() as watch:
-        for seed in range(LIVES):
+        for seed in range(lives):
             play = Play()
             try:
                 walk(play, Random(seed), 60)
                 play.ends_well()
             except Violation as violation:
-                print(f"life {seed}: {violation}")
+                ground.say(f"life {seed}: {violation}")
     whole = time.process_time() - begun
-    print(
-        f"{LIVES} random lives: {watch.steps} engine steps, {watch.steps / watch.seconds:,.0f} a second of its own "
-        f"time; with cluster and oracle {watch.steps / whole:,.0f} a second"
-    )
+    return {"steps_per_s": watch.steps / watch.seconds, "steps_with_oracle_per_s": watch.steps / whole}
 
 
-def healthy_lives() -> None:
-    begun, steps = time.process_time(), 0
-    for _ in range(LIVES):
+def healthy_lives(lives: int) -> dict[str, float]:
+    """Return the milliseconds of a whole life with one reset."""
+    begun = time.process_time()
+    for _ in range(lives):
         life = Life().runs()
         life.sees(running=1, failed=1).after(seconds=60).after(seconds=90).sees(running=2)
         life.sees(succeeded=2, complete=True)
-        steps += len(life.ran)
-    took = time.process_time() - begun
-    each = took / LIVES * 1e3
-    print(f"{LIVES} lives with one reset: {steps} operations, {steps / took:,.0f} a second, {each:.2f} ms a life")
-
-
-if __name__ == "__main__":
-    random_lives()
-    healthy_lives()
+    return {"life_ms": (time.process_time() - begun) / lives * 1e3}

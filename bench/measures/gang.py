@@ -1,0 +1,148 @@
+"""A failed pod of a JobSet until all its pods run again: the published controller and Holdfast.
+
+One JobSet of so many Jobs of ten pods each. From the failure's being asked for to the first pod of the next attempt,
+and to all of them running. The published controller runs with its defaults, then with its client's limits raised, and
+with BlockingRecreate, which is what Holdfast does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench.ground import Ground
+from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
+from bench.systems.holdfast import open_holdfast
+from bench.usage import memory_of
+from bench.work import delete, fail
+from holdfast import names
+from holdfast.activities.kube import Kube
+from holdfast.formats import jobset as jobset_format
+from tests.e2e.jobsets import P, jobset, replicated
+from tests.e2e.peer import API_VERSION, open_peer
+
+NAME = "gang"
+JOBS = (50, 100)
+EACH = 10
+RAISED: Json = {"clientConnection": {"qps": 5000, "burst": 5000}}
+ATTEMPT = f"{P}restart-attempt"
+PUBLISHED = {
+    "JobSet": ("Recreate", {}),
+    "JobSet, BlockingRecreate": ("BlockingRecreate", {}),
+    "JobSet, 5,000 requests/s": ("Recreate", RAISED),
+}
+
+
+@dataclass
+class Gang:
+    """A JobSet on one of the controllers."""
+
+    kube: Kube
+    namespace: str
+    pid: int
+    start: Callable[[], Awaitable[Any]]
+    events: Callable[[], Awaitable[int]] | None = None
+
+
+async def measure(
+    ground: Ground, jobs: tuple[int, ...] = JOBS, each: int = EACH, published: tuple[str, ...] = tuple(PUBLISHED)
+) -> None:
+    """Restart a gang of each size under every controller."""
+    for count in jobs:
+        for case in (*published, "Holdfast"):
+            if ground.wants(case.partition(",")[0]):
+                async with (
+                    _holdfast(ground, count, each)
+                    if case == "Holdfast"
+                    else _published(ground, case, count, each) as gang
+                ):
+                    await _restarts(ground, case, gang, count, each)
+
+
+@asynccontextmanager
+async def _published(ground: Ground, case: str, jobs: int, each: int) -> AsyncIterator[Gang]:
+    strategy, settings = PUBLISHED[case]
+    folder = ground.directory / f"{strategy}-{len(settings)}-{jobs}"
+    folder.mkdir()
+    async with open_peer(ground.stack, folder, **settings) as peer:
+        made = document(jobs, each, strategy)
+        yield Gang(ground.kube, peer.namespace, peer.pid, lambda: peer.create(made))
+        await delete(ground.kube, API_VERSION, "JobSet", "train", peer.namespace)
+        await _emptied(ground, peer.namespace)
+    await ground.drop(peer.namespace)
+
+
+@asynccontextmanager
+async def _holdfast(ground: Ground, jobs: int, each: int) -> AsyncIterator[Gang]:
+    async with open_holdfast(ground) as system:
+        await system.warm()
+        made = document(jobs, each, "Recreate")
+        workload = jobset_format.read(made, cluster=system.site.cluster, namespace=system.namespace)
+        handle = system.site.client.get_workflow_handle(workload.workflow_id)
+
+        async def events() -> int:
+            return (await handle.describe()).history_length
+
+        pid = system.workers[0].process.pid
+        yield Gang(ground.kube, system.namespace, pid, lambda: system.client.submit(workload), events)
+        await handle.signal(names.SIGNAL_CANCEL)
+        await _emptied(ground, system.namespace)
+        await system.removed()
+
+
+async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int) -> None:
+    count = jobs * each
+    async with seeing(gang.kube, "v1", "Pod", gang.namespace, running=in_phase("Running")) as pods:
+        begun = time.monotonic()
+        await gang.start()
+        started = (await _whole(pods, 0, count))[-1] - begun
+        for restart in range(1, ground.options.repeats + 1):
+            await asyncio.sleep(3)
+            before = await gang.events() if gang.events else 0
+            failed = time.monotonic()
+            await fail(gang.kube, _of_attempt(pods, restart - 1)[0])
+            running = await _whole(pods, restart, count)
+            first = min(pod.begun for pod in _of_attempt(pods, restart))
+            await asyncio.sleep(3)
+            values = {
+                "start_s": started,
+                "first_s": first - failed,
+                "whole_s": running[-1] - failed,
+                "memory_mib": memory_of(gang.pid),
+            }
+            if gang.events:
+                values["events"] = await gang.events() - before
+            ground.record(case, values, size={"pods": count}, repeat=restart - 1)
+
+
+def document(jobs: int, each: int, strategy: str) -> Json:
+    """Return the JobSet: its Jobs fail with their first failed pod, and it restarts as often as it is asked."""
+    workers = replicated("workers", replicas=jobs, pods=each, job={"backoffLimit": 0})
+    workers["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    return jobset("train", workers, failurePolicy={"maxRestarts": 100, "restartStrategy": strategy})
+
+
+def _of_attempt(pods: Seen, attempt: int) -> list[Life]:
+    return [
+        pod for pod in pods.lives.values() if (pod.last["metadata"].get("labels") or {}).get(ATTEMPT) == str(attempt)
+    ]
+
+
+async def _whole(pods: Seen, attempt: int, count: int) -> list[float]:
+    """Wait until all pods of an attempt have run, and return when each first did, in order."""
+
+    def running() -> list[float]:
+        return [pod.reached["running"] for pod in _of_attempt(pods, attempt) if "running" in pod.reached]
+
+    await pods.until(lambda: len(running()) >= count, PATIENCE, f"all pods of attempt {attempt} run")
+    return sorted(running())[:count]
+
+
+async def _emptied(ground: Ground, namespace: str) -> None:
+    async with seeing(ground.kube, "v1", "Pod", namespace) as pods:
+        await asyncio.sleep(1)  # What is there is listed first.
+        await pods.all_gone()

@@ -1,0 +1,78 @@
+"""Which measures are run, at which sizes, and running them one after another on a stack of the bench's own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bench import report
+from bench.ground import Ground, Options, ground
+from bench.measures import crash, crowd, engine, gang, history, idle, latency, removal, start, workers
+from holdfast.local import NotRunningError, Stack
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One measure at certain sizes.
+
+    Attributes:
+        measure: its name, also of its file of samples.
+        run: runs it.
+        nodes: fake nodes that it needs, of 1,000 pods each.
+        alone: it leaves its work behind, so that it needs a stack that nobody uses after it.
+    """
+
+    measure: str
+    run: Callable[[Ground], Awaitable[None]]
+    nodes: int = 8
+    alone: bool = False
+
+
+FULL = (
+    Plan(engine.NAME, engine.measure),
+    Plan(start.NAME, start.measure),
+    Plan(latency.NAME, latency.measure),
+    Plan(removal.NAME, removal.measure),
+    Plan(crash.NAME, crash.measure),
+    Plan(gang.NAME, gang.measure),
+    Plan(history.NAME, history.measure),
+    Plan(workers.NAME, workers.measure),
+    Plan(idle.NAME, idle.measure),
+    Plan(crowd.NAME, crowd.measure, crowd.NODES, alone=True),
+)
+SMOKE = (
+    Plan(engine.NAME, lambda on: engine.measure(on, 2)),
+    Plan(start.NAME, lambda on: start.measure(on, (2,))),
+    Plan(latency.NAME, lambda on: latency.measure(on, (2,))),
+    Plan(removal.NAME, lambda on: removal.measure(on, (2,))),
+    Plan(crash.NAME, lambda on: crash.measure(on, (2,), longest=10)),
+    Plan(gang.NAME, lambda on: gang.measure(on, (2,), 2, ("JobSet",))),
+    Plan(history.NAME, lambda on: history.measure(on, (2,))),
+    Plan(workers.NAME, lambda on: workers.measure(on, (2,), 2)),
+    Plan(idle.NAME, lambda on: idle.measure(on, (2,), 2)),
+    Plan(crowd.NAME, lambda on: crowd.measure(on, (2, 3), 2, 2, 1)),
+)
+
+
+def carry_out(options: Options, *plans: Plan) -> None:
+    """Run measures, each of which keeps its samples, then write tables and plots of all samples in the folder."""
+    begun = set[str]()
+
+    async def run() -> None:
+        for plan in plans:
+            stack = f"{options.stack}-{plan.measure}" if plan.alone else options.stack
+            begun.add(stack)
+            async with ground(dataclasses.replace(options, stack=stack), plan.measure, nodes=plan.nodes) as found:
+                await plan.run(found)
+
+    try:
+        asyncio.run(run())
+    finally:
+        for stack in begun:
+            if not options.keep or stack != options.stack:
+                with contextlib.suppress(NotRunningError):
+                    Stack.load(stack).down(purge=True)
+    print(report.write(options.out))
