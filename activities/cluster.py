@@ -16,6 +16,8 @@ from holdfast.activities.contract import (
     CreateInput,
     Observation,
     ObserveInput,
+    Parked,
+    ParkInput,
     Prepared,
     PrepareInput,
     Rehearsed,
@@ -26,11 +28,14 @@ from holdfast.activities.contract import (
     ReplaceInput,
     Reported,
     ReportInput,
+    Unparked,
+    UnparkInput,
 )
 from holdfast.activities.create import create
 from holdfast.activities.kube import Kube
 from holdfast.activities.nodes import Marks
 from holdfast.activities.observe import observe
+from holdfast.activities.park import park, unpark
 from holdfast.activities.prepare import prepare
 from holdfast.activities.rehearse import rehearse_change
 from holdfast.activities.remove import force_remove, remove
@@ -75,7 +80,7 @@ class ClusterActivities:
     @property
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
-        return [self.remove, self.force_remove, self.replace, self.clear]
+        return [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -121,6 +126,16 @@ class ClusterActivities:
     async def clear(self, given: ClearInput) -> Cleared:
         """Delete what is still active of a workload that has ended, and keep what has ended."""
         return await clear(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_PARK)
+    async def park(self, given: ParkInput) -> Parked:
+        """Suspend what is unfinished of an attempt in place, and prove that no pod of it is left."""
+        return await park(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_UNPARK)
+    async def unpark(self, given: UnparkInput) -> Unparked:
+        """Resume components of an attempt that was suspended in place."""
+        return await unpark(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, given: ReportInput) -> Reported:

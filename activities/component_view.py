@@ -40,10 +40,12 @@ class Look:
     def submitted(self) -> bool:
         """Whether all was created: until then, what is not there has not been created yet, and is not missing.
 
-        Nor is it once the workload has ended, and what was still active has been deleted.
+        Nor is it once the workload has ended, and what was still active has been deleted; nor while it is suspended.
         """
         owner = self.owner
-        return owner is not None and owner.submitted and not owner.deleting and not owner.ended
+        if owner is None or owner.suspended:
+            return False
+        return owner.submitted and not owner.deleting and not owner.ended
 
 
 class Seen(NamedTuple):

@@ -213,6 +213,71 @@ class Cleared(Payload):
     seen: Observation | None = None
 
 
+class ParkInput(Payload):
+    """Suspend what is unfinished of an attempt in place, and prove that no pod of it is left (row J14).
+
+    The attempt's owner and each unfinished Job are marked with the turn: from then on nothing of it is missing. Every
+    change names the uid and the version of what was read. Pods that do not end by themselves within `grace` are deleted
+    by force.
+    """
+
+    target: Target
+    attempt: int
+    owner_uid: str
+    plan: tuple[PlannedComponent, ...]
+    """What has been made; what of it brings pods is suspended."""
+    turn: int
+    """How often the attempt was suspended in place or resumed, this time included: odd."""
+    grace: float
+    """Seconds that pods have to end by themselves."""
+    report: Report
+    """Applied before the first change."""
+    report_done: Report
+    """Applied when no pod is left."""
+
+
+class Parked(Payload):
+    """Whether an attempt is suspended in place, and what is there then."""
+
+    done: bool
+    refused: str = ""
+    """Why the cluster will not have it suspended so: then it is to be deleted."""
+    turn: int = 0
+    """The later turn that the attempt has already taken, where that is why it was not done."""
+    seen: Observation | None = None
+
+
+class UnparkInput(Payload):
+    """Resume components of an attempt that was suspended in place (row J14).
+
+    Into each unfinished Job what its pod template has now by way of labels, annotations, node selector, tolerations and
+    scheduling gates is merged. What has ended stays as it is; what is gone is noticed by whoever looks next.
+    """
+
+    target: Target
+    attempt: int
+    owner_uid: str
+    components: tuple[Component, ...]
+    config_hashes: dict[str, str] = {}
+    launches: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    turn: int
+    """As in `ParkInput`: even."""
+    report: Report
+    """Applied before the first change."""
+    report_done: Report
+    """Applied when all of them are resumed."""
+
+
+class Unparked(Payload):
+    """Whether components are resumed, or why they cannot be."""
+
+    done: bool
+    refused: str = ""
+    """Why the cluster will not have them resumed so: then the attempt is made anew."""
+    turn: int = 0
+
+
 class ObserveInput(Payload):
     """Look at one attempt live, by quorum reads. While the API server does not answer, it goes on trying."""
 
@@ -309,6 +374,8 @@ __all__ = [
     "MakeInput",
     "Observation",
     "ObserveInput",
+    "ParkInput",
+    "Parked",
     "PlannedComponent",
     "PrepareInput",
     "Prepared",
@@ -322,6 +389,8 @@ __all__ = [
     "ReportInput",
     "Reported",
     "Target",
+    "UnparkInput",
+    "Unparked",
     "WatchInput",
     "copies_ref",
     "has_copy",

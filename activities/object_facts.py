@@ -52,6 +52,10 @@ class ObjectFacts:
     """Of what has a Job's fields."""
     ended: bool = False
     """Of an attempt's owner: whether its workload has ended, so that what is not there any more is not missing."""
+    suspended: bool = False
+    """Of an attempt's owner: whether it is suspended in place, so that nothing of it is missing meanwhile."""
+    parked: bool = False
+    """Of an attempt's owner: whether it was proven, while it is suspended, that it has no pods."""
 
 
 def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
@@ -69,7 +73,20 @@ def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
         revision=version_of(metadata),
         job=_job_facts(mapping(raw.get("spec")), status),
         ended=names.ANNOTATION_ENDED in mapping(metadata.get("annotations")),
+        suspended=_is_odd(turn_of(raw, names.ANNOTATION_TURN)),
+        parked=_is_odd(turn_of(raw, names.ANNOTATION_TURN))
+        and turn_of(raw, names.ANNOTATION_PARKED) == turn_of(raw, names.ANNOTATION_TURN),
     )
+
+
+def turn_of(raw: Mapping[str, Any], annotation: str) -> int:
+    """Return the number of a turn that an object bears: odd for a suspension in place, even for the way back."""
+    said = str(mapping(mapping(raw["metadata"]).get("annotations")).get(annotation) or "")
+    return int(said) if said.isdecimal() else 0
+
+
+def _is_odd(turn: int) -> bool:
+    return turn % 2 == 1
 
 
 def _job_facts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> JobFacts | None:

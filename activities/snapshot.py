@@ -103,6 +103,7 @@ def summarize(
         revision=revision,
         owner_found=owner is not None,
         owner_deleting=owner is not None and owner.deleting,
+        parked=owner is not None and owner.parked,
         anchor_deleting=anchor is not None and anchor.deleting,
         components=views,
         unplanned=sum(pod.state not in ENDED for name in by_component.keys() - views for pod in by_component[name]),

@@ -18,7 +18,7 @@ from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.raw import mapping, mappings, version_of
 from holdfast.activities.snapshot import plan_of, summarize
-from holdfast.model import Interval, Observation, Phase, Reason
+from holdfast.model import ConditionType, Interval, Observation, Phase, Reason
 
 Place = tuple[str, str, str, str]
 """Where an object is: API version, kind, namespace, name."""
@@ -125,8 +125,16 @@ def anchor_seen(raw: Mapping[str, Any]) -> AnchorSeen | None:
         workflow_id=workflow_id,
         attempt=attempt if isinstance(attempt, int) else 0,
         held=names.FINALIZER in (metadata.get("finalizers") or ()),
-        deployed=status.get("phase") == Phase.RUNNING or status.get("reason") in {Reason.SUBMITTED, Reason.STARTING},
+        deployed=status.get("phase") == Phase.RUNNING
+        or status.get("reason") in {Reason.SUBMITTED, Reason.STARTING}
+        or (status.get("phase") == Phase.SUSPENDED and _is_deployed(status)),
     )
+
+
+def _is_deployed(status: Mapping[str, Any]) -> bool:
+    """Whether a status says that what was created is there: so what is suspended in place."""
+    told = [one for one in mappings(status.get("conditions")) if one.get("type") == ConditionType.RESOURCES_DEPLOYED]
+    return any(one.get("status") in {"True", True} for one in told)
 
 
 def attempt_seen(raw: Mapping[str, Any]) -> AttemptSeen | None:

@@ -64,6 +64,8 @@ class Facts:
     """Which components that something waits for are ready or complete, and which that have copies are ready."""
     done: int = 0
     """How many eighths of all copies have succeeded, the last begun one too, as long as some have not."""
+    awake: bool = False
+    """Whether pods have come of what is suspended in place, and was proven to have none."""
 
     @property
     def blank(self) -> bool:
@@ -80,6 +82,7 @@ class Facts:
             or self.quiet
             or self.up
             or self.done
+            or self.awake
         )
 
     @property
@@ -91,7 +94,9 @@ class Facts:
         """Return the same few bytes for the same facts, in any process."""
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
         said = astuple(self)
-        said = said if self.done else said[:-1] if self.up else said[:-2]
+        later = (bool(self.up), bool(self.done), self.awake)
+        kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
+        said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
 
 
@@ -119,6 +124,7 @@ def facts_of(observation: Observation) -> Facts:
         lingering=observation.complete and observation.occupies,
         up=tuple(_up(observation)),
         done=_done(observation),
+        awake=observation.parked and observation.occupies,
     )
 
 
@@ -166,7 +172,7 @@ def urgency(before: Facts, now: Facts) -> Urgency:
         return Urgency.URGENT
     troubled = (before.missing, before.failed, before.failures) != (now.missing, now.failed, now.failures)
     freed = before.lingering and not now.lingering
-    risen = not set(now.up) <= set(before.up)
+    risen = not set(now.up) <= set(before.up) or (now.awake and not before.awake)
     if troubled or freed or risen or (now.ready and not before.ready) or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.

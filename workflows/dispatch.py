@@ -18,6 +18,8 @@ with workflow.unsafe.imports_passed_through():
         CreateInput,
         Observation,
         ObserveInput,
+        Parked,
+        ParkInput,
         Prepared,
         PrepareInput,
         Removed,
@@ -27,6 +29,8 @@ with workflow.unsafe.imports_passed_through():
         Reported,
         ReportInput,
         Target,
+        Unparked,
+        UnparkInput,
         planned,
     )
     from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
@@ -172,6 +176,33 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report_done=operation.report_done or operation.report,
             )
             return Call(names.ACTIVITY_CLEAR, wait, clear, Cleared, ENDLESS)
+        case OperationKind.PARK:
+            park = ParkInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=tuple(one for one in plan if one.name not in waiting),
+                turn=attempt.turns if attempt is not None else 0,
+                grace=timings(state).forceful_deletion_grace_period.total_seconds(),
+                report=operation.report,
+                report_done=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_PARK, wait, park, Parked, ENDLESS)
+        case OperationKind.UNPARK:
+            resuming = attempt.resuming if attempt is not None else ()
+            unpark = UnparkInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                components=tuple(one for one in spec.components if one.name in resuming),
+                config_hashes={name: attempt.config[name] for name in resuming} if attempt is not None else {},
+                launches={name: attempt.launches.get(name, 0) for name in resuming} if attempt is not None else {},
+                labels=spec.labels,
+                turn=attempt.turns if attempt is not None else 0,
+                report=operation.report,
+                report_done=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_UNPARK, wait, unpark, Unparked, ENDLESS)
         case OperationKind.OBSERVE:
             there = tuple(one for one in plan if one.name not in waiting)
             observe = ObserveInput(target=target, attempt=number, owner_uid=owner, plan=there, report=operation.report)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast import names
-from holdfast.activities.contract import Cleared, Created, Prepared, Removed, Replaced, Reported
+from holdfast.activities.contract import Cleared, Created, Parked, Prepared, Removed, Replaced, Reported, Unparked
 from holdfast.model import Observation, Operation, OperationKind, RefusedCreate, State, Workload
 from holdfast.policy import events
 from holdfast.policy.fold import fold, observed
@@ -15,6 +15,8 @@ from holdfast.policy.fold import fold, observed
 _BREAKABLE: Final = {
     OperationKind.REPLACE,
     OperationKind.CLEAR,
+    OperationKind.PARK,
+    OperationKind.UNPARK,
     OperationKind.OBSERVE,
     OperationKind.REMOVE,
     OperationKind.FORCE_REMOVE,
@@ -56,6 +58,11 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
         case Cleared():
             state = fold(state, events.ClearDone(result.done), now)
             return observed(state, result.seen, operation.since, now) if result.seen is not None else state
+        case Parked():
+            state = fold(state, events.ParkDone(result.done, result.refused, result.turn), now)
+            return observed(state, result.seen, operation.since, now) if result.seen is not None else state
+        case Unparked():
+            done = events.UnparkDone(result.done, result.refused, result.turn)
         case Removed():
             done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
         case Reported():

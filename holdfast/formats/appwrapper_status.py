@@ -100,6 +100,8 @@ def reason(reason: Reason) -> str:
             return "Terminating"
         case Reason.DELETION_INITIATED | Reason.DELETION_FORCED | Reason.DELETION_BLOCKED | Reason.FINALIZERS_STRIPPED:
             return "DeletionInitiated"
+        case Reason.SUSPENDED_IN_PLACE:
+            return "Suspended"
         case Reason.DELETION_COMPLETE:
             return "DeletionComplete"
         case Reason.RESETTING | Reason.RETRY_REQUESTED:

@@ -94,7 +94,7 @@ def service(shape: Shape) -> Json:
 def job_template(shape: Shape, job: ReplicatedJobPart) -> Json:
     """Return the Job of which the copies are made: its own fields, the published defaults, the labels all copies share.
 
-    Whatever the template says, a Job is created running: a set that is suspended is not created at all.
+    Whatever the template says, a Job is created running: one submitted suspended is created when resumed.
     """
     spec: Json = copy.deepcopy(job.template.spec)
     if spec.get("completionMode") is None:

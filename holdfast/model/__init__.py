@@ -49,12 +49,14 @@ from holdfast.model.vocabulary import (
     InterruptedCreate,
     Kind,
     NodeAvoidance,
+    Parking,
     Phase,
     Reason,
     RefusedCreate,
     Scope,
     StartStatus,
     SuccessOperator,
+    SuspendMode,
 )
 from holdfast.model.workload import Source, Workload
 
@@ -96,6 +98,7 @@ __all__ = [
     "Observation",
     "Operation",
     "OperationKind",
+    "Parking",
     "Payload",
     "Phase",
     "PodCounts",
@@ -117,6 +120,7 @@ __all__ = [
     "StatusRule",
     "Success",
     "SuccessOperator",
+    "SuspendMode",
     "Time",
     "Timings",
     "Toleration",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,6 +16,13 @@ from holdfast.model.vocabulary import StartStatus
 
 POD_SETS_MAXIMUM = 8
 
+PLACEMENT: Final[dict[str, tuple[str, ...]]] = {
+    "metadata": ("labels", "annotations"),
+    "spec": ("nodeSelector", "tolerations", "schedulingGates"),
+}
+"""What of a pod template is merged into an object that is resumed in place (row J14)."""
+
+_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
 _PATH = re.compile(r"^template(\.[A-Za-z0-9_-]+|\[\d+\])*$")
 
 
@@ -128,11 +136,40 @@ class Component(Model):
         return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
 
     @property
+    def parks(self) -> bool:
+        """Whether its object can be suspended where it is: its controller then takes its pods away (row J14)."""
+        return (self.template["apiVersion"], self.template["kind"]) == ("batch/v1", "Job")
+
+    @property
     def completes(self) -> bool:
         """Whether it can come to an end: by its pods, or by a word of its own status."""
         return bool(self.expected_pods or self.status.complete)
+
+    def body(self) -> list[Any]:
+        """Return what it is made of but for its pods' labels, annotations and placement, which may be merged later."""
+        whole: dict[str, Any] = {"template": copy.deepcopy(self.template)}
+        for pod_set in self.pod_sets:
+            template = _at(whole, pod_set.path)
+            for field, keys in PLACEMENT.items():
+                part = template.get(field)
+                for key in keys if isinstance(part, dict) else ():
+                    cast("dict[str, Any]", part).pop(key, None)
+                if not part:
+                    template.pop(field, None)
+        return [whole["template"], [(one.path, one.replicas) for one in self.pod_sets]]
 
     @property
     def expected_pods(self) -> int:
         """How many pods this component is to have, over all its copies."""
         return sum(pod_set.replicas for pod_set in self.pod_sets) * (1 if self.copies is None else self.copies)
+
+
+def _at(whole: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return what is at a path of a component; something empty where the path leads nowhere."""
+    here: Any = whole
+    for key, index in _STEP.findall(f".{path}"):
+        try:
+            here = here[key] if key else here[int(index)]
+        except (KeyError, IndexError, TypeError):
+            return {}
+    return cast("dict[str, Any]", here) if isinstance(here, dict) else {}

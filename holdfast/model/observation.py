@@ -172,6 +172,8 @@ class Observation(Payload):
     """Whether the workload's anchor is there and still bears our finalizer (live looks)."""
     owner_submitted: bool | None = None
     """Whether the attempt's owner is marked submitted; None where that was not asked (live looks)."""
+    parked: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the attempt's owner says that it is suspended in place, and was proven to have no pods."""
     others: tuple[int, ...] = ()
     """Other attempts of this workload that live in the cluster: submitted, or with pods (live looks)."""
     components: dict[str, ComponentView] = {}

@@ -20,6 +20,7 @@ from holdfast.model.vocabulary import (
     RefusedCreate,
     Scope,
     SuccessOperator,
+    SuspendMode,
 )
 
 ExitCode = Annotated[int, Field(ge=0, le=255)]
@@ -224,6 +225,11 @@ class Deletion(Model):
 
     at_end: AtEnd = AtEnd.ALL
     """What stays, once it has ended, until its time is over: all of it, or what is not active any more (row J12)."""
+    suspend: Annotated[SuspendMode, Field(exclude_if=lambda value: value is SuspendMode.DELETE)] = SuspendMode.DELETE
+    """Whether a suspension deletes all of it, or suspends its objects where they are (row J14).
+
+    In place only what has been created whole can be suspended, and only where each component that brings pods is a Job;
+    all else is deleted."""
 
 
 def _as_ever(value: object) -> bool:

@@ -11,7 +11,7 @@ from holdfast.model.base import Duration, Time
 from holdfast.model.observation import Failure, Interval, Observation, Payload
 from holdfast.model.policy import Limits, Policy
 from holdfast.model.report import Report
-from holdfast.model.vocabulary import Phase, Reason
+from holdfast.model.vocabulary import Parking, Phase, Reason
 
 CAUSES_KEPT = 50
 INTERVALS_KEPT = 32
@@ -121,10 +121,37 @@ class Attempt(Payload):
     """Since when what is still active of it is being deleted, its workload having ended."""
     cleared: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether nothing of it is active any more, its workload having ended: proven, or so seen."""
+    parking: Annotated[Parking | None, Field(exclude_if=lambda value: value is None)] = None
+    """How far it is on its way to be suspended in place; None where it is not (row J14)."""
+    parking_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """Since when it has been suspended in place, or is being so."""
+    parked: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Components that are suspended in place, or whose turn to be resumed has not come: nothing is missed of them."""
+    resuming: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Components that are being resumed."""
+    turns: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How often it was suspended in place or resumed: odd while it is suspended, even while it is not."""
+    bodies: Annotated[dict[str, str], Field(exclude_if=lambda value: not value)] = Field(default_factory=dict)
+    """Of each component, the digest of what a resumption cannot change, where it may be suspended in place."""
     pause_after: bool = False
     """Whether the retry pause follows its removal: so after a reset, not after a suspension."""
     pause: Duration | None = None
     """The pause that follows instead, as the rule says that has ended it."""
+
+    @property
+    def later(self) -> tuple[str, ...]:
+        """Components whose turn has not come, to be created or to be resumed: nothing is missed of them."""
+        return (*self.waiting, *self.parked)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is suspended in place, or on its way to be."""
+        return self.parking in {Parking.GOING, Parking.PARKED}
+
+    @property
+    def making(self) -> tuple[str, ...]:
+        """Components that are being made, made again or resumed."""
+        return (*self.replacing, *self.resuming)
 
 
 class Cause(Payload):
@@ -172,6 +199,8 @@ class OperationKind(StrEnum):
     CREATE = "create"
     REPLACE = "replace"
     CLEAR = "clear"
+    PARK = "park"
+    UNPARK = "unpark"
     OBSERVE = "observe"
     REMOVE = "remove"
     FORCE_REMOVE = "force_remove"

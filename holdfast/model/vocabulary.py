@@ -82,6 +82,7 @@ class Reason(StrEnum):
     DELETION_BLOCKED = "DeletionBlocked"
     FINALIZERS_STRIPPED = "FinalizersStripped"
     DELETION_COMPLETE = "DeletionComplete"
+    SUSPENDED_IN_PLACE = "SuspendedInPlace"
     RESETTING = "Resetting"
     # ends
     COMPLETED = "Completed"
@@ -135,6 +136,26 @@ class AtEnd(StrEnum):
     """All of it, whether it runs on or not."""
     ACTIVE = "Active"
     """What has ended itself, and what brings no pods; what is still active is deleted, and proven gone."""
+
+
+class SuspendMode(StrEnum):
+    """What becomes of a workload's objects while it is suspended (row J14)."""
+
+    DELETE = "Delete"
+    """They are deleted and proven gone; what is resumed is the next attempt."""
+    IN_PLACE = "InPlace"
+    """They stay, suspended and proven to have no pods; what is resumed is the same attempt."""
+
+
+class Parking(StrEnum):
+    """How far an attempt is that is suspended in place (row J14)."""
+
+    GOING = "Going"
+    """Its objects are being suspended, and its pods go."""
+    PARKED = "Parked"
+    """Its objects are suspended, and it is proven that no pod of it is left."""
+    COMING = "Coming"
+    """Its objects are being resumed."""
 
 
 class StartStatus(StrEnum):

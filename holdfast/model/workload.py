@@ -212,6 +212,20 @@ class Workload(Model):
         silent = set[str]() if self.allow_missing_kinds else {"allow_missing_kinds"}
         return _digest(self.model_dump(mode="json", exclude={"uid", "submitted_at"} | silent))
 
+    def body_hashes(self) -> dict[str, str]:
+        """Of each component, a digest of what a resumption in place cannot change (row J14)."""
+        templates = {component.name: component.template for component in self.components}
+        return {
+            component.name: _digest(
+                [
+                    component.body(),
+                    [templates[name] for name in component.config],
+                    {key: one.model_dump(mode="json") for key, one in component.copy_labels.items()},
+                ]
+            )
+            for component in self.components
+        }
+
     @cached_property
     def config_hashes(self) -> dict[str, str]:
         """Of each component, a digest of all that its pods are made of: its template and what they read (row S8)."""

@@ -15,7 +15,17 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, FailureError
 
 from holdfast import names
-from holdfast.activities.contract import Cleared, Created, Prepared, Rehearsed, Removed, Replaced, Reported
+from holdfast.activities.contract import (
+    Cleared,
+    Created,
+    Parked,
+    Prepared,
+    Rehearsed,
+    Removed,
+    Replaced,
+    Reported,
+    Unparked,
+)
 from holdfast.model import Observation, State, Status
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
 from holdfast.policy.change import ComponentsChange, PolicyChange
@@ -27,6 +37,8 @@ _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_CREATE: Created,
     names.ACTIVITY_REPLACE: Replaced,
     names.ACTIVITY_CLEAR: Cleared,
+    names.ACTIVITY_PARK: Parked,
+    names.ACTIVITY_UNPARK: Unparked,
     names.ACTIVITY_OBSERVE: Observation,
     names.ACTIVITY_REMOVE: Removed,
     names.ACTIVITY_FORCE_REMOVE: Removed,

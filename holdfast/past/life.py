@@ -38,6 +38,8 @@ _ACTIVITIES: Final = {
     OperationKind.CREATE: names.ACTIVITY_CREATE,
     OperationKind.REPLACE: names.ACTIVITY_REPLACE,
     OperationKind.CLEAR: names.ACTIVITY_CLEAR,
+    OperationKind.PARK: names.ACTIVITY_PARK,
+    OperationKind.UNPARK: names.ACTIVITY_UNPARK,
     OperationKind.OBSERVE: names.ACTIVITY_OBSERVE,
     OperationKind.REMOVE: names.ACTIVITY_REMOVE,
     OperationKind.FORCE_REMOVE: names.ACTIVITY_FORCE_REMOVE,

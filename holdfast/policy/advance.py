@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.model import Attempt, Held, OperationKind, Phase, Reason, Report, Stage, State, Workload
+from holdfast.model import Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
 from holdfast.policy.budgets import follow
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import (
@@ -26,6 +26,7 @@ from holdfast.policy.decision import (
     Start,
     Succeed,
     Suspend,
+    Unpark,
     Wait,
 )
 from holdfast.policy.edit import edit
@@ -34,6 +35,7 @@ from holdfast.policy.health import LIVE, assess, removal_due, timings
 from holdfast.policy.nodes import exclude, standing
 from holdfast.policy.operations import is_timed, patience, promise
 from holdfast.policy.order import first_waiting
+from holdfast.policy.park import park, unpark
 from holdfast.policy.record import cause
 from holdfast.policy.report import quota_in, report_of
 from holdfast.policy.settle import enter, settle
@@ -42,6 +44,7 @@ from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
 FIRST_FORCED_ROUND = timedelta(seconds=30)
 LATER_FORCED_ROUND = timedelta(minutes=10)
 _REMOVALS = {OperationKind.REMOVE, OperationKind.FORCE_REMOVE}
+_KEEPS_PROMISE = {*_REMOVALS, OperationKind.PARK}
 
 
 class Taken(NamedTuple):
@@ -93,6 +96,12 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return _start(state, names, why, now)
         case Hold(why):
             return enter(state, Phase.PENDING, Reason.HELD, why, now)
+        case Suspend(reason, why, True):
+            return park(spec, enter(edit(state, pause_until=None), Phase.SUSPENDING, reason, why, now), now)
+        case Unpark(names, why):
+            # Those that come first open the way back from a suspension; others follow while it is resuming or runs.
+            phase = Phase.RESUMING if state.phase is not Phase.RUNNING else Phase.RUNNING
+            return enter(unpark(spec, state, names), phase, Reason.RESUMED, why, now)
         case Suspend(reason, why):
             state = edit(state, pause_until=None)
             if state.attempt is None or state.attempt.stage is Stage.GONE:
@@ -144,7 +153,7 @@ def _clear(state: State, components: tuple[str, ...], why: str, now: datetime) -
     assert attempt is not None
     if not components:
         return edit(state, attempt=edit(attempt, cleared=True))
-    state = edit(state, attempt=edit(attempt, clearing_at=now, cleared=False, replacing=()))
+    state = edit(state, attempt=edit(attempt, clearing_at=now, cleared=False, replacing=(), parked=(), resuming=()))
     return cause(state, Reason.DELETION_INITIATED, why, now)
 
 
@@ -241,6 +250,7 @@ def _begin_removal(state: State, now: datetime, *, pause_after: bool, pause: tim
     if attempt.stage in LIVE:
         attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now)
     attempt = edit(attempt, pause_after=pause_after, pause=pause, replacing=(), interrupted="")
+    attempt = edit(attempt, parking=None, parking_at=None, parked=(), resuming=())
     return edit(state, attempt=attempt, unhealthy=None)
 
 
@@ -270,7 +280,7 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
                 return Interrupt(f"beginning {kind.value} anew, since the submission timeout has changed")
             if kind is OperationKind.FORCE_REMOVE and _strips(state) and not running.strips:
                 return Interrupt("beginning the forced removal anew, since finalizers are to be taken off")
-            if kind in _REMOVALS and not kept(promise(spec, state, now), running.report_done):
+            if kind in _KEEPS_PROMISE and not kept(promise(spec, state, now), running.report_done):
                 # What follows it has changed: it must not tell the cluster at its end what no longer is.
                 return Interrupt(f"beginning {kind.value} anew, since something else is to follow it")
             return Sleep(None, wanted.why)
@@ -324,10 +334,23 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             count = len(spec.components) - len(attempt.waiting)
             what = "1 component" if count == 1 else f"{count} components"
             return Run(OperationKind.CREATE, f"creating {what} of attempt {attempt.number}")
+        if attempt.parking is Parking.GOING:
+            what = spec.titles(attempt.parked)
+            return Run(OperationKind.PARK, f"suspending {what} of attempt {attempt.number} in place")
+        if attempt.parking is Parking.COMING or attempt.resuming:
+            what = spec.titles(attempt.resuming) or "what is left"
+            return Run(OperationKind.UNPARK, f"resuming {what} of attempt {attempt.number} in place")
+        if attempt.suspended:
+            return _idle(spec, state, decision)
         if attempt.replacing:
             what = spec.titles(attempt.replacing)
             doing = "making again" if any(_launches(state).values()) else "creating"
             return Run(OperationKind.REPLACE, f"{doing} {what} of attempt {attempt.number}")
+    return _idle(spec, state, decision)
+
+
+def _idle(spec: Workload, state: State, decision: Decision) -> Step:
+    """Return what to do where nothing is to be changed in the cluster: look, tell it, or wait."""
     if isinstance(decision, Look):
         return Run(OperationKind.OBSERVE, decision.why)
     telling = _report(spec, state)

@@ -53,7 +53,7 @@ def _is_healthy(spec: Workload, state: State) -> bool:
     attempt, seen = state.attempt, current(state)
     if attempt is None or seen is None or attempt.stage is not Stage.SUBMITTED or attempt.ready_at is None:
         return False
-    if state.outcome is not None or state.held is not None or state.unhealthy is not None or attempt.replacing:
+    if state.outcome is not None or state.held is not None or state.unhealthy is not None or attempt.making:
         return False
     _, unready = shortfall(seen, expected_now(spec, state))
     return not unready and not due_replacements(spec, state, seen)

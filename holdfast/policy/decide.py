@@ -36,12 +36,14 @@ from holdfast.policy.decision import (
     Start,
     Succeed,
     Suspend,
+    Unpark,
     Wait,
 )
 from holdfast.policy.ending import clearing
 from holdfast.policy.health import admission_due, awaited, current, failures, lateness, warmup_due
 from holdfast.policy.nodes import blamed, blamed_for, heeded
-from holdfast.policy.order import met, turn
+from holdfast.policy.order import met, returning, turn
+from holdfast.policy.park import parked, parks
 from holdfast.policy.replace import Due, due_replacements
 from holdfast.policy.restart import due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.rules import Ruling, rule_on
@@ -62,11 +64,14 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     removing = attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}
     if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
         preempted = state.intent.suspend_reason is Reason.PREEMPTED
-        return Suspend(state.intent.suspend_reason, _said("preempted" if preempted else "suspended", state.intent.note))
+        why = _said("preempted" if preempted else "suspended", state.intent.note)
+        return Suspend(state.intent.suspend_reason, why, in_place=parks(spec, state))
     if removing:
         return Ignore("its removal is under way")
     if attempt is None or attempt.stage is Stage.GONE:
         return _absent(state, now)
+    if attempt.suspended:
+        return parked(spec, state)
     return _living(spec, state, now)
 
 
@@ -132,6 +137,8 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     ruled = _ruled(spec, state, found, now) if found else None
     if isinstance(ruled, Restart | Fail):
         return ruled
+    if attempt.resuming or attempt.parking is not None:
+        return Ignore("its components are being resumed")
     if attempt.replacing:
         return Ignore("some of its components are being made again")
     if isinstance(ruled, Replace):
@@ -139,6 +146,9 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     begun = turn(spec, state, seen, {one.component for one in due})
     if begun and not isinstance(ruled, Look):
         return Start(begun, met(spec, begun))
+    back = returning(spec, state, seen, {one.component for one in due})
+    if back and not isinstance(ruled, Look):
+        return Unpark(back, met(spec, back, "resuming"))
     replaced = _replaced(state, due, now) if due else None
     if replaced is not None and not (isinstance(replaced, Wait) and ruled is not None):
         return replaced

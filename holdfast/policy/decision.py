@@ -94,9 +94,18 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Remove this attempt and stay suspended."""
+    """Remove this attempt, or suspend it where it is, and stay suspended."""
 
     reason: Reason
+    why: str
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unpark:
+    """Resume these components of an attempt that was suspended in place."""
+
+    components: tuple[str, ...]
     why: str
 
 
@@ -159,6 +168,7 @@ Decision = (
     | Start
     | Hold
     | Suspend
+    | Unpark
     | Fail
     | Succeed
     | Clear

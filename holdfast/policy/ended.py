@@ -11,6 +11,7 @@ from holdfast.model import (
     FailureClass,
     Operation,
     OperationKind,
+    Parking,
     Reason,
     RefusedCreate,
     Scope,
@@ -27,13 +28,16 @@ from holdfast.policy.events import (
     Observed,
     OperationInterrupted,
     OperationRefused,
+    ParkDone,
     PrepareDone,
     RemoveDone,
     ReplaceDone,
     ReportDone,
+    UnparkDone,
 )
 from holdfast.policy.health import LIVE, pause_of, removal_due
 from holdfast.policy.hold import hold
+from holdfast.policy.park import asleep, returned
 from holdfast.policy.record import cause, shortened
 from holdfast.policy.sight import union
 
@@ -50,6 +54,8 @@ def ended(
     | CreateDone
     | ReplaceDone
     | ClearDone
+    | ParkDone
+    | UnparkDone
     | RemoveDone
     | ReportDone
     | OperationRefused
@@ -83,6 +89,10 @@ def ended(
             return _replaced(state, attempt, event, now)
         case ClearDone(True) if live and attempt is not None:
             return _cleared(state, attempt, now)
+        case ParkDone() if live and attempt is not None and attempt.parking is Parking.GOING:
+            return _parked(state, attempt, event, now)
+        case UnparkDone() if live and attempt is not None:
+            return _unparked(state, attempt, event, now)
         case RemoveDone() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
         case ReportDone(sequence) if sequence > state.sequence:
@@ -144,6 +154,30 @@ def _cleared(state: State, attempt: Attempt, now: datetime) -> State:
     return cause(state, Reason.DELETION_COMPLETE, text, now)
 
 
+def _parked(state: State, attempt: Attempt, event: ParkDone, now: datetime) -> State:
+    """Remember that an attempt is suspended in place, and no pod of it left; or that it has to go otherwise (J14)."""
+    if event.refused:
+        return edit(state, attempt=edit(attempt, interrupted=shortened(event.refused)))
+    if not event.done:
+        return edit(state, attempt=edit(attempt, turns=max(attempt.turns, event.turn + 1 - event.turn % 2)))
+    seen = state.observation
+    state = edit(state, attempt=edit(attempt, parking=Parking.PARKED), unhealthy=None, preempted_at=None)
+    state = edit(state, observation=asleep(seen) if seen is not None else None)
+    text = f"attempt {attempt.number} is suspended in place: no pod of it is left"
+    return cause(state, Reason.SUSPENDED_IN_PLACE, text, now)
+
+
+def _unparked(state: State, attempt: Attempt, event: UnparkDone, now: datetime) -> State:
+    """Remember that what was suspended in place is resumed, and that nothing is known of it yet (J14)."""
+    if event.refused:
+        why = f"attempt {attempt.number} cannot be resumed in place: {event.refused}"
+        return edit(state, attempt=edit(attempt, interrupted=shortened(why)))
+    if not event.done:
+        return edit(state, attempt=edit(attempt, turns=max(attempt.turns, event.turn + event.turn % 2)))
+    state = edit(state, attempt=returned(attempt, now))
+    return edit(state, observation=None, looked_at=None, in_doubt=True)
+
+
 def _told(state: State, event: Event, operation: Operation) -> State:
     """Remember which status has reached the cluster. An operation broken off may have brought it or not."""
     match event:
@@ -155,7 +189,7 @@ def _told(state: State, event: Event, operation: Operation) -> State:
             ended = False
         case RemoveDone(gone):
             ended = gone
-        case ClearDone(done):
+        case ClearDone(done) | ParkDone(done) | UnparkDone(done):
             ended = done
         case _:
             ended = True

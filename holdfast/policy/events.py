@@ -107,6 +107,26 @@ class ClearDone:
 
 
 @dataclass(frozen=True, slots=True)
+class ParkDone:
+    """The attempt is suspended in place with no pod left, or the suspension was overtaken or cannot be done so."""
+
+    done: bool
+    refused: str = ""
+    """Why it cannot be suspended in place; empty where it can."""
+    turn: int = 0
+    """The later turn that the cluster has seen, where memory was restored to before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnparkDone:
+    """Components of an attempt that was suspended in place are resumed, or cannot be."""
+
+    done: bool
+    refused: str = ""
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveDone:
     """The removal came back: proven gone, or with what is left."""
 
@@ -157,6 +177,8 @@ Event = (
     | CreateDone
     | ReplaceDone
     | ClearDone
+    | ParkDone
+    | UnparkDone
     | RemoveDone
     | ReportDone
     | OperationRefused

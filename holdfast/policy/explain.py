@@ -13,6 +13,7 @@ from holdfast.model import (
     Explanation,
     Failure,
     OperationKind,
+    Parking,
     Phase,
     PodCounts,
     Reason,
@@ -33,10 +34,12 @@ from holdfast.policy.ending import active_in, is_clearing
 from holdfast.policy.health import LIVE, current, expected_now, not_ready, pause_of, removal_due, timings
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.order import waits
+from holdfast.policy.park import shown, waits_to_return
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.report import conditions, still_runs
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
+from holdfast.policy.sight import due
 from holdfast.policy.strip import let_go
 from holdfast.policy.success import wanted
 
@@ -59,7 +62,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         uid: The workload's uid.
         asked: When somebody asks, if that is later: health goes on meanwhile.
     """
-    seen = current(state)
+    seen = shown(state)
     deadlines = _deadlines(spec, state, now)
     return Status(
         name=spec.name,
@@ -198,6 +201,8 @@ def _now(spec: Workload, state: State) -> str:
     if is_clearing(state):
         active = spec.titles(active_in(spec, state)) or "it"
         return f"deleting what is still active of {active}; what has ended is kept, and its quota until that is gone"
+    if attempt is not None and attempt.parking is not None and state.outcome is None:
+        return _parking(spec, state, attempt)
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
     if state.pause_until is not None:
@@ -215,10 +220,23 @@ def _now(spec: Workload, state: State) -> str:
     return state.message
 
 
+def _parking(spec: Workload, state: State, attempt: Attempt) -> str:
+    """Say how far a suspension in place is, or the way back from it."""
+    if attempt.parking is Parking.COMING:
+        return f"resuming {spec.titles(attempt.resuming) or f'attempt {attempt.number}'} in place"
+    if attempt.parking is Parking.PARKED:
+        return f"{spec.titles(attempt.parked)}: suspended in place, no pod is left; its quota is released"
+    seen = shown(state)
+    left = f": {seen.pods.going} Pod left" if seen is not None and seen.pods.going else ""
+    return f"suspending {spec.titles(attempt.parked)} in place{left}; its quota is kept until no pod is left"
+
+
 def _until(spec: Workload, state: State) -> str:
     """Say what is still to be created, and what success looks at, where that is not all of the workload."""
-    success, waiting = state.policy.success, state.attempt.waiting if state.attempt is not None else ()
-    later = f"; {waits(spec, waiting)}" if waiting else ""
+    success, attempt = state.policy.success, state.attempt
+    waiting, parked = (attempt.waiting, attempt.parked) if attempt is not None else ((), ())
+    said = filter(None, (waits(spec, waiting), waits_to_return(spec, parked)))
+    later = "".join(f"; {each}" for each in said)
     return later + (f"; it succeeds once {wanted(spec, success)}" if success != Success() else "")
 
 
@@ -236,6 +254,12 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
         at = max(now, result[0].at if result else now)
         result.append(Deadline(at=at, what=f"once gone: {_once_gone(state, attempt, at)}"))
         return tuple(result)
+    if attempt is not None and attempt.parking is Parking.GOING and attempt.parking_at is not None:
+        at = max(now, due(attempt.parking_at, timings(state).forceful_deletion_grace_period, state.blind))
+        return (
+            Deadline(at=at, what="pods that have not ended by then are deleted by force"),
+            Deadline(at=at, what="once no pod is left: its quota is released, and it waits for resume"),
+        )
     decision = decide(spec, state, now)
     if not isinstance(decision, Wait):
         return ()

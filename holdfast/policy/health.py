@@ -48,12 +48,12 @@ def current(state: State) -> Observation | None:
     observation, attempt = state.observation, state.attempt
     if observation is None or attempt is None or observation.attempt != attempt.number:
         return None
-    return not_speaking_of(observation, attempt.waiting)
+    return not_speaking_of(observation, attempt.later)
 
 
 def expected_now(spec: Workload, state: State) -> int:
     """Return how many pods are to be there by now: those of components whose turn has not come are not."""
-    waiting = state.attempt.waiting if state.attempt is not None else ()
+    waiting = state.attempt.later if state.attempt is not None else ()
     return _expected(spec, waiting)
 
 
@@ -79,12 +79,12 @@ def not_ready(spec: Workload, state: State) -> int:
     What is being made again does not run, whatever was seen of it last; what is to be made again is not complete.
     """
     seen = current(state)
-    making = state.attempt.replacing if state.attempt is not None else ()
+    making = state.attempt.making if state.attempt is not None else ()
     due = {one.component for one in due_replacements(spec, state, seen)}
     if seen is not None and due:
         views = {name: edit(view, complete=view.complete and name not in due) for name, view in seen.components.items()}
         seen = edit(seen, components=views)
-    waiting = state.attempt.waiting if state.attempt is not None else ()
+    waiting = state.attempt.later if state.attempt is not None else ()
     others = _expected(spec, {*making, *waiting})
     _, unready = shortfall(seen, others, making)
     return expected_now(spec, state) - others + unready
@@ -109,7 +109,7 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
     again = made_again(spec, state, seen)
     if attempt.ready_at is None:
         without = {*attempt.warming, *again}
-        expected = _expected(spec, {*without, *attempt.waiting})
+        expected = _expected(spec, {*without, *attempt.later})
         result.append(Awaited("", expected, *shortfall(seen, expected, without)))
     for name in attempt.warming:
         view = seen.components.get(name) if seen is not None and name not in again else None
@@ -120,7 +120,7 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
 
 def made_again(spec: Workload, state: State, seen: Observation | None) -> set[str]:
     """Return the components that are being made again, or are to be: none of their pods is missed until they are."""
-    making = state.attempt.replacing if state.attempt is not None else ()
+    making = state.attempt.making if state.attempt is not None else ()
     return {*making, *(one.component for one in due_replacements(spec, state, seen))}
 
 
@@ -183,7 +183,7 @@ def _orphaned(attempt: Attempt, seen: Observation) -> Failure:
 def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     """Return what is wrong with the living attempt: seen failures, and pods that are late or have gone."""
     attempt = state.attempt
-    if attempt is None or attempt.stage not in LIVE:
+    if attempt is None or attempt.stage not in LIVE or attempt.suspended:
         return []
     if attempt.launch_failure is not None:
         return [attempt.launch_failure]
@@ -208,7 +208,7 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     if attempt.ready_at is not None and not found:
         # After warm-up too, a controller gets its grace to bring a lost pod back (row U13).
         without = {*attempt.warming, *replaced}
-        expected = _expected(spec, {*without, *attempt.waiting})
+        expected = _expected(spec, {*without, *attempt.later})
         _, unready = shortfall(seen, expected, without)
         if unready:
             since = state.unhealthy.failure.time if state.unhealthy is not None else now
@@ -242,7 +242,7 @@ def _still_warming(attempt: Attempt, seen: Observation) -> dict[str, datetime]:
     for name, since in attempt.warming.items():
         view = seen.components.get(name)
         up = view is not None and view.found and not view.unready
-        if name in attempt.replacing or not up:
+        if name in attempt.making or not up:
             still[name] = since
     return still
 
@@ -254,7 +254,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     was (appwrapper-fault-tolerance.md: "if the FailureGracePeriod passes and the workload is still unhealthy").
     """
     attempt = state.attempt
-    if attempt is None or state.outcome is not None or attempt.stage not in LIVE:
+    if attempt is None or state.outcome is not None or attempt.stage not in LIVE or attempt.suspended:
         return state if state.unhealthy is None else edit(state, unhealthy=None)
     seen = current(state)
     if attempt.stage is Stage.SUBMITTED and attempt.ready_at is None and seen is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Attempt, Operation, OperationKind, RefusedCreate, Report, State, Workload
+from holdfast.model import Attempt, Operation, OperationKind, RefusedCreate, Report, State, SuspendMode, Workload
 from holdfast.policy.edit import edit
-from holdfast.policy.events import ClearDone, CreateDone, RemoveDone, ReplaceDone
+from holdfast.policy.events import ClearDone, CreateDone, ParkDone, RemoveDone, ReplaceDone, UnparkDone
 from holdfast.policy.fold import fold
 from holdfast.policy.health import timings
+from holdfast.policy.park import mergeable
 from holdfast.policy.report import events_of, report_of
 from holdfast.policy.settle import settle
 from holdfast.policy.steps import Run
@@ -53,7 +54,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         causes=state.causes_total,
         patience=patience(state) if run.kind in _SUBMITTING else None,
     )
-    state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, attempt, run.kind))
+    state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, state, run.kind))
     attempt = state.attempt
     if run.kind is OperationKind.REPLACE and attempt is not None:
         operation = edit(operation, launches={name: attempt.launches.get(name, 0) for name in attempt.replacing})
@@ -67,16 +68,26 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     return edit(state, operation=operation, sequence=done.sequence)
 
 
-def _configured(spec: Workload, attempt: Attempt | None, kind: OperationKind) -> Attempt | None:
+def _configured(spec: Workload, state: State, kind: OperationKind) -> Attempt | None:
     """Return the attempt with what its components are made of by an operation that now begins to make them."""
+    attempt = state.attempt
     if attempt is None:
         return None
     if kind is OperationKind.CREATE:
-        return edit(attempt, config=spec.config_hashes)
-    if kind is OperationKind.REPLACE:
-        return edit(
-            attempt, config={**attempt.config, **{name: spec.config_hashes[name] for name in attempt.replacing}}
-        )
+        made = tuple(one.name for one in spec.components)
+    elif kind is OperationKind.REPLACE:
+        made = attempt.replacing
+    elif kind is OperationKind.UNPARK:
+        # What cannot be merged into what is there stays what it was, and is made again afterwards.
+        fits = mergeable(spec, attempt)
+        made = tuple(name for name in attempt.resuming if name in fits)
+    else:
+        return attempt
+    hashes = spec.config_hashes
+    attempt = edit(attempt, config={**attempt.config, **{name: hashes[name] for name in made}})
+    if state.policy.deletion.suspend is SuspendMode.IN_PLACE:
+        bodies = spec.body_hashes()
+        attempt = edit(attempt, bodies={**attempt.bodies, **{name: bodies[name] for name in made}})
     return attempt
 
 
@@ -97,6 +108,10 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
             event = ReplaceDone(objects=(), failure=None)
         case OperationKind.CLEAR:
             event = ClearDone(done=True)
+        case OperationKind.PARK:
+            event = ParkDone(done=True)
+        case OperationKind.UNPARK:
+            event = UnparkDone(done=True)
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
             event = RemoveDone(gone=True, remnants=(), remnants_total=0)
         case OperationKind.PREPARE | OperationKind.OBSERVE | OperationKind.REPORT:

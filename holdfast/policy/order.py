@@ -36,11 +36,42 @@ def turn(spec: Workload, state: State, seen: Observation | None, due: Collection
         return ()
     if attempt.launch_failure is not None or state.outcome is not None:
         return ()
-    again = {*due, *attempt.replacing}
+    again = {*due, *attempt.making}
     return tuple(
         one.name
         for one in spec.components
         if one.name in attempt.waiting and all(_is_met(after, seen, again) for after in one.after)
+    )
+
+
+def first_returning(spec: Workload, state: State, seen: Observation | None) -> tuple[str, ...]:
+    """Return the components that are resumed first, of those suspended in place: what they wait for has ended, or they.
+
+    What is suspended is not ready, whatever was seen of it; what has ended needs no resumption and is known at once.
+    """
+    attempt = state.attempt
+    parked = attempt.parked if attempt is not None else ()
+    views = seen.components if seen is not None else {}
+    done = {name for name, view in views.items() if view.found and view.complete}
+    again = set(parked) - done
+    return tuple(
+        one.name
+        for one in spec.components
+        if one.name in parked
+        and (one.name in done or all(seen is not None and _is_met(after, seen, again) for after in one.after))
+    )
+
+
+def returning(spec: Workload, state: State, seen: Observation | None, due: Collection[str]) -> tuple[str, ...]:
+    """Return the components whose turn has come to be resumed, after others were."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage is not Stage.SUBMITTED or seen is None or not attempt.parked:
+        return ()
+    again = {*due, *attempt.making}
+    return tuple(
+        one.name
+        for one in spec.components
+        if one.name in attempt.parked and all(_is_met(after, seen, again) for after in one.after)
     )
 
 
@@ -53,7 +84,7 @@ def _is_met(after: After, seen: Observation, again: Collection[str]) -> bool:
 
 def is_to_come(spec: Workload, state: State, seen: Observation) -> bool:
     """Whether a component waits for nothing but that others are ready: it is expected, and so not all runs yet."""
-    waiting = state.attempt.waiting if state.attempt is not None else ()
+    waiting = state.attempt.later if state.attempt is not None else ()
     afters = {one.name: one.after for one in spec.components}
 
     def is_expected(name: str) -> bool:
@@ -72,22 +103,23 @@ def awaited(spec: Workload, state: State) -> set[str]:
     return {*looked_at, *(after.component for one in spec.components for after in one.after)}
 
 
-def met(spec: Workload, names: Iterable[str]) -> str:
+def met(spec: Workload, names: Iterable[str], doing: str = "creating") -> str:
     """Say why these are made now: `Job driver is ready: creating Job worker`."""
     names = tuple(names)
     waits = [after for one in spec.components if one.name in names for after in one.after]
-    seen = dict.fromkeys(_told(spec, after) for after in waits)
-    return f"{', '.join(seen)}: creating {spec.titles(names)}"
+    seen = dict.fromkeys(told_of(spec, after) for after in waits)
+    return f"{', '.join(seen)}: {doing} {spec.titles(names)}"
 
 
-def _told(spec: Workload, after: After) -> str:
+def told_of(spec: Workload, after: After) -> str:
+    """Say what a component must be before another one is made: `Job driver is ready`."""
     return f"{spec.titles([after.component])} is {_WORDS[after.status]}"
 
 
 def waits(spec: Workload, waiting: Collection[str]) -> str:
     """Say what waits for what: `Job worker is created once Job driver is ready`; empty where nothing waits."""
     said = [
-        f"{one.title} is created once {' and '.join(_told(spec, after) for after in one.after)}"
+        f"{one.title} is created once {' and '.join(told_of(spec, after) for after in one.after)}"
         for one in spec.components
         if one.name in waiting
     ]

@@ -31,9 +31,11 @@ def due_replacements(spec: Workload, state: State, seen: Observation | None) -> 
     attempt = state.attempt
     if attempt is None or attempt.stage is not Stage.SUBMITTED or attempt.launch_failure is not None:
         return ()
+    if attempt.suspended:
+        return ()
     found: list[Due] = []
     for component in spec.components:
-        if component.name in attempt.replacing or component.name in attempt.waiting:
+        if component.name in attempt.making or component.name in attempt.later:
             continue
         # What an earlier release made has left no digest: nothing is known to have changed.
         current = spec.config_hashes[component.name]

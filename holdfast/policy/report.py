@@ -73,7 +73,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
         )
     )
     unready = not_ready(spec, state)
-    ready = submitted and not unready
+    ready = submitted and not unready and not (attempt is not None and attempt.suspended)
     result.append(
         Condition(
             type=ConditionType.PODS_READY,

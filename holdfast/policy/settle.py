@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Phase, Reason, Stage, State, Workload
+from holdfast.model import Parking, Phase, Reason, Stage, State, Workload
 from holdfast.policy.edit import edit
 from holdfast.policy.health import current, expected_now, shortfall
 from holdfast.policy.order import waits
+from holdfast.policy.park import waits_to_return
 from holdfast.policy.record import cause
 
 
@@ -26,15 +27,19 @@ def settle(spec: Workload, state: State, now: datetime) -> State:
         if attempt.ready_at is not None and state.phase is Phase.RESUMING:
             state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
             return cause(state, Reason.SUFFICIENT_PODS_READY, f"attempt {attempt.number} runs", now)
-        making = state.reason in {Reason.REPLACING, Reason.STARTING}
-        if state.phase is Phase.RUNNING and making and not attempt.replacing:
+        making = state.reason in {Reason.REPLACING, Reason.STARTING, Reason.RESUMED}
+        if state.phase is Phase.RUNNING and making and not attempt.making:
             _, unready = shortfall(current(state), expected_now(spec, state))
             if not unready:
                 return enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
-        creating = state.phase is Phase.RESUMING and state.reason in {Reason.CREATING, Reason.STARTING}
-        if creating and not attempt.replacing and attempt.waiting:
-            return enter(state, Phase.RESUMING, Reason.STARTING, waits(spec, attempt.waiting), now)
-        if creating and not attempt.replacing:
+        creating = state.phase is Phase.RESUMING and state.reason in {Reason.CREATING, Reason.STARTING, Reason.RESUMED}
+        if state.phase is Phase.SUSPENDING and attempt.parking is Parking.PARKED and state.intent.suspend:
+            return enter(state, Phase.SUSPENDED, state.intent.suspend_reason, state.message, now)
+        creating = creating and not attempt.making and attempt.parking is None
+        if creating and attempt.later:
+            why = "; ".join(filter(None, (waits(spec, attempt.waiting), waits_to_return(spec, attempt.parked))))
+            return enter(state, Phase.RESUMING, Reason.STARTING, why, now)
+        if creating:
             return enter(state, Phase.RESUMING, Reason.SUBMITTED, "all components exist; its pods are starting", now)
     if attempt is None or attempt.stage is Stage.GONE:
         if state.outcome is Phase.CANCELLED and state.phase is not Phase.CANCELLED and not state.anchored:

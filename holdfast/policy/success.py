@@ -52,7 +52,7 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
     if attempt is None or attempt.stage is not Stage.SUBMITTED or seen is None:
         return ""
     names = targets(spec, success)
-    again = {*due, *attempt.replacing}
+    again = {*due, *attempt.making}
     views = {name: seen.components.get(name) for name in names if name not in again}
     done = [name for name, view in views.items() if view is not None and view.found and view.complete]
     if len(done) == len(names):

@@ -7,6 +7,7 @@ What differs from the other profiles, and why:
 - nothing is waited for before the next attempt;
 - at its end, by success or failure, Jobs that have ended stay, for ever unless the document has a TTL; those that are
   still active are deleted;
+- what is suspended stays where it is, its Jobs suspended: it is resumed as the same attempt;
 - a Job that somebody deleted is made again, charged to nothing, as the published controller does; with it those of
   its replicated job, which are one component;
 - a creation that the cluster refuses for now is waited for without end, as the published controller does; one that it
@@ -30,6 +31,7 @@ from holdfast.model import (
     RefusedCreate,
     Rule,
     Scope,
+    SuspendMode,
     Timings,
 )
 from holdfast.profiles.rules import CREATE_FAILED, FAIL_AT_ONCE, RESTART
@@ -80,5 +82,5 @@ POLICY = Policy(
     budgets=(Budget(name=RESTART, limit=0),),
     interrupted_create=InterruptedCreate.ADOPT,
     refused_create=RefusedCreate.WAIT,
-    deletion=Deletion(at_end=AtEnd.ACTIVE),
+    deletion=Deletion(at_end=AtEnd.ACTIVE, suspend=SuspendMode.IN_PLACE),
 )

@@ -86,6 +86,11 @@ def _job(world: World, thing: Thing) -> None:
     pods = world.pods_of(thing)
     active = [pod for pod in pods if pod.active]
     ending = [pod for pod in pods if not pod.finished and pod.deleting is not None]
+    if thing.suspended:
+        for pod in active:
+            thing.counted.add(pod.name)  # Its own suspension is no failure of a pod.
+            world.delete_pod(pod)
+        return
     if thing.giving_up is None:
         _count_failures(world, thing, pods)
         _judge(world, thing, pods)

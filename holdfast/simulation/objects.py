@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from holdfast import names
 from holdfast.activities.contract import PlannedComponent
-from holdfast.activities.object_facts import ObjectFacts, TrueCondition
+from holdfast.activities.object_facts import JobFacts, ObjectFacts, TrueCondition
 from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
 from holdfast.formats.pods import PathProblem, pod_template
 from holdfast.model import Component
@@ -93,6 +93,7 @@ class Thing:
     index: int | None = None
     """Which copy it is, where its component has copies."""
     deleting: datetime | None = None
+    suspended: bool = False
     gone: bool = False
     conditions: list[TrueCondition] = field(default_factory=list[TrueCondition])
     made: int = 0
@@ -148,6 +149,7 @@ class Thing:
             submitted=False,
             conditions=tuple(self.conditions),
             revision=revision,
+            job=JobFacts(wanted=1, good=0, active=0, suspended=True) if self.suspended else None,
         )
 
 
@@ -161,6 +163,10 @@ class Owner:
     submitted: bool = False
     ended: bool = False
     """Whether its workload has ended."""
+    suspended: bool = False
+    """Whether it is suspended in place."""
+    parked: bool = False
+    """Whether it was proven to have no pod, while it is suspended."""
     deleting: datetime | None = None
 
     def facts(self, revision: int) -> ObjectFacts:
@@ -173,6 +179,8 @@ class Owner:
             created=self.created,
             submitted=self.submitted,
             ended=self.ended,
+            suspended=self.suspended,
+            parked=self.parked,
             conditions=(),
             revision=revision,
         )

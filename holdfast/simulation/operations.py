@@ -28,10 +28,12 @@ from holdfast.policy.events import (
     CreateDone,
     Event,
     OperationInterrupted,
+    ParkDone,
     PrepareDone,
     RemoveDone,
     ReplaceDone,
     ReportDone,
+    UnparkDone,
 )
 from holdfast.policy.health import timings
 from holdfast.simulation.objects import Thing
@@ -52,6 +54,7 @@ class Activity:
         self._waits = timings(state)
         waiting = state.attempt.waiting if state.attempt is not None else ()
         self._first = [one for one in spec.components if one.name not in waiting]
+        self._resuming = state.attempt.resuming if state.attempt is not None else ()
         self._replacing = state.attempt.replacing if state.attempt is not None else ()
         waits = state.policy.refused_create is RefusedCreate.WAIT
         self._patience = self._waits.submission_timeout if waits else self._waits.admission_grace_period
@@ -81,6 +84,10 @@ class Activity:
                 return self._replace()
             case OperationKind.CLEAR:
                 return self._clear()
+            case OperationKind.PARK:
+                return self._park()
+            case OperationKind.UNPARK:
+                return self._unpark()
             case OperationKind.OBSERVE:
                 return self._world.observe(self._number, live=True)
             case OperationKind.REMOVE:
@@ -201,6 +208,32 @@ class Activity:
         if due:
             world.clock.wake(min(due))
         return None
+
+    def _park(self) -> ParkDone | None:
+        """Suspend what has not ended where it is, and wait until no pod of it is left."""
+        world = self._world
+        self._begun = self._begun or world.clock.now
+        world.suspend(self._number)
+        going = [pod for pod in world.pods if pod.thing.attempt == self._number and not pod.finished]
+        left = self._waits.forceful_deletion_grace_period - world.seen(self._begun)
+        if left <= timedelta(0):
+            for pod in going:
+                world.delete_pod(pod, forced=True)
+            going = [pod for pod in going if pod in world.pods]
+        if not going:
+            world.parked(self._number)
+            return ParkDone(True)
+        if left > timedelta(0):
+            world.clock.wake(world.clock.now + left)
+        return None
+
+    def _unpark(self) -> UnparkDone:
+        """Resume what was suspended where it is."""
+        owner = self._world.owners.get(self._number)
+        if owner is None or owner.deleting is not None:
+            return UnparkDone(False, "what owns it is gone or being deleted")
+        self._world.resume(self._number, self._resuming)
+        return UnparkDone(True)
 
     def _remove(self) -> RemoveDone | None:
         world = self._world

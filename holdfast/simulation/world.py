@@ -5,7 +5,7 @@ Nothing here knows what Holdfast wants. What controllers do with their pods is i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -117,6 +117,32 @@ class World:
         owner = self.owners.get(attempt)
         if owner is not None:
             owner.ended = True
+
+    def suspend(self, attempt: int) -> None:
+        """Suspend an attempt's Jobs: their controller takes their pods away, and nothing of it is missing meanwhile."""
+        owner = self.owners.get(attempt)
+        if owner is not None:
+            owner.suspended = True
+        for thing in self.things:
+            thing.suspended = thing.suspended or (thing.attempt == attempt and thing.component.parks)
+        self.sync()
+
+    def parked(self, attempt: int) -> None:
+        """Mark an attempt that is suspended: no pod of it is left."""
+        owner = self.owners.get(attempt)
+        if owner is not None:
+            owner.parked = True
+        self.changed = True
+
+    def resume(self, attempt: int, components: Collection[str]) -> None:
+        """Resume some of an attempt's Jobs: their controller makes their pods again."""
+        self.owners[attempt].suspended = self.owners[attempt].parked = False
+        for thing in self.things:
+            if thing.attempt == attempt and thing.component.name in components:
+                thing.suspended = False
+                thing.failed.clear()
+        self.sync()
+        self.changed = True
 
     def has_ended(self, thing: Thing) -> bool:
         """Whether a component's object, or copy, is not active any more; one that is being deleted is not kept."""

@@ -19,6 +19,8 @@ from holdfast.activities.contract import (
     CreateInput,
     Observation,
     ObserveInput,
+    Parked,
+    ParkInput,
     Prepared,
     PrepareInput,
     RehearseInput,
@@ -28,6 +30,8 @@ from holdfast.activities.contract import (
     ReplaceInput,
     ReportInput,
     Target,
+    Unparked,
+    UnparkInput,
     planned,
 )
 from holdfast.activities.kube import Kube, Object
@@ -148,6 +152,32 @@ class Bench:
             "report_done": self.report(),
         }
         return await self.run(self.activities.clear, ClearInput(**(given | changes)), tries=tries)
+
+    async def park(self, turn: int = 1, tries: int = 1, **changes: Any) -> Parked:
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "owner_uid": self.owner_uid,
+            "plan": self.plan,
+            "turn": turn,
+            "grace": 20.0,
+            "report": self.report(),
+            "report_done": self.report(),
+        }
+        return await self.run(self.activities.park, ParkInput(**(given | changes)), tries=tries)
+
+    async def unpark(self, turn: int = 2, tries: int = 1, **changes: Any) -> Unparked:
+        given: dict[str, Any] = {
+            "target": self.target,
+            "attempt": self.attempt,
+            "owner_uid": self.owner_uid,
+            "components": tuple(one for one in self.components if one.expected_pods),
+            "labels": {"team": "blue"},
+            "turn": turn,
+            "report": self.report(),
+            "report_done": self.report(),
+        }
+        return await self.run(self.activities.unpark, UnparkInput(**(given | changes)), tries=tries)
 
     async def rehearse(self, *components: Component, **changes: Any) -> str:
         """Ask whether these could be made again, all others being there; return why not."""

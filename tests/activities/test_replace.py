@@ -45,7 +45,7 @@ def changes(kube: Kube) -> list[tuple[str, str, dict[str, Any]]]:
         body: dict[str, Any] = options.get("body") or {}
         if options.get("impersonate") or method == "DELETE":
             tail = path.split("/namespaces/")[1].split("/", 1)[1]
-            made.append((method, tail if method == "DELETE" else f"{tail}/{body['metadata']['name']}", body))
+            made.append((method, f"{tail}/{body['metadata']['name']}" if method == "POST" else tail, body))
         return await before(method, path, **options)
 
     kube.mutate = mutate  # type: ignore[method-assign]

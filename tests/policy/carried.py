@@ -7,13 +7,24 @@ from typing import Any
 
 from holdfast.model import Observation, OperationKind, Remnant
 from holdfast.policy.edit import edit
-from holdfast.policy.events import ClearDone, CreateDone, PrepareDone, RemoveDone, ReplaceDone, ReportDone
+from holdfast.policy.events import (
+    ClearDone,
+    CreateDone,
+    ParkDone,
+    PrepareDone,
+    RemoveDone,
+    ReplaceDone,
+    ReportDone,
+    UnparkDone,
+)
 from tests.policy.cluster import FOREGROUND, HOLD, OURS, ConflictError, Kind, NotFoundError, Thing
 from tests.policy.hands import ANCHOR, Given, Steps
 from tests.policy.making import Making
 from tests.policy.weather import owner_name
 
-Ended = PrepareDone | CreateDone | ReplaceDone | ClearDone | RemoveDone | ReportDone | Observation
+Ended = (
+    PrepareDone | CreateDone | ReplaceDone | ClearDone | ParkDone | UnparkDone | RemoveDone | ReportDone | Observation
+)
 
 
 class Activities(Making):
@@ -29,6 +40,10 @@ class Activities(Making):
                 return self.replace(given)
             case OperationKind.CLEAR:
                 return self.clear(given)
+            case OperationKind.PARK:
+                return self.park(given)
+            case OperationKind.UNPARK:
+                return self.unpark(given)
             case OperationKind.OBSERVE:
                 return self.observe(given)
             case OperationKind.REMOVE:
@@ -113,6 +128,72 @@ class Activities(Making):
         found = self.cluster.find(thing.kind, thing.name)
         if found is not None and found.version == version:
             self.cluster.delete(thing.kind, thing.name, thing.uid, foreground=True)
+
+    # --- suspension in place
+
+    def park(self, given: Given) -> Steps[ParkDone]:
+        """Suspend what is unfinished, and prove that no pod of it is left."""
+        yield from self._report(given.report)
+        begun = self.cluster.now
+        while True:
+            owner = yield from self._owner(given)
+            if owner is None or owner.deleting is not None:
+                return ParkDone(False, "its owner is gone")
+            if owner.turn > given.turn:
+                return ParkDone(False, turn=owner.turn)
+            if owner.turn < given.turn:
+                yield from self._turn(owner, given.turn)
+                continue
+            awake = False
+            for thing in (yield from self._unfinished(given)):
+                fresh = thing.deleting is None
+                if fresh and (thing.turn != given.turn or not thing.suspended):
+                    yield from self._turn(thing, given.turn, suspended=True)
+                awake = awake or not (fresh and thing.turn == given.turn and thing.asleep)
+            pods = yield from self._send(self._all_pods)
+            pods = [one for one in pods if one.attempt == given.attempt and not one.finished]
+            if not awake and not pods:
+                break
+            for pod in pods if self._seen(begun) > given.grace else ():
+                yield from self._delete(pod, forced=True)
+        yield from self._turn(owner, given.turn, parked=given.turn)
+        yield from self._report(given.report_done)
+        return ParkDone(True)
+
+    def unpark(self, given: Given) -> Steps[UnparkDone]:
+        """Resume what is unfinished of some components."""
+        yield from self._report(given.report)
+        while True:
+            owner = yield from self._owner(given)
+            if owner is None or owner.deleting is not None:
+                return UnparkDone(False, "its owner is gone")
+            if owner.turn > given.turn:
+                return UnparkDone(False, turn=owner.turn)
+            if owner.turn < given.turn:
+                yield from self._turn(owner, given.turn)
+                continue
+            left = [one for one in (yield from self._unfinished(given)) if one.component in given.resuming]
+            left = [one for one in left if one.deleting is None and (one.turn != given.turn or one.suspended)]
+            if not left:
+                break
+            for thing in left:
+                yield from self._turn(thing, given.turn, suspended=False)
+        yield from self._report(given.report_done)
+        return UnparkDone(True)
+
+    def _turn(self, thing: Thing, turn: int, *, suspended: bool | None = None, parked: int = 0) -> Steps[None]:
+        version = thing.version
+        with suppress(NotFoundError, ConflictError):
+            yield from self._send(lambda: self.cluster.turn(thing, version, turn, suspended=suspended, parked=parked))
+
+    def _unfinished(self, given: Given) -> Steps[list[Thing]]:
+        found: list[Thing] = []
+        for name in (each for one in self.weather.plan for each in one.object_names):
+            job = yield from self._find(Kind.COMPONENT, name)
+            ours = job is not None and job.owner == given.owner_uid
+            if ours and job is not None and not job.verdict:
+                found.append(job)
+        return found
 
     # --- removal
 

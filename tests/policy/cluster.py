@@ -95,6 +95,13 @@ class Thing:
     submitted: bool = False
     ended: bool = False
     """Of an owner: whether its workload has ended."""
+    suspended: bool = False
+    asleep: bool = False
+    """Of a component: whether its controller has seen that it is suspended."""
+    turn: int = 0
+    """The last turn of suspension or back that it, or as an owner its attempt, has taken."""
+    parked: int = 0
+    """Of an owner: the turn of which it was proven that no pod is left."""
     verdict: str = ""
     noticed: bool = False
     """Whether its controller has seen that it is being deleted."""
@@ -316,6 +323,23 @@ class Cluster:
         for hook in self.on_strip:
             hook(thing)
         self.unhold(thing, finalizer)
+
+    def turn(self, thing: Thing, version: int, turn: int, *, suspended: bool | None = None, parked: int = 0) -> None:
+        """Have an object take a turn, if it is still as it was read.
+
+        Raises:
+            NotFoundError: if it is gone.
+            ConflictError: if it has changed.
+        """
+        self.ask()
+        if thing.died is not None:
+            raise NotFoundError(thing.name)
+        if thing.version != version:
+            raise ConflictError(thing.name)
+        thing.turn, thing.parked = turn, parked or thing.parked
+        if suspended is not None:
+            thing.suspended, thing.asleep = suspended, thing.asleep and suspended
+        self.change(thing)
 
     def apply(self, name: str, report: Report) -> None:
         """Apply a status to an anchor unless a later one is there."""

@@ -23,7 +23,16 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.edit import edit
-from holdfast.policy.events import CreateDone, Event, Observed, OperationRefused, Reconfigured, ReplaceDone
+from holdfast.policy.events import (
+    CreateDone,
+    Event,
+    Observed,
+    OperationRefused,
+    ParkDone,
+    Reconfigured,
+    ReplaceDone,
+    UnparkDone,
+)
 from holdfast.profiles.streams import POLICY
 from tests.policy.life import Life
 
@@ -125,6 +134,13 @@ class Elements(Life):
             again = {one.name: fresh(one) for one in self.spec.components if one.name in attempt.replacing}
             self.views = {**self.views, **again}
             self.tell_result(ReplaceDone((), None))
+        elif operation.kind is OperationKind.PARK:
+            self.views = {name: parked(view) for name, view in self.views.items()}
+            self.tell_result(ParkDone(True))
+        elif operation.kind is OperationKind.UNPARK:
+            names = self.state.attempt.resuming if self.state.attempt is not None else ()
+            self.views = {name: resumed(view) if name in names else view for name, view in self.views.items()}
+            self.tell_result(UnparkDone(True))
         else:
             return super().finish()
         self._note()
@@ -195,6 +211,17 @@ class Elements(Life):
 
     def reasons(self) -> list[str]:
         return [one.reason.value for one in self.state.causes]
+
+
+def parked(view: ComponentView) -> ComponentView:
+    """Return a component whose object is suspended: no pod of it is left that has not ended."""
+    return edit(view, pods=edit(view.pods, pending=0, running=0, terminating=0))
+
+
+def resumed(view: ComponentView) -> ComponentView:
+    """Return a component whose controller makes its pods again."""
+    lacking = 0 if view.complete or view.failed or not view.found else view.pods.expected - view.pods.succeeded
+    return edit(view, pods=edit(view.pods, pending=lacking))
 
 
 def fresh(component: Component) -> ComponentView:

@@ -24,6 +24,8 @@ from tests.policy.life import START
 
 BREAKABLE = {
     OperationKind.CLEAR,
+    OperationKind.PARK,
+    OperationKind.UNPARK,
     OperationKind.OBSERVE,
     OperationKind.REMOVE,
     OperationKind.FORCE_REMOVE,

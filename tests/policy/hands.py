@@ -44,6 +44,8 @@ class Given:
     waiting: tuple[str, ...]
     launches: Mapping[str, int]
     strips: bool
+    turn: int
+    resuming: tuple[str, ...]
 
     @classmethod
     def of(cls, state: State, operation: Operation, now: datetime) -> Given:
@@ -66,6 +68,8 @@ class Given:
             waiting=attempt.waiting if attempt is not None else (),
             launches=operation.launches,
             strips=operation.strips,
+            turn=attempt.turns if attempt is not None else 0,
+            resuming=attempt.resuming if attempt is not None else (),
         )
 
 

@@ -38,10 +38,12 @@ from holdfast.policy.events import (
     Event,
     Observed,
     OperationInterrupted,
+    ParkDone,
     PrepareDone,
     RemoveDone,
     ReplaceDone,
     ReportDone,
+    UnparkDone,
 )
 from holdfast.policy.fold import fold, observed
 from holdfast.policy.operations import begin
@@ -143,6 +145,10 @@ class Life:
                 self.tell_result(ReplaceDone((), None))
             case OperationKind.CLEAR:
                 self.tell_result(ClearDone(True))
+            case OperationKind.PARK:
+                self.tell_result(ParkDone(True))
+            case OperationKind.UNPARK:
+                self.tell_result(UnparkDone(True))
             case OperationKind.OBSERVE:
                 self.state = fold(self.state, ReportDone(), self.now)
                 self.state = observed(self.state, self.look(live=True), operation.since, self.now)

@@ -30,6 +30,7 @@ from holdfast.policy.events import (
     Retried,
     StripAsked,
     Suspended,
+    UnparkDone,
 )
 from holdfast.policy.explain import status_of
 from holdfast.policy.order import without
@@ -208,7 +209,8 @@ class Oracle:
         if not told[ConditionType.RESOURCES_DEPLOYED]:
             require(not there, Law.RELEASE, f"{report.phase}: told gone, but {[str(one) for one in there]}")
         if not told[ConditionType.QUOTA_RESERVED]:
-            holding = [one for one in there if not one.finished and not one.verdict]
+            # What is suspended and known to be so holds nothing, once its pods are gone.
+            holding = [one for one in there if not one.finished and not one.verdict and not one.asleep]
             require(not holding, Law.RELEASE, f"{report.phase}: quota released, but {[str(one) for one in holding]}")
 
     def _told(self) -> dict[ConditionType, bool]:
@@ -253,7 +255,7 @@ class Oracle:
                     why = f"attempt {number_of(before)} is made anew, and nobody interrupted it"
                     require(flow.tries > 1, Law.BUDGET, why)
                     self.of(number_of(before)).excused = True
-                case ReplaceDone():
+                case ReplaceDone() | UnparkDone():
                     self.of(number_of(before)).told = None
                 case PrepareDone():
                     self.of(number_of(before)).prepared = True
@@ -350,6 +352,8 @@ class Oracle:
         if told is None or after.outcome is not None or after.phase not in {Phase.RESUMING, Phase.RUNNING}:
             return
         if after.attempt is not None:
+            if after.attempt.parking is not None:
+                return  # Its pods are known to be gone, whatever was seen of them last.
             if any(self._after(name) for name in after.attempt.replacing):
                 return  # What was seen before it is made for the first time does not count it.
             told = without(told, after.attempt.waiting)

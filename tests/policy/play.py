@@ -271,4 +271,7 @@ class Play:
             later = self.oracle.later(state.attempt.number if state.attempt else 0)
             require(later.issuperset(lacking), Law.REST, f"Running, and lacks pods of {lacking}")
         else:
-            require(not self.oracle.there(), Law.REST, f"Suspended, with {[str(one) for one in self.oracle.there()]}")
+            awake = [one for one in self.oracle.there() if not (one.finished or one.verdict or one.asleep)]
+            parked = state.attempt is not None and state.attempt.suspended
+            awake = [one for one in awake if not (parked and one.kind is Kind.OWNER)]
+            require(not awake, Law.REST, f"Suspended, with {[str(one) for one in awake]}")

@@ -15,6 +15,7 @@ from holdfast.model import (
     Policy,
     StartStatus,
     StatusRule,
+    SuspendMode,
     Timings,
     Workload,
 )
@@ -70,3 +71,8 @@ KEPT = workload(edit(POLICY, deletion=Deletion(at_end=AtEnd.ACTIVE), budgets=_AT
 """What has ended of it is held at its end, what is active is deleted; its first failure ends it."""
 ORDERED = workload(POLICY, copies=2, after=StartStatus.READY)
 ORDERED_STREAMS = workload(_STREAMS, after=StartStatus.COMPLETE)
+_IN_PLACE = Deletion(suspend=SuspendMode.IN_PLACE)
+PARKED = workload(edit(POLICY, deletion=_IN_PLACE), copies=2)
+"""It is suspended where it is, and resumed as the same attempt."""
+PARKED_ORDERED = workload(edit(POLICY, deletion=_IN_PLACE), after=StartStatus.READY)
+PARKED_STREAMS = workload(edit(_STREAMS, deletion=_IN_PLACE))

@@ -21,12 +21,27 @@ from tests.policy.cluster import Kind
 from tests.policy.life import Life
 from tests.policy.play import Play
 from tests.policy.script import step
-from tests.policy.submitted import COPIES, COPIES_STREAMS, KEPT, ORDERED, ORDERED_STREAMS, SPEC, STREAMS
+from tests.policy.submitted import (
+    COPIES,
+    COPIES_STREAMS,
+    KEPT,
+    ORDERED,
+    ORDERED_STREAMS,
+    PARKED,
+    PARKED_ORDERED,
+    PARKED_STREAMS,
+    SPEC,
+    STREAMS,
+)
 from tests.policy.weather import NODES
 
 LIVES, STEPS = {"quick": (20, 20), "long": (20_000, 60)}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), (300, 25))
 INDEX = st.integers(0, 5)
 SECONDS = st.sampled_from((1, 10, 31, 61, 95, 200))
+SPECS = (
+    *(SPEC, STREAMS, COPIES, COPIES_STREAMS, KEPT, ORDERED, ORDERED_STREAMS),
+    *(PARKED, PARKED_ORDERED, PARKED_STREAMS),
+)
 KINDS = st.sampled_from((Kind.POD, Kind.COMPONENT, Kind.OWNER, Kind.ANCHOR))
 
 
@@ -37,7 +52,7 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.play = Play()
 
-    @initialize(spec=st.sampled_from((SPEC, STREAMS, COPIES, COPIES_STREAMS, KEPT, ORDERED, ORDERED_STREAMS)))
+    @initialize(spec=st.sampled_from(SPECS))
     def submitted(self, spec: Workload) -> None:
         self.play = Play(spec)
 

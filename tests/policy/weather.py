@@ -93,7 +93,10 @@ class Weather:
         with self._as(Hand.CONTROLLER):
             for job in self.cluster.of(Kind.COMPONENT):
                 job.noticed = job.noticed or (job.deleting is not None and not lagging)
-                if not job.noticed and not job.verdict:
+                job.asleep = job.asleep or (job.suspended and not lagging)
+                if job.asleep and not job.noticed and not job.verdict:
+                    acted = self._sleeps(job) or acted
+                elif not job.noticed and not job.verdict:
                     acted = self._sync(job) or acted
         return acted
 
@@ -122,6 +125,15 @@ class Weather:
             pod = self.cluster.create(Kind.POD, name, job.uid, job.attempt, job.component)
             pod.node = self._pods % NODES
         return wanted > 0
+
+    def _sleeps(self, job: Thing) -> bool:
+        """A suspended Job's pods are deleted, and none is made."""
+        active = [
+            one for one in self.cluster.of(Kind.POD) if one.owner == job.uid and not one.finished and not one.deleting
+        ]
+        for pod in active:
+            self.cluster.delete(pod.kind, pod.name, pod.uid)
+        return bool(active)
 
     def _planned(self, component: str) -> PlannedComponent:
         return next(one for one in self.plan if one.name == component)
@@ -296,6 +308,8 @@ def _object(thing: Thing) -> ObjectFacts:
         created=thing.created,
         submitted=thing.submitted,
         ended=thing.ended,
+        suspended=thing.turn % 2 == 1,
+        parked=thing.turn % 2 == 1 and thing.parked == thing.turn,
         conditions=verdict,
         revision=thing.version,
     )

@@ -37,6 +37,7 @@ from holdfast.model import (
     StartStatus,
     Status,
     Success,
+    SuspendMode,
 )
 from holdfast.policy.strip import StripRequest
 from tests.policy.elements import job, jobs
@@ -51,6 +52,7 @@ CLEARED = Policy(
     deletion=Deletion(at_end=AtEnd.ACTIVE),
     timings=SCALED.model_copy(update={"deletion_on_failure_grace_period": timedelta(seconds=2)}),
 )
+PARKED = Policy(deletion=Deletion(suspend=SuspendMode.IN_PLACE), timings=SCALED)
 
 
 async def happy_path(run: Run) -> Handle:
@@ -251,6 +253,24 @@ async def cleared(run: Run) -> Handle:
     return handle
 
 
+async def parked(run: Run) -> Handle:
+    """Suspend in place, resume, suspend again before it runs, resume, and succeed: one attempt."""
+    handle = await run.start(policy=PARKED)
+    await run.running(handle)
+    await handle.signal(names.SIGNAL_PREEMPT, "a larger job needs the nodes")
+    await run.reach(handle, "Suspended")
+    await handle.signal(names.SIGNAL_RESUME)
+    await run.reach(handle, "Resuming")
+    await handle.signal(names.SIGNAL_SUSPEND, "not yet")
+    await run.reach(handle, "Suspended")
+    await handle.signal(names.SIGNAL_RESUME)
+    await run.reach(handle, "Resuming")
+    await run.cluster.sees(handle, 1, running=2)
+    await run.reach(handle, "Running")
+    await run.cluster.sees(handle, 1, succeeded=2, complete=True)
+    return handle
+
+
 SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "happy-path": (happy_path, 0),
     "reset": (reset, 0),
@@ -267,6 +287,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "stripped": (stripped, 0),
     "in-order": (in_order, 0),
     "cleared": (cleared, 0),
+    "parked": (parked, 0),
     **{
         f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
     },

@@ -22,6 +22,8 @@ from holdfast.activities.contract import (
     Created,
     CreateInput,
     ObserveInput,
+    Parked,
+    ParkInput,
     Prepared,
     PrepareInput,
     Rehearsed,
@@ -31,6 +33,8 @@ from holdfast.activities.contract import (
     Replaced,
     ReplaceInput,
     ReportInput,
+    Unparked,
+    UnparkInput,
 )
 from holdfast.model import (
     Component,
@@ -69,6 +73,8 @@ class ScriptedCluster:
     """How many creations still to come find an earlier try's half-made work."""
     replaced: list[dict[str, int]] = field(default_factory=list)
     """The launches that were made again, by component."""
+    turns: list[int] = field(default_factory=list[int])
+    """The turns of suspension in place, and back, that were taken."""
     refusal: str = ""
     """What the API server has against any change."""
     rehearsed: list[str] = field(default_factory=list)
@@ -137,6 +143,22 @@ class ScriptedCluster:
         self.reports.append(payload.report_done)
         return Cleared(done=True, seen=self.look(payload.attempt, live=True))
 
+    @activity.defn(name=names.ACTIVITY_PARK)
+    async def park(self, payload: ParkInput) -> Parked:
+        await self._enter("park", payload.report)
+        self.turns.append(payload.turn)
+        self.view = {}
+        self.reports.append(payload.report_done)
+        return Parked(done=True, seen=self.look(payload.attempt, live=True))
+
+    @activity.defn(name=names.ACTIVITY_UNPARK)
+    async def unpark(self, payload: UnparkInput) -> Unparked:
+        await self._enter("unpark", payload.report)
+        self.turns.append(payload.turn)
+        self._made(payload.components)
+        self.reports.append(payload.report_done)
+        return Unparked(done=True)
+
     def _made(self, components: Sequence[Component]) -> None:
         self.view = {"pending": self.pods}
         for one in components:
@@ -185,6 +207,8 @@ class ScriptedCluster:
             self.create,
             self.replace,
             self.clear,
+            self.park,
+            self.unpark,
             self.observe,
             self.remove,
             self.force_remove,
