@@ -174,6 +174,16 @@ async def _restarts_its_workers_alone(space: Space, handle: Handle) -> None:
     await space.complete(NAME)
 
 
+async def _is_suspended_in_place(space: Space, handle: Handle) -> None:
+    await space.reach(handle, "Running", 1)
+    await handle.signal(names.SIGNAL_SUSPEND, "making room")
+    await space.reach(handle, "Suspended", 1)
+    await handle.signal(names.SIGNAL_RESUME, "room again")
+    await space.reach(handle, "Running", 1)
+    (driver,) = await _pods_of(space, "driver")
+    await space.site.annotate("Pod", driver, space.namespace, kwok_complete="0s")
+
+
 SCENARIOS = (
     Scenario(
         name="appwrapper-reset",
@@ -226,6 +236,17 @@ SCENARIOS = (
         phase="Succeeded",
         attempts=1,
         charged={"restart": 1},
+    ),
+    Scenario(
+        name="jobset-suspended-in-order",
+        document=lambda: _jobset(
+            "RestartJobSet",
+            startupPolicy={"startupPolicyOrder": "InOrder"},
+            successPolicy={"operator": "All", "targetReplicatedJobs": ["driver"]},
+        ),
+        script=_is_suspended_in_place,
+        phase="Succeeded",
+        attempts=1,
     ),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -35,6 +35,9 @@ SAMPLE = (
     ("streams-pod-deleted", "http.create.pods.after:6"),
     ("jobset-restart-in-order", "activity.replace.before:1"),
     ("jobset-replicated-job", "http.delete.jobs.after:1"),
+    ("jobset-suspended-in-order", "http.patch.jobs.after:2"),
+    ("jobset-suspended-in-order", "activity.park.after:1"),
+    ("jobset-suspended-in-order", "http.patch.jobs.after:5"),
 )
 """In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation."""
 
