@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -58,21 +59,44 @@ SMOKE = (
 
 
 def carry_out(options: Options, *plans: Plan) -> None:
-    """Run measures, each of which keeps its samples, then write tables and plots of all samples in the folder."""
-    begun = set[str]()
+    """Run measures, each of which keeps its samples, then write tables and plots of all samples in the folder.
 
-    async def run() -> None:
-        for plan in plans:
-            stack = f"{options.stack}-{plan.measure}" if plan.alone else options.stack
-            begun.add(stack)
-            async with ground(dataclasses.replace(options, stack=stack), plan.measure, nodes=plan.nodes) as found:
-                await plan.run(found)
+    One that breaks does not keep the others from being run.
 
+    Raises:
+        SystemExit: if any broke; it names them.
+    """
+    broken: list[str] = []
     try:
-        asyncio.run(run())
+        for plan in plans:
+            if plan.alone:
+                _take_down(options, options.stack)
+            try:
+                asyncio.run(_run(options, plan))
+            except Exception:
+                traceback.print_exc()
+                broken.append(plan.measure)
+            finally:
+                if plan.alone:
+                    _take_down(options, _stack_of(options, plan))
     finally:
-        for stack in begun:
-            if not options.keep or stack != options.stack:
-                with contextlib.suppress(NotRunningError):
-                    Stack.load(stack).down(purge=True)
+        _take_down(options, options.stack)
     print(report.write(options.out))
+    if broken:
+        raise SystemExit(f"broken: {', '.join(broken)}")
+
+
+def _stack_of(options: Options, plan: Plan) -> str:
+    return f"{options.stack}-{plan.measure}" if plan.alone else options.stack
+
+
+async def _run(options: Options, plan: Plan) -> None:
+    own = dataclasses.replace(options, stack=_stack_of(options, plan))
+    async with ground(own, plan.measure, nodes=plan.nodes) as found:
+        await plan.run(found)
+
+
+def _take_down(options: Options, stack: str) -> None:
+    if not options.keep or stack != options.stack:
+        with contextlib.suppress(NotRunningError):
+            Stack.load(stack).down(purge=True)

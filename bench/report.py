@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bench import plots, targets
 from bench.layouts import LAYOUTS
-from bench.samples import Machine, Recording, load
-from bench.tables import tables
+from bench.samples import Machine, Recording, load, samples_of
+from bench.tables import requests, tables
 
 DOCUMENT = Path("docs/performance.md")
 BEGIN, END = "<!-- begin: python -m bench tables -->", "<!-- end -->"
@@ -44,7 +44,7 @@ def publish(folder: Path, document: Path = DOCUMENT) -> Path:
 def markdown(recordings: Sequence[Recording], images: Sequence[str]) -> str:
     """Return machine, targets, tables and plots as Markdown."""
     parts = [_machines(recordings), "### Targets\n" + targets.table(targets.held(targets.read(), recordings))]
-    parts += [tables(LAYOUTS, recordings)]
+    parts += [tables(LAYOUTS, recordings), requests(samples_of(recordings, "start"))]
     parts += [f"![{Path(image).stem}]({image})" for image in images]
     return "\n\n".join(part for part in parts if part)
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from bench.figures import Case, cases, find, number, spread, tail
 from bench.samples import Recording, Sample, samples_of
 
+_REQUESTS = "requests "
+"""How the names of values begin that count one kind of request: `requests create jobs`."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -52,6 +55,26 @@ def tables(layouts: Sequence[Layout], recordings: Sequence[Recording]) -> str:
     """Return every table that there are samples for, as Markdown."""
     parts = [_table(layout, samples_of(recordings, layout.measure)) for layout in layouts]
     return "\n\n".join(part for part in parts if part)
+
+
+def requests(samples: Sequence[Sample]) -> str:
+    """Return which API requests a life is made of, at the largest size, a column per system that sends any."""
+    several = cases(samples)
+    several = [case for case in several if case.size == several[-1].size and any(case.values("requests"))]
+    counted = [
+        {name: statistics.median(case.values(name)) for sample in case.samples for name in sample.values}
+        for case in several
+    ]
+    kinds = sorted({name for counts in counted for name in counts if name.startswith(_REQUESTS)})
+    if not kinds:
+        return ""
+    size = ", ".join(f"{name} = {value:,}" for name, value in several[-1].size.items())
+    lines = [f"### What the requests of a life are (g), {size}", _row(["", *(case.system for case in several)])]
+    lines.append("|" + "---|" * (len(several) + 1))
+    for kind in sorted(kinds, key=lambda name: -max(counts.get(name, 0.0) for counts in counted)):
+        cells = [number(counts[kind]) if kind in counts else "-" for counts in counted]
+        lines.append(_row([kind.removeprefix(_REQUESTS), *cells]))
+    return "\n".join(lines)
 
 
 def _table(layout: Layout, samples: list[Sample]) -> str:

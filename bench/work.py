@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -84,13 +85,10 @@ async def _annotate(kube: Kube, pod: Life, annotations: dict[str, str]) -> None:
     await kube.patch("v1", "Pod", pod.name, metadata["namespace"], uid=metadata["uid"], patch=patch)
 
 
-async def delete(kube: Kube, api_version: str, kind: str, name: str, namespace: str) -> None:
-    """Delete an object in the foreground, unless it is gone already."""
+async def delete(kube: Kube, api_version: str, kind: str, name: str, namespace: str, propagation: str) -> None:
+    """Delete an object, unless it is gone already."""
     found = await kube.find(api_version, kind, name, namespace)
     if found is not None:
-        try:
-            await kube.delete(
-                api_version, kind, name, namespace, uid=found["metadata"]["uid"], propagation="Foreground"
-            )
-        except NotFound:
-            return
+        with contextlib.suppress(NotFound):
+            uid = found["metadata"]["uid"]
+            await kube.delete(api_version, kind, name, namespace, uid=uid, propagation=propagation)

@@ -18,12 +18,12 @@ from bench.ground import Ground
 from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
 from bench.systems.holdfast import open_holdfast
 from bench.usage import memory_of
-from bench.work import delete, fail
+from bench.work import fail
 from holdfast import names
 from holdfast.activities.kube import Kube
 from holdfast.formats import jobset as jobset_format
 from tests.e2e.jobsets import P, jobset, replicated
-from tests.e2e.peer import API_VERSION, open_peer
+from tests.e2e.peer import open_peer
 
 NAME = "gang"
 JOBS = (50, 100)
@@ -71,8 +71,6 @@ async def _published(ground: Ground, case: str, jobs: int, each: int) -> AsyncIt
     async with open_peer(ground.stack, folder, **settings) as peer:
         made = document(jobs, each, strategy)
         yield Gang(ground.kube, peer.namespace, peer.pid, lambda: peer.create(made))
-        await delete(ground.kube, API_VERSION, "JobSet", "train", peer.namespace)
-        await _emptied(ground, peer.namespace)
     await ground.drop(peer.namespace)
 
 

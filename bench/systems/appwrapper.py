@@ -124,8 +124,8 @@ class AppWrapperPeer(System):
         await self.kube.patch(API_VERSION, KIND, name, self.namespace, uid=uid, patch=patch)
 
     async def remove(self, name: str) -> None:
-        """Delete it; its finalizer stays until the controller has removed the Job."""
-        await delete(self.kube, API_VERSION, KIND, name, self.namespace)
+        """Delete it as kubectl does; its finalizer stays until the controller has removed the Job."""
+        await delete(self.kube, API_VERSION, KIND, name, self.namespace, "Background")
 
     async def removed(self) -> float:
         """Wait until all AppWrappers are gone."""

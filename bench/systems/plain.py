@@ -53,7 +53,7 @@ class Plain(System):
 
     async def remove(self, name: str) -> None:
         """Delete the Job in the foreground."""
-        await delete(self.kube, "batch/v1", "Job", name, self.namespace)
+        await delete(self.kube, "batch/v1", "Job", name, self.namespace, "Foreground")
 
     async def removed(self) -> float:
         """Wait until the Jobs are gone."""

@@ -12,7 +12,7 @@ from bench.figures import cases, number, percentile, spread, tail
 from bench.layouts import LAYOUTS
 from bench.plan import FULL, SMOKE
 from bench.samples import Machine, Recording, Sample, load
-from bench.tables import tables
+from bench.tables import requests, tables
 from bench.targets import Target, held, read, table
 
 SAVED = Path(__file__).parent / "samples"
@@ -100,6 +100,15 @@ def test_plots_are_drawn_of_what_there_is(tmp_path: Path) -> None:
     assert {path.stem for path in drawn} == set(plots.PLOTS)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
     assert plots.draw([recording("start")], tmp_path) == []
+
+
+def test_the_requests_of_a_life_are_told_by_kind_most_first() -> None:
+    plain = ("plain", 3, {"requests": 0.0})
+    ours = ("Holdfast", 3, {"requests": 3.0, "requests get pods": 1.0, "requests create jobs": 2.0})
+    text = requests(recording("start", plain, ours).samples)
+    assert "|  | Holdfast |" in text
+    assert text.index("| create jobs | 2 |") < text.index("| get pods | 1 |")
+    assert requests(STARTS.samples) == ""
 
 
 def test_publishing_replaces_the_generated_section_alone(tmp_path: Path) -> None:
