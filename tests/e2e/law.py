@@ -21,9 +21,11 @@ from holdfast import names
 from tests.e2e.ledger import Ledger, Life, lines_of, read
 
 PLANTED = "planted-"
+WOKEN = "woken-"
 SET_ASIDE = {
     PLANTED: "a test has the engine break the law here, to show that it would be noticed",
     "act-": "a test calls activities one by one here, in any order: there is no workflow, and so no reset",
+    WOKEN: "a test resumes a Job here whose set is suspended: its pods are there before anybody can have seen them",
     "watch-": "a test makes attempts by hand here, for the watch to see: there is no workflow, and so no reset",
 }
 """How the names of namespaces begin in which nothing counts, and why."""

@@ -13,6 +13,7 @@ from holdfast import names
 from holdfast.formats import jobset as format_
 from holdfast.local import Stack
 from holdfast.policy.change import ComponentsChange
+from tests.e2e import law
 from tests.e2e.jobsets import Json, P, jobset, replicated
 from tests.e2e.site import open_site, until
 from tests.e2e.space import Handle, Space, open_space
@@ -186,20 +187,23 @@ async def test_the_loss_of_its_owner_while_it_is_suspended_is_noticed(space: Spa
     assert (status.restarts, status.executions) == (0, 2)
 
 
-@SHARED
-async def test_a_job_that_somebody_resumes_while_the_set_is_suspended_is_suspended_again(space: Space):
-    _, handle = await submit(space, jobset("train", replicated("workers", replicas=2)))
-    await space.reach(handle, "Running", 1)
-    await suspended(space, handle)
-    await space.patch("batch/v1", "Job", "train-workers-1", {"spec": {"suspend": False}})
+async def test_a_job_that_somebody_resumes_while_the_set_is_suspended_is_suspended_again(stack: Stack, tmp_path: Path):
+    # Its pods are there, and its quota is told free, until they are seen: what anchors tell is not judged here.
+    async with open_site(stack, tmp_path, prefix=law.WOKEN.rstrip("-")) as site:
+        await site.start_worker()
+        async with open_space(site) as space:
+            _, handle = await submit(space, jobset("train", replicated("workers", replicas=2)))
+            await space.reach(handle, "Running", 1)
+            await suspended(space, handle)
+            await space.patch("batch/v1", "Job", "train-workers-1", {"spec": {"suspend": False}})
 
-    async def again() -> bool:
-        acts = [act.name for act in await space.acts(handle)]
-        status = await space.site.status(handle)
-        return acts.count(names.ACTIVITY_PARK) == 2 and status.phase == "Suspended" and not await running(space)
+            async def again() -> bool:
+                acts = [act.name for act in await space.acts(handle)]
+                status = await site.status(handle)
+                return acts.count(names.ACTIVITY_PARK) == 2 and status.phase == "Suspended" and not await running(space)
 
-    await until(again, 90, "it is suspended again")
-    assert not await quota(space, handle)
+            await until(again, 90, "it is suspended again")
+            assert not await quota(space, handle)
 
 
 @pytest.mark.row("J14", level="e2e")
