@@ -44,6 +44,11 @@ DYNAMIC_CONFIG = {
     "frontend.namespaceRPS.visibility": "1000",
     "history.rps": "50000",
     "matching.rps": "50000",
+    # The development server reads its search attributes from the database for each write of one, and spreads each queue
+    # over four partitions that forward to one another: neither is of use to one server.
+    "system.forceSearchAttributesCacheRefreshOnRead": "false",
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
 }
 
 CONTROLLERS = (
@@ -156,10 +161,19 @@ def etcd(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
     return Part("etcd", argv, client, f"{client}/health", ("etcd", "etcd-peer"), 60)
 
 
-def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
+def audit_policy(*, brief: bool) -> str:
+    """The audit policy; `brief`: nothing of what was sent and answered, but for pods' and attempts' status."""
+    policy = yaml.safe_load((PACKAGE / "audit-policy.yaml").read_text())
+    for rule in policy["rules"]:
+        if brief and rule["level"] == "RequestResponse":
+            rule["level"] = "Metadata"
+    return yaml.safe_dump(policy, sort_keys=False)
+
+
+def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int], *, brief_audit: bool = False) -> Part:
     """The API server. It can show a kubelet who it is if there is a certificate for that."""
     address = f"https://{LOOPBACK}:{ports['kube-apiserver']}"
-    policy = layout.write_config("audit-policy.yaml", (PACKAGE / "audit-policy.yaml").read_text())
+    policy = layout.write_config("audit-policy.yaml", audit_policy(brief=brief_audit))
     argv = [
         program,
         f"--etcd-servers=http://{LOOPBACK}:{ports['etcd']}",
@@ -278,6 +292,10 @@ def temporal(layout: Layout, program: str, ports: Mapping[str, int], dynamic_con
         f"--http-port={ports['temporal-http']}",
         f"--metrics-port={ports['temporal-metrics']}",
         f"--db-filename={layout.data('temporal')}",
+        # As etcd here: a crash of the machine may lose what is newest, a kill -9 does not. By SQLite's own defaults
+        # each change waits for the disk several times, and all others behind it.
+        "--sqlite-pragma=journal_mode=WAL",
+        "--sqlite-pragma=synchronous=OFF",
         "--log-level=warn",
     ]
     argv += [f"--search-attribute={name}={kind}" for name, kind in SEARCH_ATTRIBUTES.items()]
