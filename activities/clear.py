@@ -46,12 +46,12 @@ async def clear(site: Site, given: ClearInput) -> Cleared:
     """
     site.check(given.target)
     async with told(), Pulse() as pulse:
-        await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
         await persist(pulse, "marking the attempt ended", lambda: _mark_ended(site, given))
         if not await _until_gone(site, given, pulse):
             return Cleared(done=False)
         seen = await persist(pulse, "looking at what is kept", lambda: look(site, _observing(given)))
-        await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_done))
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
         return Cleared(done=True, seen=seen.model_copy(update={"blind": site.blind(pulse.blind)}))
 
 

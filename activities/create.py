@@ -59,7 +59,7 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
         tries = activity.info().attempt if activity.in_activity() else 1
         if tries > 1:
             raise Interrupted(f"the submission of attempt {given.attempt} was interrupted: it is replaced whole")
-    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
     for index, component in enumerate(given.components):
         if component.copies is not None:
             objects.append(copies_ref(component))  # However many of them: that is what a hand-over needs to know.
@@ -70,8 +70,8 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
         except Refusal as refusal:
             failure = failure_of(given, component, refusal)
             return Created(objects=tuple(objects), failure=failure, exhausted=not refusal.final)
-    await persist(pulse, "marking the attempt submitted", lambda: _mark_submitted(site, given))
-    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_submitted))
+    await persist(pulse, "marking the attempt submitted", lambda: _mark_submitted(site, given, owner))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_submitted))
     return Created(objects=tuple(objects))
 
 
@@ -102,14 +102,16 @@ async def _as_submitted(site: Site, given: CreateInput, pulse: Pulse) -> Created
         found = await persist(pulse, f"looking for {plan.kind} {plan.object_name}", read)
         if found is not None and is_owned(found, given.owner_uid):
             objects.append(ref_of(found, plan.api_version, plan.kind))
-    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_submitted))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_submitted))
     return Created(objects=tuple(objects))
 
 
-async def _mark_submitted(site: Site, given: CreateInput) -> None:
-    """Say on the owner that all components have been created, so that from now on one not there is one gone."""
+async def _mark_submitted(site: Site, given: CreateInput, owner: Object) -> None:
+    """Say on the owner that all components have been created, so that from now on one not there is one gone.
+
+    It was read before they were: if it has changed since, the version that this is written for says so.
+    """
     while True:
-        owner = await living_owner(site, given)
         if _is_submitted(owner):
             return
         metadata = owner["metadata"]
@@ -125,6 +127,7 @@ async def _mark_submitted(site: Site, given: CreateInput) -> None:
                 patch={"status": {"submitted": True}},
             )
         except (Conflict, NotFound):
+            owner = await living_owner(site, given)
             continue
         return
 

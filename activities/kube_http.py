@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, Self, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import config as kube_config
@@ -246,6 +247,8 @@ class Transport:
 
 async def _configuration(kubeconfig: str | None, context: str | None) -> Configuration:
     configuration = Configuration()
+    # Read from the environment once, and not for each request, with the user's .netrc beside it.
+    configuration.client_session_kwargs = {"trust_env": False}
     if kubeconfig is None:
         kube_config.load_incluster_config(  # pyright: ignore[reportUnknownMemberType]
             client_configuration=configuration
@@ -254,7 +257,17 @@ async def _configuration(kubeconfig: str | None, context: str | None) -> Configu
         await kube_config.load_kube_config(  # pyright: ignore[reportUnknownMemberType]
             config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
         )
+    if configuration.proxy is None:
+        configuration.proxy = _proxy(configuration.host)
     return configuration
+
+
+def _proxy(url: str) -> str | None:
+    """Return the proxy that the environment (`https_proxy`, `no_proxy`) names for the API server, if any."""
+    parts = urlsplit(url)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 async def _error(response: aiohttp.ClientResponse, method: str, path: str) -> KubeError:

@@ -28,7 +28,7 @@ async def observe(site: Site, given: ObserveInput) -> Observation:
     """
     site.check(given.target)
     async with told(), Pulse() as pulse:
-        await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
         seen = await persist(pulse, "looking at the cluster", lambda: look(site, given))
         return seen.model_copy(update={"blind": site.blind(pulse.blind)})
 

@@ -64,7 +64,7 @@ async def park(site: Site, given: ParkInput) -> Parked:
     async with told(), Pulse() as pulse:
         try:
             await persist(pulse, "looking for the owner", lambda: _taken(site, given, write=False))
-            await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+            await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
             await _until_asleep(site, given, pulse)
             await persist(pulse, "marking the attempt suspended", lambda: _mark(site, given, names.ANNOTATION_PARKED))
         except _Refused as refused:
@@ -72,7 +72,7 @@ async def park(site: Site, given: ParkInput) -> Parked:
         except _Overtaken as later:
             return Parked(done=False, turn=later.turn)
         seen = await persist(pulse, "looking at what is suspended", lambda: look(site, _observing(given)))
-        await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_done))
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
         return Parked(done=True, seen=seen.model_copy(update={"blind": site.blind(pulse.blind)}))
 
 
@@ -86,13 +86,13 @@ async def unpark(site: Site, given: UnparkInput) -> Unparked:
     async with told(), Pulse() as pulse:
         try:
             await persist(pulse, "looking for the owner", lambda: _taken(site, given, write=False))
-            await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+            await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
             await _until_awake(site, given, pulse)
         except _Refused as refused:
             return Unparked(done=False, refused=str(refused))
         except _Overtaken as later:
             return Unparked(done=False, turn=later.turn)
-        await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_done))
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
         return Unparked(done=True)
 
 

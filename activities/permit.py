@@ -93,6 +93,8 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
 
 
 async def _check_namespace(site: Site, target: Target) -> None:
+    if site.permits.has("namespace", target.namespace, target.run_as):
+        return
     enable = f"run `holdfast namespace enable {target.namespace}`"
     try:
         namespace = await site.kube.get("v1", "Namespace", target.namespace)
@@ -113,6 +115,7 @@ async def _check_namespace(site: Site, target: Target) -> None:
             f"service account {target.namespace}/{target.run_as} does not let workloads run as it: {enable}, "
             f"or annotate it with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
         )
+    site.permits.give("namespace", target.namespace, target.run_as)
 
 
 async def _check_kind(site: Site, given: PrepareInput | RehearseInput, api_version: str, kind: str, place: str) -> None:
@@ -135,6 +138,8 @@ async def _check_kind(site: Site, given: PrepareInput | RehearseInput, api_versi
             f"{place}: {kind} of {api_version} belongs to no namespace: only namespaced components can be removed again"
         )
     user = user_of(target)
+    if site.permits.has("kind", user, target.namespace, resource):
+        return
     for verb in _VERBS:
         try:
             allowed, why = await site.kube.allowed(verb, resource, target.namespace, impersonate=user)
@@ -149,11 +154,14 @@ async def _check_kind(site: Site, given: PrepareInput | RehearseInput, api_versi
                 f"{f' of {resource.group}' if resource.group else ''} in namespace {target.namespace}"
                 f"{f': {why}' if why else ''}"
             )
+    site.permits.give("kind", user, target.namespace, resource)
 
 
 async def _check_sight(site: Site, target: Target, api_version: str, kind: str) -> None:
     """Refuse what would never be seen to end: a kind whose own status rules, and which the worker may not read."""
     resource = await site.kube.resource(api_version, kind)
+    if site.permits.has("sight", target.namespace, resource):
+        return
     for verb in _VERBS_OF_SIGHT:
         allowed, _ = await site.kube.allowed(verb, resource, target.namespace)
         if not allowed:
@@ -163,3 +171,4 @@ async def _check_sight(site: Site, target: Target, api_version: str, kind: str) 
                 f"make a ClusterRole that lets {what} be read (get, list, watch) and label it "
                 f"{_LABEL_AGGREGATE}=true"
             )
+    site.permits.give("sight", target.namespace, resource)

@@ -69,7 +69,7 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
     await refuse_revived(site, given.target, given.attempt)
     await rehearse(site, given)
     anchor = await _ensure_anchor(site, given, pulse)
-    await apply_report(site.kube, given.target, given.report)
+    await apply_report(site, given.target, given.report)
     owner = await _ensure_owner(site, given, anchor, pulse)
     sequence = mapping(anchor.get("status")).get("sequence")
     return Prepared(
@@ -101,9 +101,11 @@ async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Objec
         anchor = await kube.find(*key)
         if anchor is None:
             try:
-                return await kube.create(_anchor(site, given))
+                anchor = await kube.create(_anchor(site, given))
             except AlreadyExists:
                 continue
+            site.known.keep(target, anchor)
+            return anchor
         metadata = mapping(anchor["metadata"])
         ours = mapping(anchor.get("spec")).get("workloadUid") == target.workload_uid
         released = names.FINALIZER not in (metadata.get("finalizers") or ())

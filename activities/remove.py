@@ -21,11 +21,13 @@ from holdfast.activities.remains import Remains, find_owner, find_remains, forei
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
 
-POLL_FIRST = 0.05
+POLL_FIRST = 0.1
 POLL_LAST = 2.0
-POLL_SHARE = 0.1
-"""A poll waits a tenth of the time waited so far, so that a removal is noticed a tenth too late at worst."""
+POLL_SHARE = 0.2
+"""A poll waits a fifth of the time waited so far, so that a removal is noticed a tenth too late on average."""
 TELL_SECONDS = 3.0
+TELL_SHARE = 20.0
+"""What is left is listed so many times the last listing's duration apart: a large removal is not slowed by it."""
 FORCE_RESOURCES_AFTER = 2.0
 """Seconds that the collector has to remove resources after their pods were forced, before they are deleted by force."""
 SETTLE_SECONDS = 0.25
@@ -99,7 +101,7 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
 async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> None:
     """Report that the deletion begins. It is not held up by a cluster that does not answer: that is for the rounds."""
     try:
-        await apply_report(site.kube, given.target, given.report)
+        await apply_report(site, given.target, given.report)
     except Unreachable as error:
         pulse.say(f"reporting: the API server does not answer: {error.message}")
 
@@ -125,6 +127,7 @@ class _Graceful:
         self._given = given
         self._deadline = deadline
         self._looked_at = asyncio.get_running_loop().time()
+        self._look = 0.0
 
     async def round(self) -> Remains | None:
         """Have the owner deleted; look in full once it is gone, and now and then before, to say what is left."""
@@ -135,10 +138,12 @@ class _Graceful:
         await _delete_owners(self._site, self._given, owner)
         now = asyncio.get_running_loop().time()
         self._deadline.dying(now, time_of(since))
-        if now - self._looked_at < TELL_SECONDS:
+        if now - self._looked_at < max(TELL_SECONDS, TELL_SHARE * self._look):
             return None
-        self._looked_at = now
-        return await find_remains(self._site, self._given)
+        remains = await find_remains(self._site, self._given)
+        self._looked_at = asyncio.get_running_loop().time()
+        self._look = self._looked_at - now
+        return remains
 
 
 class _Forced:
@@ -259,7 +264,7 @@ async def _delete(site: Site, thing: Object, api_version: str, kind: str, **opti
 async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
     """Report that all is gone, and let go of the anchor if the workload's life ends with this."""
     blind = site.blind(pulse.blind)
-    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_gone))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
     if given.release_anchor:
 
         async def release() -> None:

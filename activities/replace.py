@@ -44,7 +44,7 @@ async def replace(site: Site, given: ReplaceInput) -> Replaced:
 
 async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse) -> Replaced:
     await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
-    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
     # What pods read goes last, since pods that still run may need it.
     await _all_gone(site, given, [one for one in given.components if one.expected_pods], pulse)
     await _all_gone(site, given, [one for one in given.components if not one.expected_pods], pulse)
@@ -54,7 +54,7 @@ async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse) -> Replace
             objects.append(await _made(site, given, component, pulse))
         except Refusal as refusal:
             return Replaced(objects=tuple(objects), failure=failure_of(given, component, refusal))
-    await persist(pulse, "reporting", lambda: apply_report(site.kube, given.target, given.report_done))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
     return Replaced(objects=tuple(objects))
 
 

@@ -20,31 +20,32 @@ async def report(site: Site, given: ReportInput) -> Reported:
     """Apply a status to the anchor; a missing anchor is no error."""
     site.check(given.target)
     async with told(), Pulse():
-        return Reported(sequence=await apply_report(site.kube, given.target, given.report))
+        return Reported(sequence=await apply_report(site, given.target, given.report))
 
 
-async def apply_report(kube: Kube, target: Target, report: Report) -> int:
+async def apply_report(site: Site, target: Target, report: Report) -> int:
     """Apply a report to the workload's anchor unless a later one is there; write its Events unless they are there.
 
     Returns:
         The sequence of the later one that is there, 0 if there is none.
     """
+    kube, key = site.kube, (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
     while True:
-        anchor = await kube.find(names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+        remembered = site.known.take(target)
+        anchor = remembered or await kube.find(*key)
         if anchor is None or mapping(anchor.get("spec")).get("workloadUid") != target.workload_uid:
             return 0
         metadata, status = anchor["metadata"], mapping(anchor.get("status"))
         sequence = status.get("sequence", -1)
+        if remembered is not None and sequence >= report.sequence:
+            continue  # What was written is not to be told from memory.
         if sequence > report.sequence:
             return int(sequence)
         if sequence == report.sequence:
             break
         try:
-            await kube.patch(
-                names.API_VERSION,
-                names.ANCHOR_KIND,
-                metadata["name"],
-                target.namespace,
+            anchor = await kube.patch(
+                *key,
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
                 subresource="status",
@@ -54,7 +55,9 @@ async def apply_report(kube: Kube, target: Target, report: Report) -> int:
         except Conflict:
             continue
         except NotFound:
-            return 0
+            if remembered is None:
+                return 0
+    site.known.keep(target, anchor)
     for event in events_of(report, anchor, datetime.now(UTC)):
         await _write_event(kube, event)
     return 0

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from pydantic import ValidationError
 from temporalio import activity
@@ -15,13 +15,18 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast import names
 from holdfast.activities.contract import Progress, Target
+from holdfast.activities.known import KnownAnchors
 from holdfast.activities.kube import Forbidden, Kube, Object, Unreachable, service_account_user
 from holdfast.activities.nodes import Marks
+from holdfast.activities.permits import Permits
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval, Limits
 from holdfast.policy.sight import union
 
-BEAT_SECONDS = 1.0
+BEAT_FIRST = 1.0
+BEAT_LAST = 3.0
+BEATS_A_SECOND = 50
+"""Each heartbeat is a write of Temporal's: where many operations run at once, each tells of itself less often."""
 SENTENCE_MAXIMUM = 300
 RETRY_FIRST = 0.1
 RETRY_LAST = 3.0
@@ -42,6 +47,8 @@ class Site:
     limits: Limits
     sight: Sight = field(default_factory=Sight)
     marks: Marks = field(default_factory=Marks)
+    permits: Permits = field(default_factory=Permits)
+    known: KnownAnchors = field(default_factory=KnownAnchors)
 
     def check(self, target: Target) -> None:
         """Refuse to act on a cluster that is not the one meant.
@@ -64,11 +71,14 @@ class Site:
             ApplicationError: of type `ClusterMismatch`.
         """
         self.check(target)
+        if self.permits.has("cluster"):
+            return
         found = (await self.kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
         if found != self.cluster_uid:
             raise _mismatch(
                 f"the API server of cluster {self.cluster} is {found}, and {self.cluster_uid} was there before"
             )
+        self.permits.give("cluster")
 
     async def read_component(self, target: Target, api_version: str, kind: str, name: str) -> Object | None:
         """Return a component's object as the run-as account sees it, or, if that lost its right, as the worker does.
@@ -138,6 +148,9 @@ async def told() -> AsyncGenerator[None]:
 class Pulse:
     """Heartbeats for as long as its block lasts, however long one request takes, with the latest words in them."""
 
+    _beating: ClassVar[int] = 0
+    """How many there are in this process."""
+
     def __init__(self) -> None:
         earlier = _earlier()
         self.doing = earlier.doing
@@ -177,26 +190,34 @@ class Pulse:
     async def __aenter__(self) -> Self:
         """Begin."""
         if activity.in_activity():
+            Pulse._beating += 1
             self._task = asyncio.create_task(self._beat())
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """Stop."""
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop; what a try that fails has learned is handed to the next one."""
         if self._task is not None:
+            Pulse._beating -= 1
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+            if kind is not None:
+                self._tell()
 
     async def _beat(self) -> None:
         while True:
-            progress = Progress(
-                doing=self.doing[:SENTENCE_MAXIMUM],
-                remaining=self.remaining,
-                remaining_total=self.remaining_total,
-                blind=self.blind,
-                borne=self.borne,
-            )
-            activity.heartbeat(progress.model_dump(mode="json", by_alias=True))
-            await asyncio.sleep(BEAT_SECONDS)
+            # What is done within a second costs Temporal no heartbeat.
+            await asyncio.sleep(min(BEAT_LAST, max(BEAT_FIRST, Pulse._beating / BEATS_A_SECOND)))
+            self._tell()
+
+    def _tell(self) -> None:
+        progress = Progress(
+            doing=self.doing[:SENTENCE_MAXIMUM],
+            remaining=self.remaining,
+            remaining_total=self.remaining_total,
+            blind=self.blind,
+            borne=self.borne,
+        )
+        activity.heartbeat(progress.model_dump(mode="json", by_alias=True))
 
 
 def is_broken_off() -> bool:

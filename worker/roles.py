@@ -30,7 +30,7 @@ from holdfast.workflows.cluster_watch import ClusterWatch
 from holdfast.workflows.versioning import BEHAVIOR
 from holdfast.workflows.workload import WorkloadWorkflow
 
-STICKY_TIMEOUT: Final = timedelta(seconds=3)
+STICKY_TIMEOUT: Final = timedelta(seconds=5)
 """How long a workflow task waits for the worker that has its workflow cached, before any other may take it."""
 
 

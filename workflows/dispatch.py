@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.operations import patience, patience_left
     from holdfast.policy.order import awaited
 
-HEARTBEAT = timedelta(seconds=5)
+HEARTBEAT = timedelta(seconds=8)
 """Short, so that a killed worker's operation moves to another within ten seconds."""
 
 RETRY = RetryPolicy(

@@ -99,7 +99,9 @@ def worker(
     settings = load(flags, config)
 
     # A wrong option is told before the SDK and the Kubernetes client are loaded.
-    from holdfast.plugin import HoldfastPlugin, with_passthrough
+    from temporalio.worker import UnsandboxedWorkflowRunner
+
+    from holdfast.plugin import HoldfastPlugin
     from holdfast.worker.process import run
 
-    raise typer.Exit(run(settings, with_passthrough(None), [HoldfastPlugin()]))
+    raise typer.Exit(run(settings, UnsandboxedWorkflowRunner(), [HoldfastPlugin()]))

@@ -18,6 +18,7 @@ from holdfast import names
 from holdfast.activities.kube import Conflict, Forbidden, NotFound
 from holdfast.local import Stack
 from holdfast.model import Status
+from holdfast.workflows.dispatch import HEARTBEAT
 from tests.e2e.audit import Audit, Life, Request, Witness, check_history, witness
 from tests.e2e.crash import pod
 from tests.e2e.law import FENCING
@@ -25,7 +26,7 @@ from tests.e2e.proxy import Proxy, address_in, redirected
 from tests.e2e.reading_proxy import ReadingProxy
 from tests.e2e.site import Site, Worker, appwrapper, open_site, until
 
-HEARTBEAT_SECONDS = 5.0
+HEARTBEAT_SECONDS = HEARTBEAT.total_seconds()
 FINALIZER = "example.com/hold"
 COLLECTOR = "system:kube-controller-manager"
 
