@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast import names
 from holdfast.activities.contract import PrepareInput, RehearseInput, Target
 from holdfast.activities.kube import Forbidden, NotFound, UnknownKind
+from holdfast.activities.permits import Permits
 from holdfast.activities.places import written
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, refused, user_of
@@ -75,7 +76,9 @@ async def refusal_of(site: Site, given: RehearseInput) -> str:
 
 
 async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> None:
-    await _check_namespace(site, given.target)
+    # Whoever asks before a change of what runs wants to know how things are, not how they were a moment ago.
+    permits = site.permits if isinstance(given, PrepareInput) else Permits()
+    await _check_namespace(site, given.target, permits)
     plan = list(enumerate(given.plan))
     if isinstance(given, RehearseInput):
         changed = {one.name for one in given.components}
@@ -83,17 +86,17 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
     kinds: dict[tuple[str, str], str] = {}
     for index, component in plan:
         kinds.setdefault((component.api_version, component.kind), written(given, index, "template.kind"))
-    checks = (_check_kind(site, given, *kind, place) for kind, place in sorted(kinds.items()))
+    checks = (_check_kind(site, given, *kind, place, permits) for kind, place in sorted(kinds.items()))
     found = [one for one in await asyncio.gather(*checks, return_exceptions=True) if one is not None]
     if found:
         # What no waiting mends is told first; then what a right would mend, then what is yet to be installed.
         raise min(found, key=lambda one: isinstance(one, _NotYet) + isinstance(one, _NoKind))
     ruled = {(one.api_version, one.kind) for _, one in plan if one.status.complete or one.status.failed}
-    await asyncio.gather(*(_check_sight(site, given.target, *kind) for kind in sorted(ruled)))
+    await asyncio.gather(*(_check_sight(site, given.target, *kind, permits) for kind in sorted(ruled)))
 
 
-async def _check_namespace(site: Site, target: Target) -> None:
-    if site.permits.has("namespace", target.namespace, target.run_as):
+async def _check_namespace(site: Site, target: Target, permits: Permits) -> None:
+    if permits.has("namespace", target.namespace, target.run_as):
         return
     enable = f"run `holdfast namespace enable {target.namespace}`"
     try:
@@ -115,10 +118,12 @@ async def _check_namespace(site: Site, target: Target) -> None:
             f"service account {target.namespace}/{target.run_as} does not let workloads run as it: {enable}, "
             f"or annotate it with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
         )
-    site.permits.give("namespace", target.namespace, target.run_as)
+    permits.give("namespace", target.namespace, target.run_as)
 
 
-async def _check_kind(site: Site, given: PrepareInput | RehearseInput, api_version: str, kind: str, place: str) -> None:
+async def _check_kind(
+    site: Site, given: PrepareInput | RehearseInput, api_version: str, kind: str, place: str, permits: Permits
+) -> None:
     target = given.target
     if (api_version, kind) == ("v1", "Secret"):
         raise refused(
@@ -138,7 +143,7 @@ async def _check_kind(site: Site, given: PrepareInput | RehearseInput, api_versi
             f"{place}: {kind} of {api_version} belongs to no namespace: only namespaced components can be removed again"
         )
     user = user_of(target)
-    if site.permits.has("kind", user, target.namespace, resource):
+    if permits.has("kind", user, target.namespace, resource):
         return
     for verb in _VERBS:
         try:
@@ -154,13 +159,13 @@ async def _check_kind(site: Site, given: PrepareInput | RehearseInput, api_versi
                 f"{f' of {resource.group}' if resource.group else ''} in namespace {target.namespace}"
                 f"{f': {why}' if why else ''}"
             )
-    site.permits.give("kind", user, target.namespace, resource)
+    permits.give("kind", user, target.namespace, resource)
 
 
-async def _check_sight(site: Site, target: Target, api_version: str, kind: str) -> None:
+async def _check_sight(site: Site, target: Target, api_version: str, kind: str, permits: Permits) -> None:
     """Refuse what would never be seen to end: a kind whose own status rules, and which the worker may not read."""
     resource = await site.kube.resource(api_version, kind)
-    if site.permits.has("sight", target.namespace, resource):
+    if permits.has("sight", target.namespace, resource):
         return
     for verb in _VERBS_OF_SIGHT:
         allowed, _ = await site.kube.allowed(verb, resource, target.namespace)
@@ -171,4 +176,4 @@ async def _check_sight(site: Site, target: Target, api_version: str, kind: str) 
                 f"make a ClusterRole that lets {what} be read (get, list, watch) and label it "
                 f"{_LABEL_AGGREGATE}=true"
             )
-    site.permits.give("sight", target.namespace, resource)
+    permits.give("sight", target.namespace, resource)

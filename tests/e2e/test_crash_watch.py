@@ -92,6 +92,7 @@ async def test_the_next_watch_tells_nobody_what_they_know_and_still_sees_at_once
         handles.append(await scene.site.submit(scene.site.read(document, scene.namespace)))
     await asyncio.gather(*(scene.site.reach(handle, "Running", 90) for handle in handles))
     before = await _signals(handles)
+    await until(lambda: _remembers(scene, datetime.now(UTC)), 30, "the watch has left in a heartbeat what it told")
     await scene.crash()
     taken = await _takes_over(scene.worker, 60)
     seen = await _latency(scene, handles[0], "w00")  # Once this is told, whatever else was to be told has been.
@@ -106,6 +107,17 @@ async def test_the_next_watch_tells_nobody_what_they_know_and_still_sees_at_once
         await handle.signal(names.SIGNAL_CANCEL, "the test is over")
     await asyncio.gather(*(asyncio.wait_for(handle.result(), 90) for handle in handles))
     await scene.gone(60)
+
+
+async def _remembers(scene: Scene, since: datetime) -> bool:
+    """Whether a heartbeat of the watch comes after this time: what was told until then is in it."""
+    watch = scene.site.client.get_workflow_handle(names.watch_workflow_id(scene.site.cluster))
+    for _ in range(100):
+        pending = (await watch.describe()).raw_description.pending_activities
+        if pending and all(one.last_heartbeat_time.ToDatetime(UTC) > since for one in pending):
+            return True
+        await asyncio.sleep(0.1)
+    return False
 
 
 async def _signals(handles: list[WorkflowHandle[Any, Any]]) -> dict[str, int]:

@@ -223,18 +223,18 @@ async def test_J20_what_is_left_of_max_restarts_survives_suspension_and_a_dead_w
     await reach(space, handle, "Suspended")
     assert counted(await told(space, handle, document)) == (1, 1)
     await handle.signal(names.SIGNAL_RESUME, "room again")
-    await reach(space, handle, "Running", 3)
+    await reach(space, handle, "Running", 2)
     assert counted(await told(space, handle, document)) == (1, 1), "a suspension is no restart"
     await end_pod(space, "train-workers-0", 1)
     await has_failed(space, "train-workers-0")
     space.site.workers[-1].kill()
-    await revive(space, 3)
-    await reach(space, handle, "Running", 4)
+    await revive(space, 2)
+    await reach(space, handle, "Running", 3)
     assert counted(await told(space, handle, document)) == (2, 2), "one restart, whoever carried it out"
     space.site.workers[-1].kill()
     await end_pod(space, "train-workers-0", 1)
-    await revive(space, 4)
-    await reach(space, handle, "Running", 5)
+    await revive(space, 3)
+    await reach(space, handle, "Running", 4)
     assert counted(await told(space, handle, document)) == (3, 3)
     await end_pod(space, "train-workers-0", 1)
     status = await space.ended(handle)  # Its time to live is over, and nothing of it is left.
