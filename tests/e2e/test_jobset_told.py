@@ -108,7 +108,7 @@ async def test_J17_suspended_resumed_and_completed_are_told_as_published(space: 
     conditions, _ = await source_form(space, "train")
     assert conditions == [condition("Suspended", "SuspendedJobs", "jobset is suspended")]
     await command(space.site, "resume", f"{space.namespace}/train", "--wait")
-    await reach(space, handle, "Running", 2)
+    await reach(space, handle, "Running", 1)
     resumed = condition("Suspended", "ResumeJobs", "jobset is resumed", holds=False)
     assert (await source_form(space, "train"))[0] == [resumed]
     for job in ("train-workers-0", "train-workers-1"):
