@@ -44,9 +44,7 @@ DYNAMIC_CONFIG = {
     "frontend.namespaceRPS.visibility": "1000",
     "history.rps": "50000",
     "matching.rps": "50000",
-    # The development server reads its search attributes from the database for each write of one, and spreads each queue
-    # over four partitions that forward to one another: neither is of use to one server.
-    "system.forceSearchAttributesCacheRefreshOnRead": "false",
+    # Four partitions of a queue, which forward to one another, are of no use to one server.
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }
