@@ -131,7 +131,6 @@ async def ground(options: Options, measure: str, *, nodes: int = 8) -> AsyncIter
     stack = Stack.up(
         options.stack,
         nodes=nodes,
-        brief_audit=True,
         dynamic_config=DYNAMIC_CONFIG | dict(options.dynamic_config),
         progress=lambda line: print(f"    {line}", flush=True),
     )

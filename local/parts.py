@@ -159,19 +159,10 @@ def etcd(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
     return Part("etcd", argv, client, f"{client}/health", ("etcd", "etcd-peer"), 60)
 
 
-def audit_policy(*, brief: bool) -> str:
-    """The audit policy; `brief`: nothing of what was sent and answered, but for pods' and attempts' status."""
-    policy = yaml.safe_load((PACKAGE / "audit-policy.yaml").read_text())
-    for rule in policy["rules"]:
-        if brief and rule["level"] == "RequestResponse":
-            rule["level"] = "Metadata"
-    return yaml.safe_dump(policy, sort_keys=False)
-
-
-def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int], *, brief_audit: bool = False) -> Part:
+def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
     """The API server. It can show a kubelet who it is if there is a certificate for that."""
     address = f"https://{LOOPBACK}:{ports['kube-apiserver']}"
-    policy = layout.write_config("audit-policy.yaml", audit_policy(brief=brief_audit))
+    policy = layout.write_config("audit-policy.yaml", (PACKAGE / "audit-policy.yaml").read_text())
     argv = [
         program,
         f"--etcd-servers=http://{LOOPBACK}:{ports['etcd']}",

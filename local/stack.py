@@ -46,7 +46,6 @@ class Stack:
         *,
         nodes: int | None = None,
         real_node: bool | None = None,
-        brief_audit: bool | None = None,
         dynamic_config: Mapping[str, str] | None = None,
         kubeconfig: Path | None = None,
         temporal_address: str | None = None,
@@ -60,8 +59,6 @@ class Stack:
             directory: its folder; by default below `$XDG_STATE_HOME/holdfast/stacks`.
             nodes: fake nodes at least; None keeps what the stack has, 8 at first.
             real_node: add a real node, as root; None keeps what the stack has.
-            brief_audit: have the audit log say who did what only: what it costs the API server else is in no cluster
-                that is measured; None keeps what the stack has, all of it at first.
             dynamic_config: Temporal dynamic config by key, values as JSON texts; restarts Temporal if it changed.
             kubeconfig: use this cluster instead of an own one.
             temporal_address: use this Temporal instead of an own one.
@@ -79,8 +76,6 @@ class Stack:
                 state.nodes = max(nodes, state.nodes) if state.parts else nodes
             if real_node is not None:
                 state.real_node = real_node
-            if brief_audit is not None:
-                state.brief_audit = brief_audit
             if dynamic_config is not None:
                 state.dynamic_config = dict(dynamic_config)
             if kubeconfig is not None:

@@ -35,7 +35,6 @@ class StackState:
         name: its name; also the Temporal-side name of its cluster.
         nodes: number of fake nodes.
         real_node: whether it has the real node.
-        brief_audit: whether its audit log says who did what only, without what was sent and answered.
         dynamic_config: Temporal dynamic config values beyond the stack's own, as JSON texts.
         given_kubeconfig: a cluster that is used instead of an own one, or empty.
         given_temporal: a Temporal address that is used instead of an own server, or empty.
@@ -47,7 +46,6 @@ class StackState:
     name: str
     nodes: int = 8
     real_node: bool = False
-    brief_audit: bool = False
     dynamic_config: dict[str, str] = field(default_factory=dict[str, str])
     given_kubeconfig: str = ""
     given_temporal: str = ""
