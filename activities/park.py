@@ -66,7 +66,7 @@ async def park(site: Site, given: ParkInput) -> Parked:
             await persist(pulse, "looking for the owner", lambda: _taken(site, given, write=False))
             await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
             await _until_asleep(site, given, pulse)
-            await persist(pulse, "marking the attempt suspended", lambda: _mark(site, given, names.ANNOTATION_PARKED))
+            await persist(pulse, "marking the attempt suspended", lambda: _mark(site, given))
         except _Refused as refused:
             return Parked(done=False, refused=str(refused))
         except _Overtaken as later:
@@ -129,15 +129,15 @@ async def _taken(site: Site, given: ParkInput | UnparkInput, *, write: bool = Tr
         await _annotate(site, given, owner, names.ANNOTATION_TURN)
 
 
-async def _mark(site: Site, given: ParkInput, annotation: str) -> None:
-    """Say on the attempt's owner that a turn has come to its end."""
+async def _mark(site: Site, given: ParkInput) -> None:
+    """Say on the attempt's owner that its suspension has come to its end."""
     while True:
         name = names.attempt_name(given.target.name, given.attempt)
         owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
-        if owner is None or turn_of(owner, annotation) == given.turn:
+        if owner is None or turn_of(owner, names.ANNOTATION_PARKED) == given.turn:
             return
         await _taken(site, given)
-        await _annotate(site, given, owner, annotation)
+        await _annotate(site, given, owner, names.ANNOTATION_PARKED)
 
 
 async def _annotate(site: Site, given: ParkInput | UnparkInput, owner: Object, annotation: str) -> None:
