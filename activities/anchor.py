@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from holdfast import names
 from holdfast.activities.contract import Target
-from holdfast.activities.kube import Conflict, Kube, NotFound
+from holdfast.activities.kube import Conflict, NotFound
 from holdfast.activities.raw import mapping
+from holdfast.activities.site import Site
 
 
-async def release_anchor(kube: Kube, target: Target, *, delete: bool) -> None:
+async def release_anchor(site: Site, target: Target, *, delete: bool) -> None:
     """Take our finalizer off the workload's anchor, and delete it if told to; one that is another's is left alone."""
-    key = (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+    kube, key = site.kube, (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
     while True:
-        anchor = await kube.find(*key)
+        remembered = site.known.take(target)
+        anchor = remembered or await kube.find(*key)
         if anchor is None or mapping(anchor.get("spec")).get("workloadUid") != target.workload_uid:
             return
         metadata = anchor["metadata"]
@@ -28,7 +30,9 @@ async def release_anchor(kube: Kube, target: Target, *, delete: bool) -> None:
             if delete and "deletionTimestamp" not in metadata:
                 await kube.delete(*key, uid=metadata["uid"])
         except NotFound:
-            return
+            if remembered is None:
+                return
+            continue
         except Conflict:
             continue
         return

@@ -17,9 +17,7 @@ from holdfast.policy.hold import foreign_attempt
 
 async def attempts_of(site: Site, target: Target) -> list[Object]:
     """Return the owner objects of all attempts of a workload, by a quorum read."""
-    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
-    listed = await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, target.namespace, labels=labels)
-    return listed["items"]
+    return await site.gathered.of(names.API_VERSION, names.ATTEMPT_KIND, target.namespace, target.workload_uid)
 
 
 def number_of(owner: Mapping[str, Any]) -> int:
@@ -68,9 +66,8 @@ async def refuse_revived(site: Site, target: Target, number: int) -> None:
     newest = max(number_of(owner) for owner in owners)
     if newest > number:
         raise _foreign(foreign_attempt(newest, number), newest)
-    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
-    pods = await site.kube.list("v1", "Pod", target.namespace, labels=labels)
-    living = others(owners, pods["items"], number)
+    pods = await site.gathered.of("v1", "Pod", target.namespace, target.workload_uid)
+    living = others(owners, pods, number)
     if living:
         raise _foreign(
             f"attempt {living[0]}, which was proven gone, is there again before attempt {number} has begun: "

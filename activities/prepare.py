@@ -55,7 +55,7 @@ async def _withdraw(site: Site, target: Target) -> None:
     try:
         attempts = await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, target.namespace, labels=labels)
         if not attempts["items"]:
-            await release_anchor(site.kube, target, delete=True)
+            await release_anchor(site, target, delete=True)
     except Unreachable:
         raise  # Then all of this is tried again.
     except KubeError:
@@ -97,8 +97,10 @@ async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Objec
     """Return our anchor, made now if there is none; one that an ended workload left behind gives way."""
     target, kube = given.target, site.kube
     key = (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+    is_first = given.attempt == 1  # Then there is none, most likely, and making it says so.
     while True:
-        anchor = await kube.find(*key)
+        anchor = None if is_first else await kube.find(*key)
+        is_first = False
         if anchor is None:
             try:
                 anchor = await kube.create(_anchor(site, given))

@@ -17,7 +17,14 @@ from holdfast.activities.contract import Removed, RemoveInput
 from holdfast.activities.deadline import Deadline
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, time_of
-from holdfast.activities.remains import Remains, find_owner, find_remains, foreign_finalizers, remnants_of
+from holdfast.activities.remains import (
+    Remains,
+    find_owner,
+    find_owner_gathered,
+    find_remains,
+    foreign_finalizers,
+    remnants_of,
+)
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
 
@@ -131,9 +138,12 @@ class _Graceful:
 
     async def round(self) -> Remains | None:
         """Have the owner deleted; look in full once it is gone, and now and then before, to say what is left."""
-        owner = await find_owner(self._site, self._given)
+        owner = await find_owner_gathered(self._site, self._given)
         if owner is None:
-            return await find_remains(self._site, self._given)
+            remains = await find_remains(self._site, self._given)
+            owner = remains.owner
+            if owner is None:
+                return remains
         since = owner["metadata"].get("deletionTimestamp")
         await _delete_owners(self._site, self._given, owner)
         now = asyncio.get_running_loop().time()
@@ -268,7 +278,7 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
     if given.release_anchor:
 
         async def release() -> None:
-            await release_anchor(site.kube, given.target, delete=given.delete_anchor)
+            await release_anchor(site, given.target, delete=given.delete_anchor)
 
         await persist(pulse, "sweeping", lambda: _sweep(site, given))
         await persist(pulse, "releasing the anchor", release)

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast import names
 from holdfast.activities.contract import Progress, Target
+from holdfast.activities.gathered import Gathered
 from holdfast.activities.known import KnownAnchors
 from holdfast.activities.kube import Forbidden, Kube, Object, Unreachable, service_account_user
 from holdfast.activities.nodes import Marks
@@ -49,6 +50,11 @@ class Site:
     marks: Marks = field(default_factory=Marks)
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
+    gathered: Gathered = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Gather reads of this cluster."""
+        object.__setattr__(self, "gathered", Gathered(self.kube))
 
     def check(self, target: Target) -> None:
         """Refuse to act on a cluster that is not the one meant.

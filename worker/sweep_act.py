@@ -177,7 +177,7 @@ class _Removal:
         now = await judgement(self._ground, left)
         if now.verdict is not self._item.judgement.verdict:
             return self._changed(now)
-        await release_anchor(self._ground.site.kube, self._target, delete=now.deletes_anchor)
+        await release_anchor(self._ground.site, self._target, delete=now.deletes_anchor)
         return Outcome(self._item, Result.REMOVED)
 
     def _changed(self, now: Judgement) -> Outcome:
