@@ -7,7 +7,7 @@ from holdfast.local import parts as catalogue
 from holdfast.local import realnode
 from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes, tame_fake_nodes
 from holdfast.local.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
-from holdfast.local.errors import StackError
+from holdfast.local.errors import PartError, StackError
 from holdfast.local.parts import Layout, Part
 from holdfast.local.requirements import require
 from holdfast.local.resolve import Progress, resolve
@@ -95,8 +95,23 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
         remove_real_node(runner, progress)
         kubectl("delete", "node", realnode.NODE, "--ignore-not-found")
     if "temporal" in planned:
-        runner.wait(planned["temporal"])
+        _await_temporal(runner, planned["temporal"], progress)
         define_search_attributes(Path(state.binaries["temporal"]), planned["temporal"].address)
+
+
+def _await_temporal(runner: Runner, part: Part, progress: Progress) -> None:
+    """Wait until Temporal is well; one that ended is started again.
+
+    It takes free ports for its inner parts itself, and ends if another program takes one of them just before it.
+    """
+    for is_last in (False, False, True):
+        try:
+            return runner.wait(part)
+        except PartError:
+            if is_last or runner.process(part.name):
+                raise
+            _launch(runner, part, progress)
+    return None
 
 
 def define_search_attributes(program: Path, address: str) -> None:

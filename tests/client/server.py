@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,22 +13,34 @@ from contextlib import contextmanager
 from holdfast import names
 from holdfast.local.resolve import resolve
 
+TRIES = 5
+"""Times it is started: it takes free ports of its own for its parts, and another process may take one before it."""
+
 
 @contextmanager
 def temporal_server(*, search_attributes: bool = True) -> Generator[str]:
     """Run a Temporal server and yield its address."""
     binary = resolve(["temporal"], lambda line: None)["temporal"]
-    port = _free_port()
-    argv = [str(binary), "server", "start-dev", "--ip=127.0.0.1", f"--port={port}", "--headless", "--log-level=error"]
-    if search_attributes:
-        argv += [f"--search-attribute={name}={kind}" for name, kind in names.SEARCH_ATTRIBUTES.items()]
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _wait(str(binary), port, process)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+    with tempfile.TemporaryFile() as said:
+        for left in reversed(range(TRIES)):
+            port = _free_port()
+            argv = [str(binary), "server", "start-dev", "--ip=127.0.0.1", f"--port={port}", "--headless"]
+            argv += ["--log-level=error"]
+            if search_attributes:
+                argv += [f"--search-attribute={name}={kind}" for name, kind in names.SEARCH_ATTRIBUTES.items()]
+            process = subprocess.Popen(argv, stdout=said, stderr=subprocess.STDOUT)
+            if _serves(str(binary), port, process):
+                break
+            process.kill()
+            process.wait()
+            if not left:
+                said.seek(0)
+                raise RuntimeError(f"the Temporal server did not begin to serve: {said.read().decode()[-4000:]}")
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
 
 
 def _free_port() -> int:
@@ -36,15 +49,13 @@ def _free_port() -> int:
         return free.getsockname()[1]
 
 
-def _wait(binary: str, port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until it serves: it listens some time before."""
+def _serves(binary: str, port: int, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until it serves, which it does some time after it listens; False if it ends before, or takes a minute."""
     asked = [binary, "operator", "cluster", "health", "--address", f"127.0.0.1:{port}"]
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"the Temporal server ended with {process.returncode}")
+    while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(subprocess.TimeoutExpired):
             if subprocess.run(asked, capture_output=True, timeout=10, check=False).returncode == 0:
-                return
+                return True
         time.sleep(0.1)
-    raise RuntimeError("the Temporal server did not begin to serve")
+    return False
