@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from holdfast import names
@@ -21,26 +21,27 @@ TRIES = 5
 def temporal_server(*, search_attributes: bool = True) -> Generator[str]:
     """Run a Temporal server and yield its address."""
     binary = resolve(["temporal"], lambda line: None)["temporal"]
+    process, port = _started(str(binary), names.SEARCH_ATTRIBUTES if search_attributes else {})
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _started(binary: str, search_attributes: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+    argv = [binary, "server", "start-dev", "--ip=127.0.0.1", "--headless", "--log-level=error"]
+    argv += [f"--search-attribute={name}={kind}" for name, kind in search_attributes.items()]
     with tempfile.TemporaryFile() as said:
-        for left in reversed(range(TRIES)):
+        for _ in range(TRIES):
             port = _free_port()
-            argv = [str(binary), "server", "start-dev", "--ip=127.0.0.1", f"--port={port}", "--headless"]
-            argv += ["--log-level=error"]
-            if search_attributes:
-                argv += [f"--search-attribute={name}={kind}" for name, kind in names.SEARCH_ATTRIBUTES.items()]
-            process = subprocess.Popen(argv, stdout=said, stderr=subprocess.STDOUT)
-            if _serves(str(binary), port, process):
-                break
+            process = subprocess.Popen([*argv, f"--port={port}"], stdout=said, stderr=subprocess.STDOUT)
+            if _serves(binary, port, process):
+                return process, port
             process.kill()
             process.wait()
-            if not left:
-                said.seek(0)
-                raise RuntimeError(f"the Temporal server did not begin to serve: {said.read().decode()[-4000:]}")
-        try:
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
+        said.seek(0)
+        raise RuntimeError(f"the Temporal server did not begin to serve: {said.read().decode()[-4000:]}")
 
 
 def _free_port() -> int:
