@@ -84,6 +84,13 @@ def written(value: float, unit: str) -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a Markdown table."""
+    return "\n".join(
+        ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *("| " + " | ".join(row) + " |" for row in rows)]
+    )
+
+
 def spread(values: Sequence[float], unit: str) -> str:
     """Write a median, with the least and the most where there are several."""
     if not values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,6 +32,8 @@ class Options:
     """Leave the stack up."""
     repeats: int = 3
     out: Path = REPORTS
+    add: bool = False
+    """Keep the samples that a measure has already, of the same commit and settings."""
     worker: Mapping[str, str] = field(default_factory=dict)
     """Settings of the Holdfast worker, as environment."""
     dynamic_config: Mapping[str, str] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class Ground:
     kube: Kube
     directory: Path
     recording: Recording
+    earlier: Sequence[Recording]
     audit: AuditLog
 
     def say(self, text: str) -> None:
@@ -95,7 +98,7 @@ class Ground:
             series={name: [round(each, 3) for each in several] for name, several in (series or {}).items()},
         )
         self.recording.samples.append(sample)
-        self.recording.save(self.options.out)
+        self.recording.save(self.options.out, self.earlier)
         where = " ".join(f"{name}={value}" for name, value in sample.size.items())
         shown = ", ".join(f"{name} {value:g}" for name, value in sample.values.items() if not name.startswith("peak_"))
         self.say(f"{sample.measure} {where} {system} #{repeat}: {shown}")
@@ -127,17 +130,17 @@ class Ground:
 @asynccontextmanager
 async def ground(options: Options, measure: str, *, nodes: int = 8) -> AsyncIterator[Ground]:
     """Bring the stack up, unless it is, and measure on it; its last user takes it down (`closed`)."""
-    machine = this_machine()
+    recording = Recording(measure=measure, machine=this_machine(), settings=options.settings)
+    earlier = recording.earlier(options.out) if options.add else []
     stack = Stack.up(
         options.stack,
         nodes=nodes,
         dynamic_config=DYNAMIC_CONFIG | dict(options.dynamic_config),
         progress=lambda line: print(f"    {line}", flush=True),
     )
-    recording = Recording(measure=measure, machine=machine, settings=options.settings)
     kube = await Kube.connect(str(stack.kubeconfig), timeout=60)
     try:
         with tempfile.TemporaryDirectory() as directory:
-            yield Ground(options, stack, kube, Path(directory), recording, AuditLog(stack.audit_log))
+            yield Ground(options, stack, kube, Path(directory), recording, earlier, AuditLog(stack.audit_log))
     finally:
         await kube.close()

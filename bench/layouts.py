@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from bench.tables import Column, Layout
 
+RUNNING = Column("running_s", "all running", "s", ratio=True)
+ENDED = Column("ended_s", "told to end, until all recorded", "s", ratio=True)
+SHARES = (Column("cpu_share", "CPU"), Column("cpu_temporal_share", "Temporal's CPU"))
+CORES = {
+    "workers": "workers",
+    "temporal": "Temporal",
+    "kube-apiserver": "API server",
+    "etcd": "etcd",
+    "kube-controller-manager": "controllers",
+    "kube-scheduler": "scheduler",
+    "kwok": "KWOK",
+    "all": "all of these",
+}
+"""Whose busy cores are told, and how they are called."""
+
 START = Layout(
     "start",
     "N two-pod workloads (a, g)",
@@ -13,8 +28,8 @@ START = Layout(
     "system, until all have ended.",
     (
         Column("submitted_s", "handed in", "s"),
-        Column("running_s", "all running", "s", ratio=True),
-        Column("ended_s", "told to end, until all recorded", "s", ratio=True),
+        RUNNING,
+        ENDED,
         Column("requests", "API requests a life"),
         Column("requests_events", "of them Events"),
         Column("cpu_s", "CPU", "s", ratio=True),
@@ -24,6 +39,7 @@ START = Layout(
         Column("peak_worker_mib", "worker, at most", "MiB"),
         Column("peak_controller_mib", "controller, at most", "MiB"),
     ),
+    base="plain",
 )
 LATENCY = Layout(
     "latency",
@@ -37,7 +53,6 @@ LATENCY = Layout(
         Column("failures", "failures a run"),
         Column("missing", "never decided"),
     ),
-    base="",
 )
 REMOVAL = Layout(
     "removal",
@@ -51,6 +66,7 @@ REMOVAL = Layout(
         Column("removed_s", "removed", "s", ratio=True),
         Column("recorded_s", "recorded", "s", ratio=True),
     ),
+    base="plain",
 )
 CRASH = Layout(
     "crash",
@@ -65,7 +81,6 @@ CRASH = Layout(
         Column("missing", "never"),
         Column("twice", "twice"),
     ),
-    base="",
 )
 IDLE = Layout(
     "idle",
@@ -77,15 +92,13 @@ IDLE = Layout(
         Column("empty_mib", "empty", "MiB"),
         Column("memory_mib", "with N", "MiB"),
         Column("memory_per_1000_mib", "per 1,000", "MiB"),
-        Column("cpu_share", "CPU"),
-        Column("cpu_temporal_share", "Temporal's CPU"),
+        *SHARES,
         Column("requests_per_hour", "requests an hour, each"),
         Column("requests_per_day", "a day, each"),
         Column("controller_requests_per_hour", "all of the controller's, an hour"),
         Column("events_per_hour", "history events an hour, each"),
         Column("events_per_day", "a day, each"),
     ),
-    base="",
 )
 GANG = Layout(
     "gang",
@@ -114,7 +127,6 @@ HISTORY = Layout(
         Column("running_s", "submitted, until Running", "s"),
         Column("reset_s", "failed, until Running", "s"),
     ),
-    base="",
 )
 CROWD = Layout(
     "crowd",
@@ -126,12 +138,10 @@ CROWD = Layout(
         Column("memory_mib", "resident", "MiB"),
         Column("above_empty_mib", "above the empty worker", "MiB"),
         Column("gained_mib", "gained while idle", "MiB"),
-        Column("cpu_share", "CPU"),
-        Column("cpu_temporal_share", "Temporal's CPU"),
+        *SHARES,
         Column("fired_late_s", "fired late", "s", tail=True),
         Column("late_s", "acted on late", "s", tail=True),
     ),
-    base="",
 )
 WORKERS = Layout(
     "workers",
@@ -139,19 +149,11 @@ WORKERS = Layout(
     "N two-pod workloads as above. The other columns are the cores that each process kept busy from the first "
     "request until all had ended: what is near its limit is what is full.",
     (
-        Column("running_s", "all running", "s"),
+        RUNNING,
         Column("started_per_s", "workloads a second"),
-        Column("ended_s", "told to end, until all recorded", "s"),
-        Column("workers_cores", "workers"),
-        Column("temporal_cores", "Temporal"),
-        Column("kube-apiserver_cores", "API server"),
-        Column("etcd_cores", "etcd"),
-        Column("kube-controller-manager_cores", "controllers"),
-        Column("kube-scheduler_cores", "scheduler"),
-        Column("kwok_cores", "KWOK"),
-        Column("all_cores", "all of these"),
+        ENDED,
+        *(Column(f"{name}_cores", heading) for name, heading in CORES.items()),
     ),
-    base="",
 )
 ENGINE = Layout(
     "engine",
@@ -162,7 +164,6 @@ ENGINE = Layout(
         Column("steps_with_oracle_per_s", "with its small cluster and the oracle"),
         Column("life_ms", "a life with a reset", "ms"),
     ),
-    base="",
 )
 
 LAYOUTS = (START, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, WORKERS, ENGINE)

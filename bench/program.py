@@ -30,6 +30,9 @@ def common(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the stack up.")] = False,
     repeats: Annotated[int, typer.Option(envvar="BENCH_REPEATS", help="How often each case is run.")] = 3,
     out: Annotated[Path, typer.Option(help="Folder for samples, tables and plots.")] = REPORTS,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add to the samples that there are of the measure; else they are replaced.")
+    ] = False,
     system: Annotated[
         list[str] | None, typer.Option(help="Only this system: plain, AppWrapper, JobSet, Holdfast.")
     ] = None,
@@ -44,6 +47,7 @@ def common(
             keep=keep,
             repeats=repeats,
             out=out,
+            add=add,
             systems=tuple(system or ()),
             settle=settle,
             worker=_pairs(worker),

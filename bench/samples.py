@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 REPORTS = Path("reports/bench")
 """Where a run leaves its samples, tables and plots."""
@@ -56,19 +56,44 @@ class Recording(BaseModel):
     """What the run was told beyond its defaults: settings of the worker, dynamic config of the server."""
     samples: list[Sample] = Field(default_factory=list[Sample])
 
-    def save(self, folder: Path) -> Path:
-        """Write the file `<measure>.json`; a run that is broken off leaves what it had."""
+    def save(self, folder: Path, earlier: Sequence[Recording] = ()) -> Path:
+        """Write the file `<measure>.json`, with earlier runs before this; one that is broken off leaves what it had."""
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.measure}.json"
+        path = _file(folder, self.measure)
         fresh = path.with_suffix(".new")
-        fresh.write_text(self.model_dump_json(indent=1) + "\n")
+        fresh.write_bytes(_RECORDINGS.dump_json([*earlier, self], indent=1) + b"\n")
         os.replace(fresh, path)
         return path
+
+    def earlier(self, folder: Path) -> list[Recording]:
+        """Return the runs of its measure that a folder has, to which this one may be added.
+
+        Raises:
+            ValueError: if they are of another commit or had other settings: their samples are not of one kind.
+        """
+        found = _read(_file(folder, self.measure))
+        for each in found:
+            if (each.machine.commit, each.settings) != (self.machine.commit, self.settings):
+                mine, theirs = (f"commit {it.machine.commit}, settings {it.settings}" for it in (self, each))
+                path = _file(folder, self.measure)
+                raise ValueError(f"{path} has samples of {theirs}; those of {mine} go into another folder (--out)")
+        return found
+
+
+_RECORDINGS = TypeAdapter(list[Recording])
 
 
 def load(folder: Path) -> list[Recording]:
     """Return every recording of a folder, by the measures' names."""
-    return [Recording.model_validate_json(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return [recording for path in sorted(folder.glob("*.json")) for recording in _read(path)]
+
+
+def _file(folder: Path, measure: str) -> Path:
+    return folder / f"{measure}.json"
+
+
+def _read(path: Path) -> list[Recording]:
+    return _RECORDINGS.validate_json(path.read_bytes()) if path.exists() else []
 
 
 def samples_of(recordings: Iterable[Recording], measure: str) -> list[Sample]:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.figures import Case, cases, find, number, spread, tail
+from bench.figures import Case, cases, find, grid, number, spread, tail
 from bench.samples import Recording, Sample, samples_of
 
 _REQUESTS = "requests "
@@ -41,14 +41,14 @@ class Layout:
         title: its heading.
         about: what is measured, in a sentence or two.
         columns: what is shown.
-        base: the system that ratios are of.
+        base: the system that ratios are of, where there are any.
     """
 
     measure: str
     title: str
     about: str
     columns: tuple[Column, ...]
-    base: str = "plain"
+    base: str = ""
 
 
 def tables(layouts: Sequence[Layout], recordings: Sequence[Recording]) -> str:
@@ -69,12 +69,12 @@ def requests(samples: Sequence[Sample]) -> str:
     if not kinds:
         return ""
     size = ", ".join(f"{name} = {value:,}" for name, value in several[-1].size.items())
-    lines = [f"### What the requests of a life are (g), {size}", _row(["", *(case.system for case in several)])]
-    lines.append("|" + "---|" * (len(several) + 1))
-    for kind in sorted(kinds, key=lambda name: -max(counts.get(name, 0.0) for counts in counted)):
-        cells = [number(counts[kind]) if kind in counts else "-" for counts in counted]
-        lines.append(_row([kind.removeprefix(_REQUESTS), *cells]))
-    return "\n".join(lines)
+    rows = [
+        [kind.removeprefix(_REQUESTS), *(number(counts[kind]) if kind in counts else "-" for counts in counted)]
+        for kind in sorted(kinds, key=lambda name: -max(counts.get(name, 0.0) for counts in counted))
+    ]
+    title = f"### What the requests of a life are (g), {size}"
+    return f"{title}\n{grid(['', *(case.system for case in several)], rows)}"
 
 
 def _table(layout: Layout, samples: list[Sample]) -> str:
@@ -84,17 +84,13 @@ def _table(layout: Layout, samples: list[Sample]) -> str:
     columns = [column for column in layout.columns if any(_values(case, column) for case in several)]
     sizes = list(dict.fromkeys(name for case in several for name in case.size))
     heads = [*sizes, "system", "runs", *(column.heading for column in columns)]
-    lines = [f"### {layout.title}", layout.about, "", _row(heads), "|" + "---|" * len(heads)]
+    rows: list[list[str]] = []
     for case in several:
         base = find(several, layout.base, case.size)
         cells = [f"{case.size[name]:,}" if name in case.size else "" for name in sizes]
         cells += [case.system, str(len(case.samples)), *(_cell(case, column, base) for column in columns)]
-        lines.append(_row(cells))
-    return "\n".join(lines)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+        rows.append(cells)
+    return f"### {layout.title}\n{layout.about}\n\n{grid(heads, rows)}"
 
 
 def _values(case: Case, column: Column) -> list[float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from bench.figures import Case, cases, find, number, taken, written
+from bench.figures import Case, cases, find, grid, number, taken, written
 from bench.samples import Recording, samples_of
 
 TARGETS = Path(__file__).with_name("targets.toml")
@@ -61,14 +61,14 @@ def held(targets: Sequence[Target], recordings: Sequence[Recording]) -> list[Ver
 
 def table(verdicts: Sequence[Verdict]) -> str:
     """Return the targets as a Markdown table: none is left out."""
-    lines = ["| | what | measured | at most | | why not, and what it would need |", "|---|---|---|---|---|---|"]
+    rows: list[tuple[str, ...]] = []
     for verdict in verdicts:
         target = verdict.target
         limit = written(target.at_most, "x" if target.against else target.unit)
         word = {True: "met", False: "**missed**", None: "not measured"}[verdict.met]
         why = target.missed if verdict.met is False else ""
-        lines.append(f"| {target.row} | {target.what} | {verdict.shown} | {limit} | {word} | {why} |")
-    return "\n".join(lines)
+        rows.append((target.row, target.what, verdict.shown, limit, word, why))
+    return grid(("", "what", "measured", "at most", "", "why not, and what it would need"), rows)
 
 
 def _held(target: Target, several: list[Case]) -> Verdict:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 
 from bench.ground import Ground
 from bench.seeing import in_phase, seeing
-from bench.systems import System, opened
+from bench.systems import CONTROLLERS, Controller, in_turn
 from bench.systems.appwrapper import AppWrapperPeer
 from bench.systems.holdfast import HoldfastSystem
 from bench.work import PODS, bare, fail, in_flight, workload_of
@@ -25,15 +26,11 @@ GRACE = {HoldfastSystem.name: 45, AppWrapperPeer.name: 150}
 
 async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES, longest: int = 150) -> None:
     """Kill each controller at every size; no grace is longer than `longest` seconds."""
-    for size in sizes:
-        for repeat in range(ground.options.repeats):
-            for name, grace in GRACE.items():
-                if ground.wants(name):
-                    async with opened(ground, name) as system:
-                        await _one(ground, system, size, repeat, min(grace, longest))
+    await in_turn(ground, CONTROLLERS, sizes, partial(_one, longest=longest))
 
 
-async def _one(ground: Ground, system: System, size: int, repeat: int, grace: int) -> None:
+async def _one(ground: Ground, system: Controller, size: int, repeat: int, longest: int) -> None:
+    grace = min(GRACE[system.name], longest)
     waits = {"failureGracePeriodDuration": f"{grace}s", "retryPausePeriodDuration": "1h"}
     names = [f"w{index}" for index in range(size)]
     async with seeing(ground.kube, "v1", "Pod", system.namespace, running=in_phase("Running")) as pods:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from bench.audit import tally
 from bench.ground import Ground
 from bench.seeing import in_phase, seeing
-from bench.systems import System, opened
-from bench.systems.appwrapper import AppWrapperPeer
-from bench.systems.holdfast import HoldfastSystem
+from bench.systems import CONTROLLERS, Controller, in_turn
 from bench.usage import memory_of, using
 from bench.work import PODS, workload
 
@@ -20,15 +19,10 @@ WINDOW = 600.0
 
 async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES, window: float = WINDOW) -> None:
     """Watch each controller being idle for `window` seconds."""
-    for size in sizes:
-        for repeat in range(ground.options.repeats):
-            for name in (AppWrapperPeer.name, HoldfastSystem.name):
-                if ground.wants(name):
-                    async with opened(ground, name) as system:
-                        await _one(ground, system, size, repeat, window)
+    await in_turn(ground, CONTROLLERS, sizes, partial(_one, window=window))
 
 
-async def _one(ground: Ground, system: System, size: int, repeat: int, window: float) -> None:
+async def _one(ground: Ground, system: Controller, size: int, repeat: int, window: float) -> None:
     empty = _memory(system)
     names = [f"w{index}" for index in range(size)]
     async with seeing(ground.kube, "v1", "Pod", system.namespace, running=in_phase("Running")) as pods:
@@ -61,11 +55,11 @@ async def _one(ground: Ground, system: System, size: int, repeat: int, window: f
     ground.record(system.name, values, size={"n": size}, repeat=repeat)
 
 
-def _memory(system: System) -> float:
+def _memory(system: Controller) -> float:
     return sum(memory_of(pid) for pid in system.pids.values())
 
 
-def _about(entry: dict[str, object], system: System) -> bool:
+def _about(entry: dict[str, object], system: Controller) -> bool:
     """Whether a request of the system's is about what is in the namespace of its workloads."""
     ref = entry.get("objectRef")
     return system.asks(entry) and isinstance(ref, dict) and ref.get("namespace") == system.namespace

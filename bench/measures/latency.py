@@ -12,9 +12,7 @@ import asyncio
 from bench.audit import failed_pods
 from bench.ground import Ground
 from bench.seeing import in_phase, seeing
-from bench.systems import System, opened
-from bench.systems.appwrapper import AppWrapperPeer
-from bench.systems.holdfast import HoldfastSystem
+from bench.systems import CONTROLLERS, Controller, in_turn
 from bench.work import PODS, fail, workload, workload_of
 
 NAME = "latency"
@@ -25,15 +23,10 @@ PER_SECOND = 4.0
 
 async def measure(ground: Ground, active: tuple[int, ...] = ACTIVE) -> None:
     """Run the controllers at every number of active workloads."""
-    for count in active:
-        for repeat in range(ground.options.repeats):
-            for name in (AppWrapperPeer.name, HoldfastSystem.name):
-                if ground.wants(name):
-                    async with opened(ground, name) as system:
-                        await _one(ground, system, count, repeat)
+    await in_turn(ground, CONTROLLERS, active, _one)
 
 
-async def _one(ground: Ground, system: System, active: int, repeat: int) -> None:
+async def _one(ground: Ground, system: Controller, active: int, repeat: int) -> None:
     waits = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "1h"}
     async with seeing(ground.kube, "v1", "Pod", system.namespace, running=in_phase("Running")) as pods:
         await system.submit_all([workload(f"w{index}", waits) for index in range(active)])

@@ -12,8 +12,7 @@ import time
 
 from bench.ground import Ground
 from bench.seeing import Seen, in_phase, seeing
-from bench.systems import ALL, System, opened
-from bench.systems.plain import Plain
+from bench.systems import SYSTEMS, Controller, System, in_turn
 from bench.work import PODS, in_flight, workload
 
 NAME = "removal"
@@ -22,12 +21,7 @@ SIZES = (100,)
 
 async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
     """Run every system at every size."""
-    for size in sizes:
-        for repeat in range(ground.options.repeats):
-            for name in ALL:
-                if ground.wants(name):
-                    async with opened(ground, name) as system:
-                        await _one(ground, system, size, repeat)
+    await in_turn(ground, SYSTEMS, sizes, _one)
 
 
 async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
@@ -40,7 +34,7 @@ async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
         await pods.all_reach("running", PODS * size)
         await asyncio.sleep(min(ground.options.settle, 10))
         values: dict[str, float] = {}
-        if not isinstance(system, Plain):
+        if isinstance(system, Controller):
             values |= await _suspended(system, pods, names)
             await asyncio.sleep(min(ground.options.settle, 10))
         begun = time.monotonic()
@@ -51,7 +45,7 @@ async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
     ground.record(system.name, values, size={"n": size}, repeat=repeat)
 
 
-async def _suspended(system: System, pods: Seen, names: list[str]) -> dict[str, float]:
+async def _suspended(system: Controller, pods: Seen, names: list[str]) -> dict[str, float]:
     """Suspend all and put them back; return the seconds to each."""
     begun = time.monotonic()
     await in_flight([lambda name=name: system.suspend(name) for name in names])

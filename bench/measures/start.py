@@ -11,7 +11,7 @@ import time
 from bench.audit import tally
 from bench.ground import Ground
 from bench.seeing import Seen, in_phase, seeing
-from bench.systems import ALL, System, opened
+from bench.systems import SYSTEMS, System, in_turn
 from bench.usage import Usage, using
 from bench.work import PODS, finish, workload
 
@@ -21,12 +21,7 @@ SIZES = (100, 300, 1000)
 
 async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
     """Run every system at every size, in turn, as often as is asked for."""
-    for size in sizes:
-        for repeat in range(ground.options.repeats):
-            for name in ALL:
-                if ground.wants(name):
-                    async with opened(ground, name) as system:
-                        await _one(ground, system, size, repeat)
+    await in_turn(ground, SYSTEMS, sizes, _one)
 
 
 async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:

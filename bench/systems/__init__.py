@@ -1,6 +1,6 @@
 """What is compared, behind one interface: plain Kubernetes, the AppWrapper controller, Holdfast."""
 
-from bench.systems.base import System
-from bench.systems.opened import ALL, opened
+from bench.systems.base import Controller, System
+from bench.systems.opened import CONTROLLERS, SYSTEMS, in_turn
 
-__all__ = ["ALL", "System", "opened"]
+__all__ = ["CONTROLLERS", "SYSTEMS", "Controller", "System", "in_turn"]

@@ -20,7 +20,7 @@ import yaml
 from bench.audit import Entry, agent, when
 from bench.ground import Ground
 from bench.seeing import PATIENCE, Json, Seen, has_condition, in_phase, seeing
-from bench.systems.base import System
+from bench.systems.base import Controller
 from bench.work import delete
 from holdfast.activities.kube import UnknownKind, Unreachable
 from holdfast.local.gobuild import source_of
@@ -35,7 +35,7 @@ API_VERSION, KIND = "workload.codeflare.dev/v1beta2", "AppWrapper"
 CONFIG = "appwrapper-operator-config"
 
 
-class AppWrapperPeer(System):
+class AppWrapperPeer(Controller):
     """The controller's process and AppWrappers as its users create them."""
 
     name = "AppWrapper"

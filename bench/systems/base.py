@@ -1,4 +1,4 @@
-"""What a bench asks of a system: take work, say when it is over, take it off the cluster again."""
+"""What a bench asks of every system (take work, say when it is over, remove it), and what of a controller besides."""
 
 from __future__ import annotations
 
@@ -43,14 +43,6 @@ class System(ABC):
         """Wait until so many are recorded as succeeded, and return when that was seen."""
 
     @abstractmethod
-    async def suspend(self, name: str) -> None:
-        """Ask for a workload to be taken off the cluster for now."""
-
-    @abstractmethod
-    async def resume(self, name: str) -> None:
-        """Ask for a suspended workload to be put back."""
-
-    @abstractmethod
     async def remove(self, name: str) -> None:
         """Ask for a workload to be removed for good."""
 
@@ -68,17 +60,47 @@ class System(ABC):
             await self.remove_all(["warm"], pods)
         self.past += 1
 
+    async def remove_all(self, workloads: list[str], pods: Seen) -> None:
+        """Remove workloads, and wait until they and their pods are gone."""
+        await in_flight([lambda name=name: self.remove(name) for name in workloads])
+        await pods.all_gone()
+        await self.removed()
+
+    async def submit_all(self, documents: list[Json]) -> None:
+        """Take many, so many at once."""
+        await in_flight([lambda each=each: self.submit(each) for each in documents])
+
+
+class Controller(System):
+    """A system with processes of its own, which look after the workloads they have taken and can be killed."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill its processes with -9."""
+
+    @abstractmethod
+    async def restart(self) -> None:
+        """Start what was killed, and wait until it is ready."""
+
+    @abstractmethod
+    async def suspend(self, name: str) -> None:
+        """Ask for a workload to be taken off the cluster for now."""
+
+    @abstractmethod
     async def suspended(self, count: int) -> None:
         """Wait until so many are recorded as suspended."""
-        raise NotImplementedError(self.name)
 
+    @abstractmethod
+    async def resume(self, name: str) -> None:
+        """Ask for a suspended workload to be put back."""
+
+    @abstractmethod
     async def in_grace(self, workloads: list[str]) -> None:
         """Wait until all are recorded as being in their failure grace."""
-        raise NotImplementedError(self.name)
 
+    @abstractmethod
     def acts(self, entries: Iterable[Entry]) -> list[tuple[str, datetime]]:
         """Return when each reset was first acted on, with the workload's name, in order."""
-        return []
 
     async def decided(self, workloads: list[str]) -> dict[str, datetime]:
         """Return when a reset was decided, of those workloads for which the system records that itself."""
@@ -91,21 +113,3 @@ class System(ABC):
     async def nudge(self, workloads: list[str]) -> None:
         """Have workloads looked at now: for the smoke alone, since AppWrapper's controller would take a minute."""
         return
-
-    def kill(self) -> None:
-        """Kill its processes with -9."""
-        raise NotImplementedError(self.name)
-
-    async def restart(self) -> None:
-        """Start what was killed, and wait until it is ready."""
-        raise NotImplementedError(self.name)
-
-    async def remove_all(self, workloads: list[str], pods: Seen) -> None:
-        """Remove workloads, and wait until they and their pods are gone."""
-        await in_flight([lambda name=name: self.remove(name) for name in workloads])
-        await pods.all_gone()
-        await self.removed()
-
-    async def submit_all(self, documents: list[Json]) -> None:
-        """Take many, so many at once."""
-        await in_flight([lambda each=each: self.submit(each) for each in documents])

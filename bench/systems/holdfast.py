@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHandle
 from bench.audit import Entry, received, user
 from bench.ground import Ground
 from bench.seeing import LOOK, PATIENCE, Json
-from bench.systems.base import System
+from bench.systems.base import Controller
 from bench.work import in_flight
 from holdfast import names
 from holdfast.activities.kube import service_account_user
@@ -27,7 +27,7 @@ from tests.e2e.site import Site, Worker, open_site, until
 WORKER = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
 
 
-class HoldfastSystem(System):
+class HoldfastSystem(Controller):
     """Workers under their own rights, and a client that starts workloads as any would."""
 
     name = "Holdfast"

@@ -1,29 +1,44 @@
-"""Opening a system by its name, one at a time."""
+"""Running systems in turn, each opened for itself: never are two of them there at a time."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
 
 from bench.ground import Ground
 from bench.systems.appwrapper import AppWrapperPeer, open_appwrapper
-from bench.systems.base import System
+from bench.systems.base import Controller, System
 from bench.systems.holdfast import HoldfastSystem, open_holdfast
 from bench.systems.plain import Plain, open_plain
 
-ALL = (Plain.name, AppWrapperPeer.name, HoldfastSystem.name)
+AnySystem = TypeVar("AnySystem", bound=System)
+
+CONTROLLERS: Mapping[str, Callable[[Ground], AbstractAsyncContextManager[Controller]]] = {
+    AppWrapperPeer.name: open_appwrapper,
+    HoldfastSystem.name: open_holdfast,
+}
+SYSTEMS: Mapping[str, Callable[[Ground], AbstractAsyncContextManager[System]]] = {Plain.name: open_plain, **CONTROLLERS}
 
 
-@asynccontextmanager
-async def opened(ground: Ground, name: str) -> AsyncIterator[System]:
-    """Open a system and have it live one life; it and all of its work are gone afterwards."""
-    system: AbstractAsyncContextManager[System]
-    if name == Plain.name:
-        system = open_plain(ground)
-    elif name == AppWrapperPeer.name:
-        system = open_appwrapper(ground)
-    else:
-        system = open_holdfast(ground)
-    async with system as found:
-        await found.warm()
-        yield found
+async def in_turn(
+    ground: Ground,
+    openers: Mapping[str, Callable[[Ground], AbstractAsyncContextManager[AnySystem]]],
+    sizes: Iterable[int],
+    run: Callable[[Ground, AnySystem, int, int], Awaitable[None]],
+) -> None:
+    """Run every system that is wanted at every size, in turn, as often as is asked for.
+
+    Args:
+        ground: where.
+        openers: the systems; one and all of its work are gone before the next is opened.
+        sizes: of the work.
+        run: runs a system, which has lived one life, at a size; its last argument counts the repetitions from 0.
+    """
+    for size in sizes:
+        for repeat in range(ground.options.repeats):
+            for name, opened in openers.items():
+                if ground.wants(name):
+                    async with opened(ground) as system:
+                        await system.warm()
+                        await run(ground, system, size, repeat)

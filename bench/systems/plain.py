@@ -39,18 +39,6 @@ class Plain(System):
         """Wait for the Jobs' condition Complete."""
         return (await self.jobs.all_reach("ended", self.past + count))[-1]
 
-    async def suspend(self, name: str) -> None:
-        """Suspend the Job."""
-        await self._set(name, True)
-
-    async def resume(self, name: str) -> None:
-        """Resume the Job."""
-        await self._set(name, False)
-
-    async def _set(self, name: str, suspend: bool) -> None:
-        uid = next(life.last["metadata"]["uid"] for life in self.jobs.present if life.name == name)
-        await self.kube.patch("batch/v1", "Job", name, self.namespace, uid=uid, patch={"spec": {"suspend": suspend}})
-
     async def remove(self, name: str) -> None:
         """Delete the Job in the foreground."""
         await delete(self.kube, "batch/v1", "Job", name, self.namespace, "Foreground")

@@ -137,6 +137,29 @@ def test_samples_survive_the_file(tmp_path: Path) -> None:
     assert load(tmp_path) == [STARTS]
 
 
+def test_a_run_replaces_the_samples_of_its_measure_unless_it_is_added_to_them(tmp_path: Path) -> None:
+    for _ in range(3):
+        STARTS.save(tmp_path, STARTS.earlier(tmp_path))
+    recording("latency").save(tmp_path)
+    assert [found.measure for found in load(tmp_path)] == ["latency", "start", "start", "start"]
+    assert "| 300 | plain | 9 | 5 s (4-6) |" in tables(LAYOUTS, load(tmp_path))
+    STARTS.save(tmp_path)
+    assert "| 300 | plain | 3 | 5 s (4-6) |" in tables(LAYOUTS, load(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        STARTS.model_copy(update={"machine": MACHINE.model_copy(update={"commit": "def"})}),
+        STARTS.model_copy(update={"settings": {"HOLDFAST_X": "1"}}),
+    ],
+)
+def test_samples_of_another_commit_or_other_settings_are_not_added(tmp_path: Path, other: Recording) -> None:
+    STARTS.save(tmp_path)
+    with pytest.raises(ValueError, match=r"samples of commit abc, settings \{\}; .* another folder"):
+        other.earlier(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("value", "shown"), [(1234.5, "1,234"), (12.34, "12.3"), (1.234, "1.23"), (0.0123, "0.012"), (3.0, "3"), (0.0, "0")]
 )
