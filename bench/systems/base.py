@@ -106,6 +106,10 @@ class Controller(System):
         """Return when a reset was decided, of those workloads for which the system records that itself."""
         return {}
 
+    async def due(self, workloads: list[str]) -> dict[str, datetime]:
+        """Return when a reset fell due, of those workloads for which the system records that itself."""
+        return {}
+
     async def history_events(self, workloads: list[str]) -> int | None:
         """Return how many history events workloads have so far; None where there is no history."""
         return None

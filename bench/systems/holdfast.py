@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -116,15 +116,11 @@ class HoldfastSystem(Controller):
 
     async def decided(self, workloads: list[str]) -> dict[str, datetime]:
         """Return when the workflow task that schedules the first removal was completed, by the history."""
-        found: dict[str, datetime] = {}
+        return await self._read(workloads, removal_decided)
 
-        async def read(name: str) -> None:
-            at = await removal_decided(self.site.client.get_workflow_handle(self.workflow_id(name)))
-            if at is not None:
-                found[name] = at
-
-        await in_flight([lambda name=name: read(name) for name in workloads], 10)
-        return found
+    async def due(self, workloads: list[str]) -> dict[str, datetime]:
+        """Return when the last timer before the first removal was to fire, by the history."""
+        return await self._read(workloads, removal_due)
 
     async def history_events(self, workloads: list[str]) -> int | None:
         """Return the lengths of the histories, summed."""
@@ -149,6 +145,19 @@ class HoldfastSystem(Controller):
     def workflow_id(self, name: str) -> str:
         """Return the id of a workload's workflow."""
         return names.workflow_id(self.site.cluster, self.namespace, name)
+
+    async def _read(
+        self, workloads: list[str], read: Callable[[WorkflowHandle[Any, Any]], Awaitable[datetime | None]]
+    ) -> dict[str, datetime]:
+        found: dict[str, datetime] = {}
+
+        async def one(name: str) -> None:
+            at = await read(self.site.client.get_workflow_handle(self.workflow_id(name)))
+            if at is not None:
+                found[name] = at
+
+        await in_flight([lambda name=name: one(name) for name in workloads], 10)
+        return found
 
     async def _signal(self, name: str, signal: str) -> None:
         await self.site.client.get_workflow_handle(self.workflow_id(name)).signal(signal)
@@ -177,8 +186,49 @@ async def removal_decided(handle: WorkflowHandle[Any, Any]) -> datetime | None:
     return None
 
 
+async def removal_due(handle: WorkflowHandle[Any, Any]) -> datetime | None:
+    """Return when the last timer before a workflow's first removal was to fire; None if there is no removal."""
+    due: datetime | None = None
+    async for event in handle.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
+            lasts = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
+            due = event.event_time.ToDatetime(UTC) + lasts
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            kind = event.activity_task_scheduled_event_attributes.activity_type.name
+            if kind == names.ACTIVITY_REMOVE:
+                return due
+    return None
+
+
+class WatchApart(HoldfastSystem):
+    """Holdfast with its watch in a process of its own, which is left alone when the others are killed."""
+
+    name = "Holdfast, watch apart"
+    ROLES = "workflows,cluster,wait"
+
+    def __init__(self, ground: Ground, namespace: str, site: Site, client: Holdfast) -> None:
+        super().__init__(ground, namespace, site, client)
+        self.watch: Worker | None = None
+
+    @property
+    def workers(self) -> list[Worker]:
+        """The workers that run, the watch aside."""
+        return [worker for worker in super().workers if worker is not self.watch]
+
+    async def start_worker(self) -> Worker:
+        """Start a worker without the watch; the first time the watch too."""
+        if self.watch is None:
+            self.watch = self.site.launch(kubeconfig=None, **self.ground.options.worker, HOLDFAST_ROLES="watch")
+            await self.site.ready(self.watch, PATIENCE)
+        worker = self.site.launch(kubeconfig=None, **self.ground.options.worker, HOLDFAST_ROLES=self.ROLES)
+        await self.site.ready(worker, PATIENCE)
+        return worker
+
+
 @asynccontextmanager
-async def open_holdfast(ground: Ground, workers: int = 1, *, leave: bool = False) -> AsyncIterator[HoldfastSystem]:
+async def open_holdfast(
+    ground: Ground, workers: int = 1, *, leave: bool = False, kind: type[HoldfastSystem] = HoldfastSystem
+) -> AsyncIterator[HoldfastSystem]:
     """Run workers with a Temporal namespace and a Kubernetes namespace of their own.
 
     `leave`: leave what is there, on a stack that is purged.
@@ -186,13 +236,13 @@ async def open_holdfast(ground: Ground, workers: int = 1, *, leave: bool = False
     async with open_site(ground.stack, ground.directory, prefix="b") as site:
         namespace = await site.namespace()
         async with Holdfast.connect(client=site.client, cluster=site.cluster) as client:
-            system = HoldfastSystem(ground, namespace, site, client)
+            system = kind(ground, namespace, site, client)
             for _ in range(workers):
                 await system.start_worker()
             try:
                 yield system
             finally:
-                for worker in system.workers:
+                for worker in [worker for worker in site.workers if worker.process.poll() is None]:
                     worker.kill() if leave else worker.stop()
                 if leave:
                     site.namespaces.clear()
