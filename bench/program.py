@@ -89,7 +89,8 @@ def idle_(sizes: Sizes = "", window: Seconds = idle.WINDOW) -> None:
 @app.command("gang")
 def gang_(jobs: Sizes = "", each: Annotated[int, typer.Option(help="Pods of a Job.")] = gang.EACH) -> None:
     """A gang restart, against JobSet."""
-    _run(Plan(gang.NAME, lambda on: gang.measure(on, _numbers(jobs) or gang.JOBS, each)))
+    sizes = _numbers(jobs) or gang.JOBS
+    _run(Plan(gang.NAME, lambda on: gang.measure(on, sizes, each), nodes=max(8, 2 * max(sizes) * each // 1000)))
 
 
 @app.command("history")

@@ -17,8 +17,9 @@ State = Callable[[Json], bool]
 """Whether an object is in a certain state."""
 PATIENCE = 1800.0
 """Seconds after which nothing is waited for any longer: something is broken."""
-LOOK = 0.02
-"""Seconds between two looks at what a watch has seen. What is reported are the times of the events themselves."""
+LOOK = 0.2
+"""Seconds between two looks at what a watch has seen: seldom, on the cores that are measured. What is reported are the
+times of the events themselves."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from temporalio.client import WorkflowHandle
 
 from bench.audit import Entry, received, user
 from bench.ground import Ground
-from bench.seeing import LOOK, PATIENCE, Json
+from bench.seeing import PATIENCE, Json
 from bench.systems.base import Controller
 from bench.work import in_flight
 from holdfast import names
@@ -25,6 +25,8 @@ from holdfast.model import Phase
 from tests.e2e.site import Site, Worker, open_site, until
 
 WORKER = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
+POLL = 0.1
+"""Seconds between two looks at Temporal's list, which nobody can watch."""
 
 
 class HoldfastSystem(Controller):
@@ -170,7 +172,7 @@ class HoldfastSystem(Controller):
                 return time.monotonic()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not within {PATIENCE:g} s; {found} are there by {query}")
-            await asyncio.sleep(5 * LOOK)
+            await asyncio.sleep(POLL)
 
 
 async def removal_decided(handle: WorkflowHandle[Any, Any]) -> datetime | None:
