@@ -20,6 +20,7 @@ from holdfast.activities.kube import (
     Unreachable,
     WebhookFailed,
 )
+from holdfast.activities.object_facts import launch_of
 from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, persist, user_of
 from holdfast.model import Component, Failure, FailureClass, ObjectRef, Scope
@@ -48,14 +49,6 @@ class OwnerLost(Exception):
 
 class Outdated(Exception):
     """An earlier launch of a component was there, made by a request that landed late: it is to go first."""
-
-
-def launch_of(thing: Mapping[str, Any]) -> int:
-    """Return which launch of its component an object is; 0 where it does not say."""
-    try:
-        return int(mapping(mapping(thing["metadata"]).get("labels")).get(names.LABEL_LAUNCH) or 0)
-    except ValueError:
-        return 0
 
 
 class Interrupted(Exception):

@@ -56,12 +56,17 @@ class ObjectFacts:
     """Of an attempt's owner: whether it is suspended in place, so that nothing of it is missing meanwhile."""
     parked: bool = False
     """Of an attempt's owner: whether it was proven, while it is suspended, that it has no pods."""
+    resumed: int = 0
+    """Of an attempt's owner: the turn by which it was resumed in place last; 0 where it never was."""
+    launch: int = 0
+    """Of a component's object: which launch of its component it is."""
 
 
 def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
     """Return what a snapshot needs of an anchor, an attempt's owner or a component."""
     metadata: Mapping[str, Any] = raw["metadata"]
     status = mapping(raw.get("status"))
+    turn = turn_of(raw, names.ANNOTATION_TURN)
     return ObjectFacts(
         uid=metadata.get("uid", ""),
         name=metadata.get("name", ""),
@@ -73,10 +78,19 @@ def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
         revision=version_of(metadata),
         job=_job_facts(mapping(raw.get("spec")), status),
         ended=names.ANNOTATION_ENDED in mapping(metadata.get("annotations")),
-        suspended=_is_odd(turn_of(raw, names.ANNOTATION_TURN)),
-        parked=_is_odd(turn_of(raw, names.ANNOTATION_TURN))
-        and turn_of(raw, names.ANNOTATION_PARKED) == turn_of(raw, names.ANNOTATION_TURN),
+        suspended=_is_odd(turn),
+        parked=_is_odd(turn) and turn_of(raw, names.ANNOTATION_PARKED) == turn,
+        resumed=turn - turn % 2,
+        launch=launch_of(raw),
     )
+
+
+def launch_of(thing: Mapping[str, Any]) -> int:
+    """Return which launch of its component an object is; 0 where it does not say."""
+    try:
+        return int(mapping(mapping(thing["metadata"]).get("labels")).get(names.LABEL_LAUNCH) or 0)
+    except ValueError:
+        return 0
 
 
 def turn_of(raw: Mapping[str, Any], annotation: str) -> int:

@@ -16,10 +16,10 @@ from holdfast.activities.make import (
     Refusal,
     failure_of,
     is_owned,
-    launch_of,
     living_owner,
     lost_of,
 )
+from holdfast.activities.object_facts import launch_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told, user_of
 from holdfast.model import Component, ObjectRef

@@ -294,7 +294,8 @@ class Attention:
                 return None
             version = self._version(live.namespace, live.kinds)
             observation = self._cache.observe(live, at, self._unseen(), self._blind_for(uid, live), version)
-            return facts_of(observation), live.facts.uid, observation
+            facts = facts_of(observation, self._cache.made_since(live), live.facts.resumed)
+            return facts, live.facts.uid, observation
         if anchor is not None and not anchor.deletion_wanted and _orphaned(anchor, newest) and self._listed():
             observation = self._owner_lost(anchor, newest, at)
             return facts_of(observation), f"{anchor.facts.uid}/{anchor.attempt}", observation

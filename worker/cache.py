@@ -414,6 +414,18 @@ class Cache:
         """Return the highest version of anything seen of a workload, deletions too."""
         return self._revisions.get(workload_uid, 0)
 
+    def made_since(self, attempt: AttemptSeen) -> list[str]:
+        """Return the components of which something was made after the attempt had begun: in their turn, or again."""
+        return [
+            one.name
+            for one in self._begun(attempt).plan
+            if one.later or any(self._launch(attempt, place) for place in attempt.places_of(one))
+        ]
+
+    def _launch(self, attempt: AttemptSeen, place: Place) -> int:
+        there = self._objects.get(place)
+        return there.launch if there is not None and attempt.facts.uid in there.owner_uids else 0
+
     def _begun(self, attempt: AttemptSeen) -> AttemptSeen:
         """Return the attempt without the components whose turn may not have come: nothing of them was ever seen."""
         if not any(one.later for one in attempt.plan):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Final
@@ -66,6 +66,13 @@ class Facts:
     """How many eighths of all copies have succeeded, the last begun one too, as long as some have not."""
     awake: bool = False
     """Whether pods have come of what is suspended in place, and was proven to have none."""
+    resumed: int = 0
+    """The turn by which it was resumed in place last."""
+    made: tuple[str, ...] = ()
+    """Where all is ready, what was made after the attempt had begun, each with its uid: in order, or again.
+
+    Who made it has looked at once, and perhaps too early: that it runs is news, although all was ready before it came.
+    """
 
     @property
     def blank(self) -> bool:
@@ -94,14 +101,14 @@ class Facts:
         """Return the same few bytes for the same facts, in any process."""
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
         said = astuple(self)
-        later = (bool(self.up), bool(self.done), self.awake)
+        later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made))
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def facts_of(observation: Observation) -> Facts:
-    """Return what a snapshot means."""
+def facts_of(observation: Observation, made: Collection[str] = (), resumed: int = 0) -> Facts:
+    """Return what a snapshot means; `made` and `resumed` are what was done since its attempt had begun."""
     expected = sum(view.pods.expected for view in observation.components.values())
     absent, unready = shortfall(observation, expected)
     return Facts(
@@ -125,6 +132,8 @@ def facts_of(observation: Observation) -> Facts:
         up=tuple(_up(observation)),
         done=_done(observation),
         awake=observation.parked and observation.occupies,
+        resumed=resumed,
+        made=tuple(f"{name}/{observation.components[name].uid}" for name in made) if expected and not unready else (),
     )
 
 
@@ -173,7 +182,9 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     troubled = (before.missing, before.failed, before.failures) != (now.missing, now.failed, now.failures)
     freed = before.lingering and not now.lingering
     risen = not set(now.up) <= set(before.up) or (now.awake and not before.awake)
-    if troubled or freed or risen or (now.ready and not before.ready) or (now.quiet and not before.quiet):
+    anew = (now.ready or now.up) and now.resumed != before.resumed
+    ready = now.ready and (not before.ready or now.made != before.made)
+    if troubled or freed or risen or anew or ready or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
     if now.orphaned or (before.ready and not now.ready):

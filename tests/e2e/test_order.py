@@ -126,6 +126,20 @@ async def test_J13_the_second_is_created_once_the_first_is_complete(space: Space
 
 @ROW
 @SESSION
+@pytest.mark.parametrize("delay", ["300ms", "600ms", "900ms"])
+async def test_J13_the_last_is_told_to_run_although_all_ran_a_moment_before_it_was_made(space: Space, delay: str):
+    last = job("second", 1)
+    last["template"]["spec"]["template"]["metadata"]["annotations"]["holdfast.dev/kwok-start-delay"] = delay
+    handle = await space.submit(document((job("first", 1), {}), (last, {"first": "Ready"})))
+    # Long before its warm-up grace ends, by which it would be looked at in any case.
+    status = await space.reach(handle, "Running", 1, seconds=60)
+    assert (status.pods.running, status.restarts) == (2, 0)
+    await space.complete("train")
+    assert (await space.ended(handle)).phase == "Succeeded"
+
+
+@ROW
+@SESSION
 async def test_J13_a_reset_in_between_begins_with_the_first_again(space: Space):
     handle = await space.submit(
         document(

@@ -102,7 +102,10 @@ class World:
         submitted: bool = True,
         deleting: bool = False,
         gone: bool = False,
+        begins_with: int | None = None,
+        turn: int = 0,
     ) -> None:
+        begins = components if begins_with is None else begins_with
         plan = [
             {
                 "name": f"c{index}",
@@ -112,6 +115,7 @@ class World:
                 "expectedPods": pods,
                 "status": {"complete": ["Complete"], "failed": ["Failed"]},
             }
+            | ({"later": True} if index >= begins else {})
             for index in range(components)
         ]
         raw: dict[str, Any] = {
@@ -121,6 +125,7 @@ class World:
                 "namespace": "ns",
                 "resourceVersion": self.next_version(),
                 "creationTimestamp": EPOCH.isoformat(),
+                "annotations": {names.ANNOTATION_TURN: str(turn)} if turn else {},
             },
             "spec": {
                 "workloadUid": workload,
@@ -144,6 +149,7 @@ class World:
         condition: str = "",
         gone: bool = False,
         uid: str = "",
+        launch: int = 0,
     ) -> None:
         facts = object_facts(
             {
@@ -153,6 +159,7 @@ class World:
                     "namespace": "ns",
                     "resourceVersion": self.next_version(),
                     "ownerReferences": [{"kind": "Attempt", "uid": f"{workload}-a{number}"}],
+                    "labels": {names.LABEL_LAUNCH: str(launch)} if launch else {},
                 },
                 "status": {"conditions": [{"type": condition, "status": "True", "lastTransitionTime": self.stamp()}]}
                 if condition
