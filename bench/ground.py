@@ -128,13 +128,16 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(options: Options, measure: str, *, nodes: int = 8) -> AsyncIterator[Ground]:
+async def ground(
+    options: Options, measure: str, *, nodes: int = 8, audit_bodies: bool = False
+) -> AsyncIterator[Ground]:
     """Bring the stack up, unless it is, and measure on it; its last user takes it down (`closed`)."""
     recording = Recording(measure=measure, machine=this_machine(), settings=options.settings)
     earlier = recording.earlier(options.out) if options.add else []
     stack = Stack.up(
         options.stack,
         nodes=nodes,
+        audit_bodies=audit_bodies,
         dynamic_config=DYNAMIC_CONFIG | dict(options.dynamic_config),
         progress=lambda line: print(f"    {line}", flush=True),
     )

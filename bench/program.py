@@ -65,7 +65,7 @@ def start_(sizes: Sizes = "") -> None:
 @app.command("latency")
 def latency_(active: Sizes = "") -> None:
     """From a pod's failure to the decision."""
-    _run(Plan(latency.NAME, lambda on: latency.measure(on, _numbers(active) or latency.ACTIVE)))
+    _run(Plan(latency.NAME, lambda on: latency.measure(on, _numbers(active) or latency.ACTIVE), audit_bodies=True))
 
 
 @app.command("removal")
@@ -77,7 +77,7 @@ def removal_(sizes: Sizes = "") -> None:
 @app.command("crash")
 def crash_(sizes: Sizes = "") -> None:
     """The controller killed with workloads in their failure grace."""
-    _run(Plan(crash.NAME, lambda on: crash.measure(on, _numbers(sizes) or crash.SIZES)))
+    _run(Plan(crash.NAME, lambda on: crash.measure(on, _numbers(sizes) or crash.SIZES), audit_bodies=True))
 
 
 @app.command("idle")

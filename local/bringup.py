@@ -31,7 +31,7 @@ def plan(layout: Layout, state: StackState) -> dict[str, Part]:
     if not state.given_kubeconfig:
         found += [
             catalogue.etcd(layout, program("etcd"), state.ports),
-            catalogue.kube_apiserver(layout, program("kube-apiserver"), state.ports),
+            catalogue.kube_apiserver(layout, program("kube-apiserver"), state.ports, audit_bodies=state.audit_bodies),
             catalogue.kube_controller_manager(layout, program("kube-controller-manager"), state.ports),
             catalogue.kube_scheduler(layout, program("kube-scheduler"), state.ports),
             catalogue.kwok(layout, program("kwok"), state.ports),

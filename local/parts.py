@@ -1,6 +1,7 @@
 """The parts of a stack as data: the command line of each, how to see that it is healthy, and how long it may take."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,10 +160,13 @@ def etcd(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
     return Part("etcd", argv, client, f"{client}/health", ("etcd", "etcd-peer"), 60)
 
 
-def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
+def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int], *, audit_bodies: bool = True) -> Part:
     """The API server. It can show a kubelet who it is if there is a certificate for that."""
     address = f"https://{LOOPBACK}:{ports['kube-apiserver']}"
-    policy = layout.write_config("audit-policy.yaml", (PACKAGE / "audit-policy.yaml").read_text())
+    rules = (PACKAGE / "audit-policy.yaml").read_text()
+    if not audit_bodies:
+        rules = re.sub(r"level: Request(Response)?\b", "level: Metadata", rules)
+    policy = layout.write_config("audit-policy.yaml", rules)
     argv = [
         program,
         f"--etcd-servers=http://{LOOPBACK}:{ports['etcd']}",

@@ -20,6 +20,8 @@ STOP_GRACE_SECONDS = {"kube-apiserver": 2.0}
 The API server waits up to a minute for connections to end that its clients have no reason to end, and keeps nothing.
 """
 STOP_GRACE_DEFAULT = 15.0
+COLLECTED_AT = "200"
+"""`GOGC` of all parts: memory is there, and collecting it took a good part of the cores that everything here shares."""
 
 
 def stop_process(name: str, process: Process) -> None:
@@ -110,6 +112,7 @@ class Runner:
                 )
         # Variables that would redirect the parts' own clients to another cluster or through a proxy are left out.
         env = {key: value for key, value in os.environ.items() if not key.startswith(("KUBE", "TEMPORAL_"))}
+        env.setdefault("GOGC", COLLECTED_AT)
         if part.path:
             env["PATH"] = f"{part.path}{os.pathsep}{env.get('PATH', os.defpath)}"
         process = spawn(part.argv, self.layout.log(part.name), env, self.layout.directory)

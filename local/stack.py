@@ -47,6 +47,7 @@ class Stack:
         nodes: int | None = None,
         real_node: bool | None = None,
         dynamic_config: Mapping[str, str] | None = None,
+        audit_bodies: bool | None = None,
         kubeconfig: Path | None = None,
         temporal_address: str | None = None,
         apply: bool | None = None,
@@ -60,6 +61,8 @@ class Stack:
             nodes: fake nodes at least; None keeps what the stack has, 8 at first.
             real_node: add a real node, as root; None keeps what the stack has.
             dynamic_config: Temporal dynamic config by key, values as JSON texts; restarts Temporal if it changed.
+            audit_bodies: write what was sent, and what came of it, into the audit log, as at first; without, the API
+                server has about half the work. Restarts it if it changed. None keeps what the stack has.
             kubeconfig: use this cluster instead of an own one.
             temporal_address: use this Temporal instead of an own one.
             apply: apply CRDs and RBAC from deploy/; None does so on the stack's own cluster only.
@@ -78,6 +81,8 @@ class Stack:
                 state.real_node = real_node
             if dynamic_config is not None:
                 state.dynamic_config = dict(dynamic_config)
+            if audit_bodies is not None:
+                state.audit_bodies = audit_bodies
             if kubeconfig is not None:
                 state.given_kubeconfig = str(kubeconfig.expanduser().resolve())
             if temporal_address is not None:

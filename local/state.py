@@ -36,6 +36,7 @@ class StackState:
         nodes: number of fake nodes.
         real_node: whether it has the real node.
         dynamic_config: Temporal dynamic config values beyond the stack's own, as JSON texts.
+        audit_bodies: whether the API server's audit log tells what was sent and what came of it, not only that.
         given_kubeconfig: a cluster that is used instead of an own one, or empty.
         given_temporal: a Temporal address that is used instead of an own server, or empty.
         ports: loopback port by purpose.
@@ -47,6 +48,7 @@ class StackState:
     nodes: int = 8
     real_node: bool = False
     dynamic_config: dict[str, str] = field(default_factory=dict[str, str])
+    audit_bodies: bool = True
     given_kubeconfig: str = ""
     given_temporal: str = ""
     ports: dict[str, int] = field(default_factory=dict[str, int])
