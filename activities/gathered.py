@@ -64,13 +64,13 @@ class Gathered:
         one_of = f"={next(iter(found))}" if len(found) == 1 else f" in ({','.join(sorted(found))})"
         try:
             listed = await self._kube.list(api_version, kind, namespace, labels=names.LABEL_WORKLOAD_UID + one_of)
+            for item in listed["items"]:
+                found[mapping(item["metadata"].get("labels"))[names.LABEL_WORKLOAD_UID]].append(item)
         except Exception as error:
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
             return
-        for item in listed["items"]:
-            found[mapping(item["metadata"].get("labels"))[names.LABEL_WORKLOAD_UID]].append(item)
         for uid, answer in batch:
             if not answer.done():
                 answer.set_result(found[uid])
