@@ -10,10 +10,13 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 UV ?= uv
 
+# Hundreds of worker processes start in the tests: without byte code each of them compiles Holdfast anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Pure tests need nothing but Python; the others start a real Temporal and a real Kubernetes (holdfast dev).
 SERVERS := e2e or temporal or real_node
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
-E2E ?= -n 4 --dist worksteal --timeout 900
+E2E ?= -n 4 --dist worksteal --timeout 900 --durations 40
 # All end-to-end tests share one stack, which is gone again afterwards. HOLDFAST_TEST_STACK=dev uses one that stays.
 STACK := $(or $(HOLDFAST_TEST_STACK),test)
 # A real kubelet needs root. Tests make hundreds of Temporal namespaces: without a system worker for each.

@@ -21,7 +21,7 @@ from temporalio.worker import (
     WorkflowRunner,
 )
 
-from holdfast import names
+from holdfast import __version__, names
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.worker.logs import LogContext
 from holdfast.worker.settings import Role, Settings
@@ -77,6 +77,7 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         graceful_shutdown_timeout=settings.graceful_shutdown,
+        build_id=_build_id(settings),
         deployment_config=_deployment(settings),
     )
 
@@ -95,6 +96,7 @@ def _activities(client: Client, settings: Settings, role: Role, site: Site, arou
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         interceptors=interceptors,
+        build_id=_build_id(settings),
         deployment_config=_deployment(settings),
     )
 
@@ -106,6 +108,12 @@ def _share(settings: Settings, role: Role, site: Site) -> tuple[str, list[Callab
         return names.queue_wait(settings.cluster), site.cluster.all, settings.max_concurrent_waits
     # One more than the parts, so that a part may begin anew while its last try is still ending.
     return names.queue_watch(settings.cluster), [site.watch.watch], settings.watch_shard_sets + 1
+
+
+def _build_id(settings: Settings) -> str | None:
+    """Return what the worker calls its code in histories; a deployment has its own."""
+    # Without one the SDK hashes the code of every loaded module, which it reads again: half a second of each start.
+    return None if settings.deployment_name else f"holdfast-{__version__}"
 
 
 def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:
