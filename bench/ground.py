@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -44,8 +45,11 @@ class Options:
     """Seconds that running workloads are left alone before something happens to them: AppWrapper's controller looks at
     one every 5 s until it is ready, then once a minute."""
 
+    warm: bool = True
+    """Have each system live one life before what is measured."""
+
     smoke: bool = False
-    """Only to see that all works: nothing is waited for that takes a minute."""
+    """Only to see that all works: nothing is waited for that only makes figures better."""
 
     @property
     def settings(self) -> dict[str, str]:
@@ -77,6 +81,10 @@ class Ground:
     def wants(self, system: str) -> bool:
         """Whether a system is to be measured."""
         return not self.options.systems or system in self.options.systems
+
+    async def rest(self, seconds: float) -> None:
+        """Leave everything alone for a while; in a smoke, for a moment."""
+        await asyncio.sleep(min(seconds, 0.5) if self.options.smoke else seconds)
 
     def record(
         self,
@@ -114,14 +122,15 @@ class Ground:
             await self.drop(name)
 
     async def drop(self, namespace: str) -> None:
-        """Delete a namespace, and wait until it is gone."""
+        """Delete a namespace, and wait until it is gone, unless this is a smoke."""
         found = await self.kube.find("v1", "Namespace", namespace)
         if found is not None:
             try:
                 await self.kube.delete("v1", "Namespace", namespace, uid=found["metadata"]["uid"])
             except NotFound:
                 return
-        await until(lambda: self._lacks(namespace), PATIENCE, f"namespace {namespace} is gone")
+        if not self.options.smoke:
+            await until(lambda: self._lacks(namespace), PATIENCE, f"namespace {namespace} is gone")
 
     async def _lacks(self, namespace: str) -> bool:
         return await self.kube.find("v1", "Namespace", namespace) is None

@@ -128,7 +128,7 @@ def all_() -> None:
 @app.command()
 def smoke(only: Annotated[list[str] | None, typer.Option(help="Only this measure.")] = None) -> None:
     """Every measure at its smallest, to see that all of them work; the figures mean nothing."""
-    _OPTIONS[:] = [dataclasses.replace(_OPTIONS[0], repeats=1, settle=0.0, smoke=True)]
+    _OPTIONS[:] = [dataclasses.replace(_OPTIONS[0], repeats=1, settle=0.0, warm=False, smoke=True)]
     _run(*(each for each in plan.SMOKE if not only or each.measure in only))
     if problems := [] if only else report.lacks(_OPTIONS[0].out):
         raise SystemExit("\n".join(problems))

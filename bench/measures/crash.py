@@ -55,7 +55,7 @@ async def _one(ground: Ground, system: Controller, size: int, repeat: int, longe
         await system.restart()
         ready = (datetime.now(UTC) - restarted).total_seconds()
         await pods.until(lambda: not pods.present, 1200, "every due reset is done")
-        await asyncio.sleep(5)  # A second reset would be seen by then.
+        await ground.rest(5)  # A second reset would be seen by then.
         acts = system.acts(ground.audit.since(mark, system.namespace))
         counts = Counter(name for name, _ in acts)
         after = sorted((at - restarted).total_seconds() for _, at in acts)

@@ -99,13 +99,13 @@ async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int)
         await gang.start()
         started = (await _whole(pods, 0, count))[-1] - begun
         for restart in range(1, ground.options.repeats + 1):
-            await asyncio.sleep(3)
+            await ground.rest(3)
             before = await gang.events() if gang.events else 0
             failed = time.monotonic()
             await fail(gang.kube, _of_attempt(pods, restart - 1)[0])
             running = await _whole(pods, restart, count)
             first = min(pod.begun for pod in _of_attempt(pods, restart))
-            await asyncio.sleep(3)
+            await ground.rest(3)
             values = {
                 "start_s": started,
                 "first_s": first - failed,

@@ -6,7 +6,6 @@ Zero failure grace, 1 s retry pause. A removal that has to be forced is six even
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -43,12 +42,12 @@ async def _one(ground: Ground, system: HoldfastSystem, count: int, repeat: int) 
         await system.submit(workload("life", WAITS, count))
         await system.site.reach(handle, "Running", 600)
         running = time.monotonic() - begun
-        to_running = await _quiet(handle)
+        to_running = await _quiet(ground, handle)
         failed = time.monotonic()
         await fail(ground.kube, _that_run(pods)[0])
         await system.site.reach(handle, "Running", 600, attempt=2)
         reset = time.monotonic() - failed
-        after_reset = await _quiet(handle)
+        after_reset = await _quiet(ground, handle)
         await finish(ground.kube, pods.present)
         await system.site.reach(handle, "Succeeded", 600)
         succeeded = _to_success(await _events(handle))
@@ -74,7 +73,7 @@ async def _events(handle: WorkflowHandle[Any, Any]) -> list[Any]:
     return list((await handle.fetch_history()).events)
 
 
-async def _quiet(handle: WorkflowHandle[Any, Any]) -> list[Any]:
+async def _quiet(ground: Ground, handle: WorkflowHandle[Any, Any]) -> list[Any]:
     """Return the history once nothing more comes."""
     last: list[Any] = []
     while True:
@@ -82,7 +81,7 @@ async def _quiet(handle: WorkflowHandle[Any, Any]) -> list[Any]:
         if len(found) == len(last):
             return found
         last = found
-        await asyncio.sleep(1.5)
+        await ground.rest(1.5)
 
 
 def _to_success(events: list[Any]) -> int:

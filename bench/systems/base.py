@@ -52,6 +52,8 @@ class System(ABC):
 
     async def warm(self) -> None:
         """Live one whole life, so that what is measured begins with everything connected and read."""
+        if not self.ground.options.warm:
+            return
         async with seeing(self.kube, "v1", "Pod", self.namespace, running=in_phase("Running")) as pods:
             await self.submit(workload("warm"))
             await pods.all_reach("running", 2)

@@ -245,7 +245,7 @@ async def open_holdfast(
                 yield system
             finally:
                 for worker in [worker for worker in site.workers if worker.process.poll() is None]:
-                    worker.kill() if leave else worker.stop()
+                    worker.kill() if leave or ground.options.smoke else worker.stop()
                 if leave:
                     site.namespaces.clear()
     if not leave:
