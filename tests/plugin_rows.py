@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class RowsPlugin:
-    """Checks marks, and keeps each test's outcome until the session ends."""
+    """Checks marks, and keeps how each test ended, when it began and what it took, until the session ends."""
 
     def __init__(self, rows: dict[str, Row], folder: Path | None) -> None:
         self._rows = rows
@@ -59,7 +59,9 @@ class RowsPlugin:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         shown = [str(value).split(":") for name, value in report.user_properties if name == PROPERTY]
-        entry = self._tests.setdefault(report.nodeid, {"outcome": None, "rows": shown})
+        fresh = {"outcome": None, "rows": shown, "began": round(report.start, 2), "seconds": 0.0}
+        entry = self._tests.setdefault(report.nodeid, fresh)
+        entry["seconds"] = round(entry["seconds"] + report.duration, 2)
         if report.failed:
             entry["outcome"] = "failed"
         elif entry["outcome"] != "failed" and (report.skipped or report.when == "call"):
