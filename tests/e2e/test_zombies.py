@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from holdfast import names
+from holdfast.activities.kube import Conflict
 from holdfast.model import Phase, Reason
 from holdfast.policy.strip import StripRequest
 from tests.e2e.site import appwrapper, job, until
@@ -22,22 +24,25 @@ WAITS = {"failureGracePeriodDuration": "0s", "forcefulDeletionGracePeriodDuratio
 
 async def finish(space: Space, name: str) -> None:
     """Have a pod that is being deleted be told finished, as by a kubelet that dies before it lets the pod go."""
-    found = await space.site.kube.get("v1", "Pod", name, space.namespace)
-    metadata = found["metadata"]
-    statuses = [
-        {**one, "ready": False, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
-        for one in found["status"]["containerStatuses"]
-    ]
-    await space.site.kube.patch(
-        "v1",
-        "Pod",
-        name,
-        space.namespace,
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-        subresource="status",
-        patch={"status": {"phase": "Succeeded", "containerStatuses": statuses}},
-    )
+    while True:
+        found = await space.site.kube.get("v1", "Pod", name, space.namespace)
+        metadata = found["metadata"]
+        statuses = [
+            {**one, "ready": False, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+            for one in found["status"]["containerStatuses"]
+        ]
+        with suppress(Conflict):  # Its Job's controller lets go of it meanwhile.
+            await space.site.kube.patch(
+                "v1",
+                "Pod",
+                name,
+                space.namespace,
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                subresource="status",
+                patch={"status": {"phase": "Succeeded", "containerStatuses": statuses}},
+            )
+            return
 
 
 async def dying(space: Space, *pods: str) -> None:
