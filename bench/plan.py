@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bench import report
 from bench.ground import Ground, Options, ground
 from bench.measures import crash, crowd, engine, gang, history, idle, latency, removal, start, workers
+from bench.samples import load
 from holdfast.local import NotRunningError, Stack
 
 
@@ -86,7 +87,7 @@ def carry_out(options: Options, *plans: Plan) -> None:
                     _take_down(options, _stack_of(options, plan))
     finally:
         _take_down(options, options.stack)
-    print(report.write(options.out))
+    print(report.write(load(options.out), options.out))
     if broken:
         raise SystemExit(f"broken: {', '.join(broken)}")
 

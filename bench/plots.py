@@ -19,6 +19,9 @@ from bench.samples import Recording, samples_of
 
 COLOURS = {"plain": "#7f7f7f", "AppWrapper": "#d95f02", "JobSet": "#e6ab02", "Holdfast": "#1b6ca8"}
 
+SERIES = {"start": ("running_at_s", "at_s", "memory_mib"), "latency": ("decided_s",)}
+"""Which series are drawn, by measure; what is drawn of one must look the same when the series is thinned."""
+
 
 def draw(recordings: Sequence[Recording], folder: Path) -> list[Path]:
     """Draw every plot that there are samples for, and return the files, in order."""
@@ -58,7 +61,7 @@ def times(recordings: Sequence[Recording]) -> Figure | None:
 
 
 def running(recordings: Sequence[Recording]) -> Figure | None:
-    """Draw how many pods run over time, at the largest N."""
+    """Draw which share of the pods has run after how long, at the largest N."""
     several = _largest(cases(samples_of(recordings, "start")))
     if not several:
         return None
@@ -67,15 +70,14 @@ def running(recordings: Sequence[Recording]) -> Figure | None:
         for index, sample in enumerate(case.samples):
             seconds = sample.series.get("running_at_s", [])
             label = case.system if index == 0 else None
-            axis.step(
-                seconds,
-                range(1, len(seconds) + 1),
-                where="post",
-                color=COLOURS.get(case.system),
-                label=label,
-                alpha=0.8,
-            )
-    _dress(axis, f"{several[0].size['n']:,} two-pod workloads", "seconds since the first request", "pods that have run")
+            colour = COLOURS.get(case.system)
+            axis.step(seconds, _shares(seconds), where="post", color=colour, label=label, alpha=0.8)
+    _dress(
+        axis,
+        f"{several[0].size['n']:,} two-pod workloads",
+        "seconds since the first request",
+        "percent of pods that have run",
+    )
     axis.set_xscale("log")
     axis.legend()
     return figure
@@ -111,8 +113,7 @@ def decisions(recordings: Sequence[Recording]) -> Figure | None:
     figure, axis = plt.subplots(figsize=(7, 4))
     for case in several:
         seconds = sorted(case.pooled("decided_s"))
-        share = [(index + 1) / len(seconds) * 100 for index in range(len(seconds))]
-        axis.step(seconds, share, where="post", color=COLOURS.get(case.system), label=case.system)
+        axis.step(seconds, _shares(seconds), where="post", color=COLOURS.get(case.system), label=case.system)
     title = f"failure to decision, {several[0].size['active']:,} active, zero grace"
     _dress(axis, title, "seconds since the pod failed", "percent decided")
     axis.set_xscale("log")
@@ -131,6 +132,11 @@ def crowd(recordings: Sequence[Recording]) -> Figure | None:
     _dress(axis, "one worker process", "idle workloads", "resident, MiB")
     axis.set_ylim(bottom=0)
     return figure
+
+
+def _shares(series: Sequence[float]) -> list[float]:
+    """Return which percentage of a series each of it and those before it are."""
+    return [(index + 1) / len(series) * 100 for index in range(len(series))]
 
 
 def _dress(axis: Axes, title: str, across: str, up: str) -> None:

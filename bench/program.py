@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,8 @@ from bench.ground import Options
 from bench.measures import crash, crowd, engine, gang, history, idle, latency, removal, start
 from bench.measures import workers as scaling
 from bench.plan import Plan
-from bench.samples import REPORTS
+from bench.published import KEPT, merged
+from bench.samples import REPORTS, load
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -134,15 +136,34 @@ def smoke(only: Annotated[list[str] | None, typer.Option(help="Only this measure
         raise SystemExit("\n".join(problems))
 
 
+class From(StrEnum):
+    """Which samples tables and plots are made of."""
+
+    MERGED = "merged"
+    SAMPLES = "samples"
+    PUBLISHED = "published"
+
+
 @app.command("tables")
 def tables_(
-    samples: Annotated[Path, typer.Option(help="Folder with the samples.")] = REPORTS,
-    publish: Annotated[bool, typer.Option("--publish", help="Into docs/performance.md too.")] = False,
+    samples: Annotated[Path, typer.Option(help="Folder with the samples; tables and plots go there too.")] = REPORTS,
+    source: Annotated[
+        From,
+        typer.Option(
+            "--from",
+            help="Those samples, or those that were published; merged: both, of a system at a size the newer ones.",
+        ),
+    ] = From.MERGED,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Into docs/performance.md too, and keep the samples in bench/published.")
+    ] = False,
 ) -> None:
     """Write tables and plots again from saved samples; nothing is run."""
-    print(report.write(samples))
+    fresh = load(samples) if source is not From.PUBLISHED else []
+    recordings = merged(load(KEPT) if source is not From.SAMPLES else [], fresh)
+    print(report.write(recordings, samples))
     if publish:
-        print(report.publish(samples))
+        print(report.publish(recordings))
 
 
 def _run(*plans: Plan) -> None:

@@ -7,38 +7,66 @@ from pathlib import Path
 
 from bench import plots, targets
 from bench.layouts import LAYOUTS
+from bench.published import KEPT, compact, keep
 from bench.samples import Machine, Recording, load, samples_of
 from bench.tables import requests, tables
 
 DOCUMENT = Path("docs/performance.md")
+IMAGES = Path("images/performance")
+"""The folder of the plots, beside the document."""
 BEGIN, END = "<!-- begin: python -m bench tables -->", "<!-- end -->"
 
 
-def write(folder: Path) -> Path:
-    """Write `report.md` and the plots beside the samples of a folder, and return the report's path."""
-    recordings = load(folder)
+def write(recordings: Sequence[Recording], folder: Path) -> Path:
+    """Write `report.md` and the plots into a folder, and return the report's path."""
+    folder.mkdir(parents=True, exist_ok=True)
     drawn = plots.draw(recordings, folder)
     path = folder / "report.md"
     path.write_text("# Measured\n" + markdown(recordings, [each.name for each in drawn]) + "\n")
     return path
 
 
-def publish(folder: Path, document: Path = DOCUMENT) -> Path:
-    """Write the generated section of a document, and the plots beside it.
+def publish(recordings: Sequence[Recording], document: Path = DOCUMENT, kept: Path = KEPT) -> Path:
+    """Write the generated section of a document and the plots beside it, and keep the samples that they are of.
 
     Raises:
         ValueError: if the document lacks the lines between which the section stands.
     """
-    recordings = load(folder)
-    images = document.parent / "images" / "performance"
+    before, stale, after = _parts(document)
+    keep([compact(each) for each in recordings], kept)
+    # From what is kept, not from what was measured: so that it can be made again, and nothing else.
+    images = document.parent / IMAGES
     images.mkdir(parents=True, exist_ok=True)
-    drawn = [str(each.relative_to(document.parent)) for each in plots.draw(recordings, images)]
+    for path in images.glob("*.png"):
+        path.unlink()
+    fresh = generated(kept, images)
+    if fresh != stale:
+        document.write_text(f"{before}{BEGIN}{fresh}{END}{after}")
+    return document
+
+
+def generated(kept: Path, images: Path) -> str:
+    """Draw the plots of the kept samples into a folder, and return the section of the document."""
+    recordings = load(kept)
+    drawn = [str(IMAGES / each.name) for each in plots.draw(recordings, images)]
+    return f"\n{markdown(recordings, drawn)}\n"
+
+
+def section(document: Path = DOCUMENT) -> str:
+    """Return the generated section of a document as it stands.
+
+    Raises:
+        ValueError: if the document lacks the lines between which the section stands.
+    """
+    return _parts(document)[1]
+
+
+def _parts(document: Path) -> tuple[str, str, str]:
     before, begin, rest = document.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
+    stale, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{document}: expected the lines {BEGIN!r} and {END!r}, between which the figures go")
-    document.write_text(f"{before}{BEGIN}\n{markdown(recordings, drawn)}\n{END}{after}")
-    return document
+    return before, stale, after
 
 
 def markdown(recordings: Sequence[Recording], images: Sequence[str]) -> str:

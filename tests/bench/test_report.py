@@ -114,13 +114,14 @@ def test_the_requests_of_a_life_are_told_by_kind_most_first() -> None:
 def test_publishing_replaces_the_generated_section_alone(tmp_path: Path) -> None:
     document = tmp_path / "performance.md"
     document.write_text(f"before\n{report.BEGIN}\nstale figures\n{report.END}\nafter\n")
-    report.publish(SAVED, document)
+    kept = tmp_path / "kept"
+    report.publish(load(SAVED), document, kept)
     first = document.read_text()
     assert first.startswith("before\n")
     assert first.endswith("\nafter\n")
     assert "stale figures" not in first
     assert "images/performance/times.png" in first
-    report.publish(SAVED, document)
+    report.publish(load(SAVED), document, kept)
     assert document.read_text() == first
 
 
@@ -128,7 +129,8 @@ def test_a_document_without_its_markers_is_refused(tmp_path: Path) -> None:
     document = tmp_path / "performance.md"
     document.write_text("nothing generated here\n")
     with pytest.raises(ValueError, match="between which the figures go"):
-        report.publish(SAVED, document)
+        report.publish(load(SAVED), document, tmp_path / "kept")
+    assert list(tmp_path.iterdir()) == [document]
     assert document.read_text() == "nothing generated here\n"
 
 
