@@ -78,7 +78,7 @@ def reason(reason: Reason) -> str:
             return "Suspended"
         case Reason.SUBMITTED | Reason.SUBMISSION_SUCCEEDED | Reason.CREATING | Reason.RESUMED:
             return "Resuming"
-        case Reason.STARTING:
+        case Reason.STARTING | Reason.AUDITED:
             return "Resuming"
         case Reason.SUFFICIENT_PODS_READY:
             return "SufficientPodsReady"
@@ -96,6 +96,8 @@ def reason(reason: Reason) -> str:
             return "Failed"
         case Reason.RULE_LIMIT_EXCEEDED | Reason.SUCCESS_UNREACHABLE:
             return "Failed"
+        case Reason.MAX_REQUEUE_EXCEEDED | Reason.PROLOGUE_FAILURE_MAX_RETRIES | Reason.WALLTIME_EXCEEDED:
+            return "Failed"
         case Reason.CANCEL_REQUESTED | Reason.ANCHOR_DELETED:
             return "Terminating"
         case Reason.DELETION_INITIATED | Reason.DELETION_FORCED | Reason.DELETION_BLOCKED | Reason.FINALIZERS_STRIPPED:
@@ -104,13 +106,13 @@ def reason(reason: Reason) -> str:
             return "Suspended"
         case Reason.DELETION_COMPLETE:
             return "DeletionComplete"
-        case Reason.RESETTING | Reason.RETRY_REQUESTED:
+        case Reason.RESETTING | Reason.RETRY_REQUESTED | Reason.REQUEUED | Reason.REQUEUE_REQUESTED:
             return "Resetting"
         case Reason.COMPLETED | Reason.TTL_EXPIRED:
             return "Succeeded"
         case Reason.HEALED:
             return "FoundNoFailedPods"
-        case Reason.POLICY_CHANGED | Reason.CONFIGURATION_CHANGED | Reason.BUDGET_RENEWED:
+        case Reason.POLICY_CHANGED | Reason.CONFIGURATION_CHANGED | Reason.BUDGET_RENEWED | Reason.WALLTIME_EXTENDED:
             return "PolicyChanged"
         case Reason.REPLACING:
             return "InsufficientPodsReady"

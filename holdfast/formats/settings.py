@@ -16,8 +16,7 @@ from holdfast.errors import InvalidWorkload, Problem, problems_of
 from holdfast.formats.text import Json, documents
 from holdfast.model import Action, ActionKind, Policy, Timings, Workload, format_duration, parse_duration
 from holdfast.model.policy import DEFAULT_RULE
-from holdfast.profiles.rules import RESTART
-from holdfast.profiles.streams import LAUNCH
+from holdfast.profiles.rules import LAUNCH, RESTART
 
 RETRIES_MAXIMUM = 1_000_000
 

@@ -3,6 +3,7 @@
 from holdfast.model.base import Duration, Model, Time, format_duration, parse_duration
 from holdfast.model.component import After, Component, PodSet, SchedulingGate, StatusRule, Toleration
 from holdfast.model.copies import CopyLabel, CopyWord
+from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
 from holdfast.model.observation import (
     ComponentView,
     CopyCounts,
@@ -53,6 +54,7 @@ from holdfast.model.vocabulary import (
     Phase,
     Reason,
     RefusedCreate,
+    Renewal,
     Scope,
     StartStatus,
     SuccessOperator,
@@ -66,6 +68,7 @@ __all__ = [
     "After",
     "AtEnd",
     "Attempt",
+    "Bounded",
     "Budget",
     "BudgetStatus",
     "Cause",
@@ -90,6 +93,7 @@ __all__ = [
     "InterruptedCreate",
     "Interval",
     "Kind",
+    "Lifecycle",
     "Limits",
     "Match",
     "Model",
@@ -104,9 +108,11 @@ __all__ = [
     "PodCounts",
     "PodSet",
     "Policy",
+    "Reactive",
     "Reason",
     "RefusedCreate",
     "Remnant",
+    "Renewal",
     "Replacement",
     "Report",
     "Rule",
@@ -124,6 +130,7 @@ __all__ = [
     "Time",
     "Timings",
     "Toleration",
+    "Unbounded",
     "Unhealthy",
     "Workload",
     "format_duration",

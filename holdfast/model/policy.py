@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from holdfast.model.base import Duration, Model
+from holdfast.model.base import Duration, Model, format_duration
 from holdfast.model.pattern import compiled
 from holdfast.model.vocabulary import (
     ActionKind,
@@ -18,6 +18,7 @@ from holdfast.model.vocabulary import (
     NodeAvoidance,
     Reason,
     RefusedCreate,
+    Renewal,
     Scope,
     SuccessOperator,
     SuspendMode,
@@ -107,6 +108,9 @@ class Action(Model):
     pause: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
     """How long the next attempt waits once this one is gone, instead of the retry pause; where a component is restarted
     alone, how long that waits after the grace."""
+    requeue: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the workload goes back to its queue and lets go of its quota, instead of being made again in its place:
+    it keeps its submission time, and is admitted in a later cycle than that in which it came back (rows L22 to L27)."""
 
     @field_validator("unit")
     @classmethod
@@ -120,6 +124,9 @@ class Action(Model):
         for field in ("limit", "pause"):
             if self.kind is not ActionKind.RESTART and getattr(self, field) is not None:
                 raise ValueError(f"{field}: expected only where kind is Restart, found {self.kind.value}")
+        if self.requeue and (self.kind is not ActionKind.RESTART or self.unit is not Scope.WORKLOAD):
+            found = self.kind.value if self.kind is not ActionKind.RESTART else f"unit {self.unit.value}"
+            raise ValueError(f"requeue: expected only where kind is Restart and unit is Workload, found {found}")
         return self
 
     @property
@@ -176,6 +183,14 @@ class Budget(Model):
     """How long the workload must have been healthy without a break for what was used to be forgiven; none: never.
 
     Time in which the watch could not see does not count as health (row U10)."""
+    maximum: Annotated[int | None, Field(ge=0, exclude_if=lambda value: value is None)] = None
+    """The highest limit that it may be given; none: any (row L24)."""
+    renewal: Annotated[Renewal, Field(exclude_if=lambda value: value is Renewal.NEVER)] = Renewal.NEVER
+    """When what was used is forgiven, whatever health does."""
+    exceeded: Annotated[Reason, Field(exclude_if=lambda value: value is Reason.RETRY_LIMIT_EXCEEDED)] = (
+        Reason.RETRY_LIMIT_EXCEEDED
+    )
+    """Why the workload is said to have failed once it is used up and charged again."""
 
     @model_validator(mode="after")
     def _is_kept_somewhere(self) -> Self:
@@ -183,6 +198,9 @@ class Budget(Model):
             raise ValueError("resetAfter: expected more than 0s, or none at all: then it counts for ever")
         if self.scope not in {Scope.WORKLOAD, Scope.MEMBER}:
             raise ValueError(f"scope {self.scope.value}: expected Workload or Member")
+        if self.maximum is not None and (self.limit is None or self.limit > self.maximum):
+            found = "no limit" if self.limit is None else str(self.limit)
+            raise ValueError(f"limit: {found}: expected at most {self.maximum}")
         return self
 
 
@@ -230,6 +248,16 @@ class Deletion(Model):
 
     In place only what has been created whole can be suspended, and only where each component that brings pods is a Job;
     all else is deleted."""
+    termination_grace: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
+    """What its pods have between TERM and KILL where their template does not say, in whole seconds; none: what
+    Kubernetes gives them, 30 s (row L18)."""
+
+    @field_validator("termination_grace")
+    @classmethod
+    def _in_whole_seconds(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and (value < timedelta(seconds=1) or value % timedelta(seconds=1)):
+            raise ValueError(f"{format_duration(value)}: expected whole seconds, at least 1s")
+        return value
 
 
 def _as_ever(value: object) -> bool:

@@ -137,6 +137,18 @@ class Attempt(Payload):
     """Whether the retry pause follows its removal: so after a reset, not after a suspension."""
     pause: Duration | None = None
     """The pause that follows instead, as the rule says that has ended it."""
+    requeue: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the workload goes back to its queue once this attempt is gone (rows L22 to L27)."""
+    requeued_in: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """The cycle in which it went back to its queue: it is admitted in a later one (row L27)."""
+    walltime_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When its walltime is over; None before it runs, while it is suspended, and where it has none (row L18)."""
+    walltime_left: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """Seconds that are left of its walltime while it is suspended in place."""
+    told: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
+    """A failure of it that somebody has told who watches over something else, such as its nodes (row L25)."""
+    audited: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What was written down of it before it was done, where its workload is sensitive (row L36)."""
 
     @property
     def later(self) -> tuple[str, ...]:
@@ -182,6 +194,8 @@ class Held(Payload):
     why: str
     newest: int = 0
     """The highest attempt of this workload that was found in the cluster."""
+    rule: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """The rule that would have run it again, where that is why; empty for a contradiction (row L7)."""
 
 
 class Unhealthy(Payload):
@@ -222,6 +236,8 @@ class Operation(Payload):
     """Whether it lets go of the anchor, once all is gone (removals)."""
     report: Report
     """The status it brings to the cluster when it begins."""
+    audits: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """What it writes down before that is done (reports; row L36)."""
     causes: int = 0
     """How many causes have been written as Events once it has begun."""
     causes_done: int = 0
@@ -249,6 +265,12 @@ class State(Payload):
     attempt: Attempt | None = None
     executions: int = 0
     restarts: int = 0
+    requeues: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How often it went back to its queue: what whoever asks for that expects it to be (row L25)."""
+    cycle: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """The admission cycle that it is in: a new one begins only where something waits to be admitted (row L27)."""
+    extended: Annotated[float, Field(exclude_if=lambda value: not value)] = 0.0
+    """Seconds by which its walltime was extended, for this attempt and those to come."""
     used: dict[str, int] = Field(default_factory=dict)
     """What has been used of each budget."""
     acted: dict[str, int] = Field(default_factory=dict)

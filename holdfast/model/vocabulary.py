@@ -67,12 +67,17 @@ class Reason(StrEnum):
     SUBMISSION_TIMEOUT = "SubmissionTimeout"
     REFUSED = "Refused"
     RULE_LIMIT_EXCEEDED = "RuleLimitExceeded"
+    MAX_REQUEUE_EXCEEDED = "MaxRequeueExceeded"
+    PROLOGUE_FAILURE_MAX_RETRIES = "PrologueFailureMaxRetries"
+    WALLTIME_EXCEEDED = "WalltimeExceeded"
     SUCCESS_UNREACHABLE = "SuccessUnreachable"
     # what was asked for
     SUSPEND_REQUESTED = "SuspendRequested"
     PREEMPTED = "Preempted"
     CANCEL_REQUESTED = "CancelRequested"
     RETRY_REQUESTED = "RetryRequested"
+    REQUEUE_REQUESTED = "RequeueRequested"
+    WALLTIME_EXTENDED = "WalltimeExtended"
     ANCHOR_DELETED = "AnchorDeleted"
     POLICY_CHANGED = "PolicyChanged"
     BUDGET_RENEWED = "BudgetRenewed"
@@ -84,6 +89,9 @@ class Reason(StrEnum):
     DELETION_COMPLETE = "DeletionComplete"
     SUSPENDED_IN_PLACE = "SuspendedInPlace"
     RESETTING = "Resetting"
+    REQUEUED = "Requeued"
+    # what is written down before it is done
+    AUDITED = "Audited"
     # ends
     COMPLETED = "Completed"
     TTL_EXPIRED = "TTLExpired"
@@ -175,6 +183,14 @@ class NodeAvoidance(StrEnum):
     """Others are preferred while there are any with room: this never makes a pod unschedulable."""
     REQUIRE = "Require"
     """It is not chosen, even where no other has room."""
+
+
+class Renewal(StrEnum):
+    """When what was used of a budget is forgiven, beside health (rows L16, L24)."""
+
+    NEVER = "Never"
+    REQUEUE = "Requeue"
+    """As the workload goes back to its queue."""
 
 
 class InterruptedCreate(StrEnum):

@@ -14,6 +14,7 @@ from holdfast import names
 from holdfast.model.base import Model, Time
 from holdfast.model.component import Component
 from holdfast.model.labels import LABEL_NAME, check_label
+from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive
 from holdfast.model.policy import Policy
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
 
@@ -48,6 +49,10 @@ class Workload(Model):
     """The service account of the workload's namespace whose rights its components are created with."""
     allow_missing_kinds: bool = False
     """Whether a kind that the cluster lacks is waited for, at most for the submission timeout, and not refused."""
+    lifecycle: Annotated[Lifecycle, Field(exclude_if=lambda value: value == Bounded())] = Bounded()
+    """How long it is to live."""
+    sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it is never run again without a person's word, and what is done to it is written down first (L7, L36)."""
     policy: Policy = Policy()
     source: Source = Source(api_version="v1", kind="List")
     submitted_at: Time | None = None
@@ -94,6 +99,7 @@ class Workload(Model):
                 if name not in known:
                     raise ValueError(f"policy.rules[{rule.name}].match.components: {name!r} names no component")
         self._check_units()
+        self._check_lifecycle()
         self._check_success()
         self._check_order()
         self._check_dependencies()
@@ -120,6 +126,20 @@ class Workload(Model):
                         f"{path}.unit: Member: the pods of {component.title} are its controller's to make again: "
                         "expected Component or Workload"
                     )
+
+    def _check_lifecycle(self) -> None:
+        """Refuse pods that an autoscaler's range does not begin with, and what runs sensitive work again by itself."""
+        if isinstance(self.lifecycle, Reactive) and self.expected_pods != self.lifecycle.min:
+            raise ValueError(
+                f"lifecycle.min: {self.lifecycle.min}: expected {self.expected_pods}, the pods of its components: what "
+                "is above that is its own autoscaler's"
+            )
+        if not self.sensitive:
+            return
+        given = [(f"components[{at}].replacement", one.replacement) for at, one in enumerate(self.components)]
+        for path, one in [("policy.replacement", self.policy.replacement), *given]:
+            if one is not None and (one.failed or one.completed or one.deleted):
+                raise ValueError(f"{path}: a sensitive workload is not run again by itself: expected none")
 
     def _check_success(self) -> None:
         """Refuse success by what is no component, or by one that is complete as soon as it is there (row J12)."""

@@ -7,10 +7,13 @@ from types import MappingProxyType
 from typing import Final
 
 from holdfast.model import Policy
-from holdfast.profiles import appwrapper, jobset, manifests, streams
+from holdfast.profiles import appwrapper, jobset, lattice, manifests, streams
 
 PROFILES: Final[Mapping[str, Policy]] = MappingProxyType(
-    {policy.profile: policy for policy in (appwrapper.POLICY, jobset.POLICY, manifests.POLICY, streams.POLICY)}
+    {
+        policy.profile: policy
+        for policy in (appwrapper.POLICY, jobset.POLICY, manifests.POLICY, streams.POLICY, *lattice.POLICIES)
+    }
 )
 """Each profile's policy, by its name."""
 

@@ -9,6 +9,9 @@ from holdfast.model import Action, ActionKind, FailureClass, Match, NodeAvoidanc
 RESTART = "restart"
 """The budget that restarts are charged to."""
 
+LAUNCH = "launch"
+"""The budget that launches which fail are charged to."""
+
 AT_ONCE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=False)
 AFTER_GRACE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=True)
 ELSEWHERE_AFTER_GRACE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=True, avoid=NodeAvoidance.PREFER)

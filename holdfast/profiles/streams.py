@@ -30,10 +30,7 @@ from holdfast.model import (
     Scope,
     Timings,
 )
-from holdfast.profiles.rules import CREATE_FAILED, DISPLACED
-
-LAUNCH = "launch"
-"""The budget that replacements of a pod are charged to."""
+from holdfast.profiles.rules import CREATE_FAILED, DISPLACED, LAUNCH
 
 OWNER_DELETED = Rule(
     name="owner-deleted",

@@ -111,6 +111,34 @@ TABLE: list[tuple[Spoiled, str]] = [
     (policy(success={"components": ["nobody"]}), "policy.success.components[0]: 'nobody' names no component"),
     (policy(success={"components": ["train", "train"]}), "policy.success.components[1]: 'train' is given twice"),
     ({"components": [job(podSets=[])], **policy(success={"components": ["train"]})}, "complete as soon as it is there"),
+    # How long it is to live, whether a person is asked first, and how often it may come back.
+    ({"lifecycle": {"kind": "Bounded", "extendableTo": "1h"}}, "extendableTo: 1h: expected none, since a walltime of"),
+    (
+        {"lifecycle": {"kind": "Bounded", "walltime": "2h", "extendableTo": "1h"}},
+        "extendableTo: 1h: expected at least the walltime, 2h",
+    ),
+    ({"lifecycle": {"kind": "Reactive", "min": 2, "max": 1}}, "max: 1: expected at least min, 2"),
+    (
+        {"lifecycle": {"kind": "Reactive", "min": 2, "max": 3}},
+        "lifecycle.min: 2: expected 1, the pods of its",
+    ),
+    ({"lifecycle": {"kind": "Endless"}}, "lifecycle: "),
+    (
+        {"sensitive": True, **policy(replacement={"failed": True})},
+        "policy.replacement: a sensitive workload is not",
+    ),
+    (
+        {"sensitive": True, "components": [job(replacement={"deleted": True})]},
+        "components[0].replacement: a sensitive workload is not run",
+    ),
+    (policy(default={"kind": "Fail", "requeue": True}), "requeue: expected only where kind is Restart and unit is W"),
+    (
+        {"components": [job(template=POD)], **policy(rules=[rule(action={"unit": "Component", "requeue": True})])},
+        "found unit Component",
+    ),
+    (policy(budgets=[{**RESTART, "limit": 101, "maximum": 100}]), "limit: 101: expected at most 100"),
+    (policy(budgets=[{**RESTART, "limit": None, "maximum": 100}]), "limit: no limit: expected at most 100"),
+    (policy(deletion={"terminationGrace": "1.5s"}), "terminationGrace: 1.5s: expected whole seconds, at least 1s"),
     # Durations.
     (policy(timings={"failureGracePeriod": "soon"}), "'soon' is not a duration"),
     (policy(timings={"failureGracePeriod": "9999999999h"}), "is too long a duration"),

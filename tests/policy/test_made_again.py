@@ -22,7 +22,8 @@ from holdfast.policy.edit import edit
 from holdfast.policy.events import ReplaceDone
 from holdfast.policy.explain import status_of
 from holdfast.policy.replace import backed_off
-from holdfast.profiles.streams import LAUNCH, POLICY
+from holdfast.profiles.rules import LAUNCH
+from holdfast.profiles.streams import POLICY
 from tests.policy.elements import Elements, config, element, replacing, streams
 from tests.policy.life import Life
 
