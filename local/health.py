@@ -29,9 +29,10 @@ def healthy(part: Part, token: str, authority: Path, timeout: float = 3.0) -> bo
     context = None
     if part.health.startswith("https:"):
         if part.name == "kube-apiserver":
-            if not authority.exists():
-                return False
-            context = ssl.create_default_context(cafile=str(authority))
+            try:
+                context = ssl.create_default_context(cafile=str(authority))
+            except (FileNotFoundError, ssl.SSLError):
+                return False  # The API server writes it as it starts: it is not there yet, or not whole.
             request.add_header("Authorization", f"Bearer {token}")
         else:
             context = ssl.create_default_context()
