@@ -16,5 +16,5 @@ def test_an_api_server_whose_authority_is_not_there_or_half_written_is_not_well_
     if written is not None:
         authority.write_text(written)
     address = "https://127.0.0.1:1"
-    part = Part("kube-apiserver", [], address, f"{address}/readyz")
+    part = Part("kube-apiserver", (), address, f"{address}/readyz", ("kube-apiserver",))
     assert not healthy(part, "token", authority)
