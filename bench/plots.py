@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib as mpl
 
@@ -13,6 +14,7 @@ mpl.use("agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from bench.figures import Case, cases
 from bench.samples import Recording, samples_of
@@ -21,6 +23,8 @@ COLOURS = {"plain": "#7f7f7f", "AppWrapper": "#d95f02", "JobSet": "#e6ab02", "Ho
 
 SERIES = {"start": ("running_at_s", "at_s", "memory_mib"), "latency": ("decided_s",)}
 """Which series are drawn, by measure; what is drawn of one must look the same when the series is thinned."""
+
+_PLAIN = FuncFormatter(lambda value, _: f"{value:,g}")
 
 
 def draw(recordings: Sequence[Recording], folder: Path) -> list[Path]:
@@ -53,9 +57,9 @@ def times(recordings: Sequence[Recording]) -> Figure | None:
             low = [m - min(each) for m, each in zip(middle, values, strict=True)]
             high = [max(each) - m for m, each in zip(middle, values, strict=True)]
             axis.errorbar(ns, middle, yerr=[low, high], marker="o", capsize=3, label=system, color=COLOURS.get(system))
-        _dress(axis, title, "two-pod workloads", "seconds")
-        axis.set_xscale("log")
-        axis.set_yscale("log")
+        _dress(axis, title, "two-pod workloads", "seconds" if axis is axes[0] else "")
+        _logarithmic(axis, "x", "y")
+        _measured(axis, several)
     axes[0].legend()
     return figure
 
@@ -71,14 +75,10 @@ def running(recordings: Sequence[Recording]) -> Figure | None:
             seconds = sample.series.get("running_at_s", [])
             label = case.system if index == 0 else None
             colour = COLOURS.get(case.system)
-            axis.step(seconds, _shares(seconds), where="post", color=colour, label=label, alpha=0.8)
-    _dress(
-        axis,
-        f"{several[0].size['n']:,} two-pod workloads",
-        "seconds since the first request",
-        "percent of pods that have run",
-    )
-    axis.set_xscale("log")
+            _shares(axis, seconds, color=colour, label=label, alpha=0.8)
+    title = f"{several[0].size['n']:,} two-pod workloads, until all run"
+    _dress(axis, title, "seconds since the first request", "percent of pods that have run")
+    _logarithmic(axis, "x")
     axis.legend()
     return figure
 
@@ -99,8 +99,10 @@ def memory(recordings: Sequence[Recording]) -> Figure | None:
                 label=label,
                 alpha=0.8,
             )
-    _dress(axis, f"{several[0].size['n']:,} two-pod workloads", "seconds since the first request", "resident, MiB")
-    axis.set_ylim(bottom=0)
+    title = f"{several[0].size['n']:,} two-pod workloads, until all are recorded as ended"
+    _dress(axis, title, "seconds since the first request", "resident, MiB")
+    axis.set_xlim(left=0)
+    _from_zero(axis)
     axis.legend()
     return figure
 
@@ -113,10 +115,10 @@ def decisions(recordings: Sequence[Recording]) -> Figure | None:
     figure, axis = plt.subplots(figsize=(7, 4))
     for case in several:
         seconds = sorted(case.pooled("decided_s"))
-        axis.step(seconds, _shares(seconds), where="post", color=COLOURS.get(case.system), label=case.system)
+        _shares(axis, seconds, color=COLOURS.get(case.system), label=case.system)
     title = f"failure to decision, {several[0].size['active']:,} active, zero grace"
     _dress(axis, title, "seconds since the pod failed", "percent decided")
-    axis.set_xscale("log")
+    _logarithmic(axis, "x")
     axis.legend()
     return figure
 
@@ -129,14 +131,40 @@ def crowd(recordings: Sequence[Recording]) -> Figure | None:
     figure, axis = plt.subplots(figsize=(7, 4))
     held = [statistics.median(case.values("memory_mib")) for case in several]
     axis.plot([case.size["n"] for case in several], held, marker="o", color=COLOURS["Holdfast"])
-    _dress(axis, "one worker process", "idle workloads", "resident, MiB")
-    axis.set_ylim(bottom=0)
+    _dress(axis, "one worker process, idle workloads of a pod each", "idle workloads", "resident, MiB")
+    axis.set_xlim(left=0)
+    _measured(axis, several)
+    _from_zero(axis)
     return figure
 
 
-def _shares(series: Sequence[float]) -> list[float]:
-    """Return which percentage of a series each of it and those before it are."""
-    return [(index + 1) / len(series) * 100 for index in range(len(series))]
+def _shares(axis: Axes, series: Sequence[float], **style: Any) -> None:
+    """Draw which percentage of a series each of it and those before it are, from none of them on."""
+    shares = [index / len(series) * 100 for index in range(len(series) + 1)]
+    axis.step([*series[:1], *series], shares, where="post", **style)
+    axis.set_ylim(0, 103)
+
+
+def _logarithmic(axis: Axes, *names: Literal["x", "y"]) -> None:
+    """Have axes logarithmic, with numbers as one writes them."""
+    for name in names:
+        axis.set(**{f"{name}scale": "log"})
+        scale = axis.xaxis if name == "x" else axis.yaxis
+        scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        scale.set_major_formatter(_PLAIN)
+        scale.set_minor_formatter(NullFormatter())
+
+
+def _measured(axis: Axes, several: Sequence[Case]) -> None:
+    """Have the level axis name the sizes that were measured, and none between them."""
+    axis.xaxis.set_major_locator(FixedLocator(sorted({case.size["n"] for case in several})))
+    axis.xaxis.set_major_formatter(_PLAIN)
+    axis.xaxis.set_minor_locator(NullLocator())
+
+
+def _from_zero(axis: Axes) -> None:
+    """Have the upright axis begin at nothing, with room above what is drawn."""
+    axis.set_ylim(0, axis.dataLim.y1 * 1.15)
 
 
 def _dress(axis: Axes, title: str, across: str, up: str) -> None:
@@ -144,6 +172,7 @@ def _dress(axis: Axes, title: str, across: str, up: str) -> None:
     axis.set_xlabel(across)
     axis.set_ylabel(up)
     axis.grid(visible=True, alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def _by_system(several: Sequence[Case]) -> dict[str, list[Case]]:

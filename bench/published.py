@@ -16,7 +16,7 @@ from bench.samples import Recording, Sample
 
 KEPT = Path(__file__).with_name("published")
 """Where they are kept, one file per measure."""
-POINTS = 60
+POINTS = 80
 """Of a series that is only drawn, so many are kept."""
 
 _Case = tuple[str, str, tuple[tuple[str, int], ...]]
