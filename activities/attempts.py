@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -26,19 +26,24 @@ def number_of(owner: Mapping[str, Any]) -> int:
     return number if isinstance(number, int) else 0
 
 
-def others(owners: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]], number: int) -> tuple[int, ...]:
-    """Return the numbers of other attempts that live: submitted, or with pods. Pure.
+def attempt_of(thing: Mapping[str, Any]) -> int:
+    """Return the attempt that an object is labelled with; 0 for one that does not say."""
+    number = str(mapping(mapping(thing.get("metadata")).get("labels")).get(names.LABEL_ATTEMPT, ""))
+    return int(number) if number.isdecimal() else 0
+
+
+def others(owners: Sequence[Mapping[str, Any]], with_pods: Set[int], number: int) -> tuple[int, ...]:
+    """Return the numbers of other attempts that live: submitted, or among those with pods. Pure.
 
     An owner alone may be what a worker made too late that another had taken over from; nothing runs under it.
     """
-    with_pods = {mapping(mapping(pod.get("metadata")).get("labels")).get(names.LABEL_ATTEMPT) for pod in pods}
     return tuple(
         sorted(
             number_of(owner)
             for owner in owners
             if number_of(owner) != number
             and "deletionTimestamp" not in owner["metadata"]
-            and (mapping(owner.get("status")).get("submitted") is True or str(number_of(owner)) in with_pods)
+            and (mapping(owner.get("status")).get("submitted") is True or number_of(owner) in with_pods - {0})
         )
     )
 
@@ -67,7 +72,7 @@ async def refuse_revived(site: Site, target: Target, number: int) -> None:
     if newest > number:
         raise _foreign(foreign_attempt(newest, number), newest)
     pods = await site.gathered.of("v1", "Pod", target.namespace, target.workload_uid)
-    living = others(owners, pods, number)
+    living = others(owners, {attempt_of(pod) for pod in pods}, number)
     if living:
         raise _foreign(
             f"attempt {living[0]}, which was proven gone, is there again before attempt {number} has begun: "

@@ -15,6 +15,7 @@ from holdfast.activities.component_view import has_ended
 from holdfast.activities.contract import Cleared, ClearInput, ObserveInput, PlannedComponent
 from holdfast.activities.copies import each, read_objects
 from holdfast.activities.deadline import Deadline
+from holdfast.activities.kept import lean, trace
 from holdfast.activities.kube import Conflict, NotFound, Object, Unreachable
 from holdfast.activities.make import is_owned
 from holdfast.activities.object_facts import object_facts
@@ -125,12 +126,15 @@ def _deadline(given: ClearInput, now: float) -> Deadline | None:
 async def _active(site: Site, given: ClearInput) -> list[_Going]:
     """Return what has not ended, by quorum reads: objects first, so that no pod of one that is gone is overlooked."""
     target = given.target
-    read = [(plan, await read_objects(site, target, plan, given.attempt)) for plan in given.plan]
+    read = [(plan, await read_objects(site, target, plan, given.attempt, lean)) for plan in given.plan]
     labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
-    listed = await site.kube.list("v1", "Pod", target.namespace, labels=labels)
+
+    def kept(pod: Object) -> tuple[PodFacts, Object]:
+        return pod_facts(pod), trace(pod)
+
+    listed = await site.kube.list("v1", "Pod", target.namespace, labels=labels, keep=kept)
     pods: dict[str, list[tuple[PodFacts, Object]]] = {}
-    for pod in listed["items"]:
-        facts = pod_facts(pod)
+    for facts, pod in listed["items"]:
         pods.setdefault(facts.component, []).append((facts, pod))
     found = [_going(given, plan, objects, pods.get(plan.name, [])) for plan, objects in read]
     return [one for one in found if one.objects or one.pods]

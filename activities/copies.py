@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from holdfast import names
@@ -60,8 +60,10 @@ async def make_component(
     return copies_ref(component)
 
 
-async def read_objects(site: Site, target: Target, plan: PlannedComponent, attempt: int) -> list[Object | None]:
-    """Return what stands under each planned name of a component, by index: by quorum reads.
+async def read_objects(
+    site: Site, target: Target, plan: PlannedComponent, attempt: int, keep: Callable[[Object], R]
+) -> list[R | None]:
+    """Return what is kept of what stands under each planned name of a component, by index: by quorum reads.
 
     Copies are listed by their labels; what is not among them is asked for by name, since a label can be taken off.
 
@@ -69,18 +71,21 @@ async def read_objects(site: Site, target: Target, plan: PlannedComponent, attem
         Forbidden: if what has one of these names may not be read.
     """
 
-    async def read(name: str) -> Object | None:
-        return await site.read_component(target, plan.api_version, plan.kind, name)
+    async def read(name: str) -> R | None:
+        found = await site.read_component(target, plan.api_version, plan.kind, name)
+        return None if found is None else keep(found)
 
     if plan.copies is None:
         return [await read(plan.object_name)]
-    listed = {one["metadata"]["name"]: one for one in await _listed(site, target, plan, attempt)}
+    listed = dict(await _listed(site, target, plan, attempt, lambda one: (one["metadata"]["name"], keep(one))))
     unlisted = [name for name in plan.object_names if name not in listed]
     asked = dict(zip(unlisted, await each(unlisted, read), strict=True))
-    return [listed.get(name) or asked[name] for name in plan.object_names]
+    return [listed[name] if name in listed else asked[name] for name in plan.object_names]
 
 
-async def _listed(site: Site, target: Target, plan: PlannedComponent, attempt: int) -> Sequence[Object]:
+async def _listed(
+    site: Site, target: Target, plan: PlannedComponent, attempt: int, keep: Callable[[Object], tuple[str, R]]
+) -> list[tuple[str, R]]:
     """Return a component's objects as far as its labels tell them; nothing where no list may be had."""
     labels = (
         f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={attempt},"
@@ -89,11 +94,11 @@ async def _listed(site: Site, target: Target, plan: PlannedComponent, attempt: i
     for user in (user_of(target), ""):
         try:
             listed = await site.kube.list(
-                plan.api_version, plan.kind, target.namespace, labels=labels, impersonate=user
+                plan.api_version, plan.kind, target.namespace, labels=labels, keep=keep, impersonate=user
             )
         except Forbidden:
             continue
         except NotFound:
-            return ()
+            return []
         return listed["items"]
-    return ()
+    return []

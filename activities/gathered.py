@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from holdfast import names
+from holdfast.activities.kept import trace, unsigned
 from holdfast.activities.kube import Kube, Object
 from holdfast.activities.raw import mapping
 
@@ -33,7 +34,7 @@ class Gathered:
         self._lanes: dict[tuple[str, str, str], _Lane] = {}
 
     async def of(self, api_version: str, kind: str, namespace: str, workload_uid: str) -> list[Object]:
-        """Return the objects of a kind that bear a workload's uid.
+        """Return the objects of a kind that bear a workload's uid: of a pod, as there may be thousands, its `trace`.
 
         Raises:
             KubeError: what the read was answered by.
@@ -62,8 +63,9 @@ class Gathered:
         api_version, kind, namespace = key
         found: dict[str, list[Object]] = {uid: [] for uid, _ in batch}
         one_of = f"={next(iter(found))}" if len(found) == 1 else f" in ({','.join(sorted(found))})"
+        labels, keep = names.LABEL_WORKLOAD_UID + one_of, trace if kind == "Pod" else unsigned
         try:
-            listed = await self._kube.list(api_version, kind, namespace, labels=names.LABEL_WORKLOAD_UID + one_of)
+            listed = await self._kube.list(api_version, kind, namespace, labels=labels, keep=keep)
             for item in listed["items"]:
                 found[mapping(item["metadata"].get("labels"))[names.LABEL_WORKLOAD_UID]].append(item)
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +31,8 @@ from holdfast.activities.kube_http import CONNECT_TIMEOUT, POOL_SIZE, TOTAL_TIME
 from holdfast.activities.kube_resources import Discovery, Resource
 
 _MERGE_PATCH = "application/merge-patch+json"
+PAGE = 500
+"""How many objects a list's page has: its text and what is read of it are all that is held of a list at once."""
 
 
 def service_account_user(namespace: str, service_account: str) -> str:
@@ -88,13 +90,16 @@ class Kube(Transport):
         labels: str = "",
         fields: str = "",
         resource_version: str | None = None,
-        limit: int = 0,
+        limit: int | None = None,
+        keep: Callable[[Object], Any] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the HTTP request, not of this coroutine
         impersonate: str = "",
     ) -> Object:
         """Return a whole list: `items`, and `metadata.resourceVersion`, the version of the cluster it shows.
 
-        `limit` only pages the transfer; a page that came too late (410) begins the list again without paging.
+        It comes in pages of `limit`, all of the version of the first; one that came too late (410) begins the list
+        again without paging, as does a limit of 0. `keep` says what is kept of each item, None to pass it over: what it
+        leaves out goes with its page.
         `resource_version="0"` asks for whatever the server's cache holds; None is a quorum read.
         """
         path = (await self.resource(api_version, kind)).path(namespace)
@@ -105,10 +110,12 @@ class Kube(Transport):
             query["fieldSelector"] = fields
         if resource_version is not None:
             query["resourceVersion"] = resource_version
+        if limit is None:
+            limit = PAGE if resource_version is None else 0
         if limit:
             query["limit"] = str(limit)
         whole = await self._request("GET", path, query=query, timeout=timeout, impersonate=impersonate)
-        items: list[Object] = whole.get("items") or []
+        items: list[Any] = _kept(whole, keep)
         token = whole["metadata"].get("continue", "")
         query.pop("resourceVersion", None)
         while token:
@@ -118,9 +125,17 @@ class Kube(Transport):
                 )
             except Gone:
                 return await self.list(
-                    api_version, kind, namespace, labels=labels, fields=fields, timeout=timeout, impersonate=impersonate
+                    api_version,
+                    kind,
+                    namespace,
+                    labels=labels,
+                    fields=fields,
+                    limit=0,
+                    keep=keep,
+                    timeout=timeout,
+                    impersonate=impersonate,
                 )
-            items += page.get("items") or []
+            items += _kept(page, keep)
             token = page["metadata"].get("continue", "")
         whole["items"] = items
         return whole
@@ -314,8 +329,15 @@ class Kube(Transport):
         return await self._request("GET", path)
 
 
+def _kept(page: Object, keep: Callable[[Object], Any] | None) -> list[Any]:
+    """Take a page's items, and return what is to be kept of them."""
+    items: list[Any] = page.pop("items", None) or []
+    return items if keep is None else [kept for kept in map(keep, items) if kept is not None]
+
+
 __all__ = [
     "CONNECT_TIMEOUT",
+    "PAGE",
     "POOL_SIZE",
     "TOTAL_TIMEOUT",
     "AlreadyExists",

@@ -41,7 +41,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     """
     target, kube = given.target, site.kube
     labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
-    pods = await kube.list("v1", "Pod", target.namespace, labels=labels)
+    pods = await kube.list("v1", "Pod", target.namespace, labels=labels, keep=pod_facts)
     at = datetime.now(UTC)
     owner_name = names.attempt_name(target.name, given.attempt)
     anchor, owners = await asyncio.gather(
@@ -52,7 +52,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     unseen: set[str] = set()
     found = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
-    seen_pods = [pod_facts(pod) for pod in pods["items"]]
+    seen_pods: list[PodFacts] = pods["items"]
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
         anchor = None
@@ -78,7 +78,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         update={
             "anchor_found": held,
             "owner_submitted": owned.submitted if owned else None,
-            "others": others(owners, pods["items"], given.attempt),
+            "others": others(owners, {pod.attempt for pod in seen_pods}, given.attempt),
         }
     )
 
@@ -107,8 +107,7 @@ async def _component(
     target = given.target
     for _ in range(2):
         try:
-            found = await read_objects(site, target, component, given.attempt)
-            return [object_facts(one) if one is not None else None for one in found]
+            return await read_objects(site, target, component, given.attempt, object_facts)
         except Forbidden:
             break
         except Unreachable as error:

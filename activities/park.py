@@ -17,13 +17,13 @@ from holdfast.activities.contract import (
     Parked,
     ParkInput,
     PlannedComponent,
-    Target,
     Unparked,
     UnparkInput,
     planned,
 )
 from holdfast.activities.copies import each, read_objects
 from holdfast.activities.inject import InjectionError, inject
+from holdfast.activities.kept import lean, trace, unsigned
 from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
 from holdfast.activities.make import is_owned
 from holdfast.activities.object_facts import turn_of
@@ -39,6 +39,8 @@ from holdfast.model import Component
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
+_TOLD = 16
+"""How many of what is waited for are named."""
 GONE = "what owns it is gone or being deleted"
 
 
@@ -172,8 +174,8 @@ async def _until_asleep(site: Site, given: ParkInput, pulse: Pulse) -> None:
             if clock() - begun > given.grace:
                 await force_pods(site, given.target, pods)
             left = [told_of(plan, jobs, ()) for plan, jobs in awake]
-            left += [told_of(_as_pod(pod), [pod], ()) for pod in pods]
-            pulse.say("suspending it in place, and waiting for its pods to go", left[:16], len(left))
+            left += [told_of(_as_pod(pod), [pod], ()) for pod in pods[:_TOLD]]
+            pulse.say("suspending it in place, and waiting for its pods to go", left[:_TOLD], len(awake) + len(pods))
         except Unreachable as error:
             pulse.say(f"suspending it in place: the API server does not answer: {error.message}", *pulse.told)
             begun = clock()  # Time in which nothing could be seen is no grace that was given.
@@ -191,7 +193,7 @@ async def _suspended(site: Site, given: ParkInput) -> list[tuple[PlannedComponen
     """Suspend each unfinished Job that is not yet; return those of which it is not known that their pods are gone."""
     awake: list[tuple[PlannedComponent, list[Object]]] = []
     for plan in (one for one in given.plan if one.expected_pods):
-        jobs = await _unfinished(site, given.target, plan, given.attempt, given.owner_uid)
+        jobs = await _unfinished(site, given, plan, lean)
         patch = {"metadata": {"annotations": {names.ANNOTATION_TURN: str(given.turn)}}, "spec": {"suspend": True}}
         fresh = [one for one in jobs if not _is_going(one) and not _is_at(one, given.turn, suspended=True)]
         await each(fresh, _patcher(site, given, patch))
@@ -217,12 +219,17 @@ def _sleeps(job: Object) -> bool:
     return _says(job, "Suspended") and not mapping(job.get("status")).get("active")
 
 
-async def _unfinished(site: Site, target: Target, plan: PlannedComponent, attempt: int, owner_uid: str) -> list[Object]:
+async def _unfinished(
+    site: Site, given: ParkInput | UnparkInput, plan: PlannedComponent, keep: Callable[[Object], Object]
+) -> list[Object]:
     """Return the Jobs of a component that are ours and have not ended, those being deleted too."""
     return [
         one
-        for one in await read_objects(site, target, plan, attempt)
-        if one is not None and is_owned(one, owner_uid) and not _says(one, "Complete") and not _says(one, "Failed")
+        for one in await read_objects(site, given.target, plan, given.attempt, keep)
+        if one is not None
+        and is_owned(one, given.owner_uid)
+        and not _says(one, "Complete")
+        and not _says(one, "Failed")
     ]
 
 
@@ -234,8 +241,11 @@ def _says(job: Object, condition: str) -> bool:
 async def _going(site: Site, given: ParkInput) -> list[Object]:
     """Return the attempt's pods that have not ended."""
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
-    listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
-    return [pod for pod in listed["items"] if pod_facts(pod).state not in ENDED]
+
+    def going(pod: Object) -> Object | None:
+        return trace(pod) if pod_facts(pod).state not in ENDED else None
+
+    return (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=going))["items"]
 
 
 # Resuming.
@@ -250,7 +260,7 @@ async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
             left = [name for one in given.components for name in await _resumed(site, given, one)]
             if not left:
                 return
-            pulse.say("resuming it in place", left[:16], len(left))
+            pulse.say("resuming it in place", left[:_TOLD], len(left))
         except Unreachable as error:
             pulse.say(f"resuming it in place: the API server does not answer: {error.message}", *pulse.told)
             await asyncio.sleep(RETRY_FIRST)
@@ -261,7 +271,7 @@ async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
 async def _resumed(site: Site, given: UnparkInput, component: Component) -> list[str]:
     """Resume each unfinished Job of a component that is not yet; return the names of those still to be looked at."""
     plan = planned(component, given.target.workload_uid, given.attempt)
-    jobs = await _unfinished(site, given.target, plan, given.attempt, given.owner_uid)
+    jobs = await _unfinished(site, given, plan, unsigned)
     asleep = component.template.get("spec", {}).get("suspend") is True
     left = [one for one in jobs if not _is_going(one) and not _is_at(one, given.turn, suspended=asleep)]
 

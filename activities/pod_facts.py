@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
+from sys import intern
 from typing import Any
 
 from holdfast import names
@@ -70,11 +71,12 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
     facts: dict[str, Any] = {
         "uid": metadata.get("uid", ""),
         "name": metadata.get("name", ""),
-        "namespace": metadata.get("namespace", ""),
-        "workload_uid": labels.get(names.LABEL_WORKLOAD_UID, ""),
+        # What a workload's pods have in common is kept once.
+        "namespace": intern(str(metadata.get("namespace", ""))),
+        "workload_uid": intern(str(labels.get(names.LABEL_WORKLOAD_UID, ""))),
         "attempt": int(attempt) if attempt.isdecimal() else 0,
-        "component": labels.get(names.LABEL_COMPONENT, ""),
-        "node": mapping(raw.get("spec")).get("nodeName") or "",
+        "component": intern(str(labels.get(names.LABEL_COMPONENT, ""))),
+        "node": intern(str(mapping(raw.get("spec")).get("nodeName") or "")),
         "state": state,
         "created": time_of(metadata.get("creationTimestamp")),
         "revision": version_of(metadata),
@@ -115,9 +117,9 @@ def _failure(status: Mapping[str, Any]) -> dict[str, Any]:
         message = message or str(disruption.get("message") or "")
     return {
         "failure_class": cls,
-        "reason": reason,
+        "reason": intern(reason),
         "exit_code": exit_code,
-        "message": one_line(message, MESSAGE_MAXIMUM),
+        "message": intern(one_line(message, MESSAGE_MAXIMUM)),
         "failure_time": time_of(container.get("finishedAt"))
         or time_of(disruption.get("lastTransitionTime"))
         or time_of(_condition(status, "Ready", "False").get("lastTransitionTime")),

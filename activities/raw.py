@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, cast
 
 _EMPTY: Mapping[str, Any] = {}
@@ -28,8 +29,14 @@ def time_of(value: Any) -> datetime | None:
     """Return a Kubernetes timestamp as a time, None where there is none."""
     if not isinstance(value, str) or not value:
         return None
+    return _time(value)
+
+
+@lru_cache(maxsize=1024)
+def _time(text: str) -> datetime | None:
+    """Read a timestamp: it has whole seconds, so that many objects have the same, which is kept once."""
     try:
-        when = datetime.fromisoformat(value)
+        when = datetime.fromisoformat(text)
     except ValueError:
         return None
     return when if when.tzinfo else when.replace(tzinfo=UTC)

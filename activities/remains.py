@@ -11,6 +11,7 @@ from holdfast import names
 from holdfast.activities.attempts import attempts_of
 from holdfast.activities.contract import PlannedComponent, RemoveInput
 from holdfast.activities.copies import read_objects
+from holdfast.activities.kept import owned_trace, trace
 from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
 from holdfast.activities.site import Site
@@ -116,16 +117,18 @@ async def _find_between(
     found: list[Object] = []
     for api_version, kind in sorted({pair for one in given.plan for pair in _kinds_between(one)}):
         labels = _labels(given) if kind in _LABELLED else ""
+
+        def child(item: Object) -> Object | None:
+            return trace(item) if is_child(item, given.target.workload_uid, parents) else None
+
         try:
-            listed = await site.kube.list(api_version, kind, given.target.namespace, labels=labels)
+            listed = await site.kube.list(api_version, kind, given.target.namespace, labels=labels, keep=child)
         except (Forbidden, NotFound):
             continue
         except Unreachable as error:
             found.append({"kind": kind, "apiVersion": api_version, **_unread(given, "of its own", error.message)})
             continue
-        for item in listed["items"]:
-            if is_child(item, given.target.workload_uid, parents):
-                found.append({"kind": kind, "apiVersion": api_version, **item})
+        found += [{"kind": kind, "apiVersion": api_version, **item} for item in listed["items"]]
     return tuple(found)
 
 
@@ -151,7 +154,7 @@ async def _find_component(site: Site, given: RemoveInput, component: PlannedComp
     may lack what it takes to read it (a conversion webhook), and must not keep the rest from being seen.
     """
     try:
-        return await read_objects(site, given.target, component, given.attempt)
+        return await read_objects(site, given.target, component, given.attempt, owned_trace)
     except (Forbidden, Unreachable) as error:
         made = _uids_made(given, component)
         return [_unread(given, component.object_name, error.message, made[0] if made else UNREAD_UID)]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from holdfast import names
 from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, Target, planned
 from holdfast.activities.copies import each, make_component, read_objects
+from holdfast.activities.kept import owned_trace, trace
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.make import (
     Outdated,
@@ -108,7 +109,7 @@ async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) 
     """Return what is to go: ours, and of an earlier launch. The same name may be another's by now."""
     return [
         one
-        for one in await read_objects(site, given.target, plan, given.attempt)
+        for one in await read_objects(site, given.target, plan, given.attempt, owned_trace)
         if one is not None and is_owned(one, given.owner_uid) and launch_of(one) < given.launches[plan.name]
     ]
 
@@ -120,8 +121,11 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
         f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt},"
         f"{names.LABEL_COMPONENT}={component.name}"
     )
-    listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
-    return [pod for pod in listed["items"] if launch_of(pod) < given.launches[component.name]]
+
+    def old(pod: Object) -> Object | None:
+        return trace(pod) if launch_of(pod) < given.launches[component.name] else None
+
+    return (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=old))["items"]
 
 
 async def delete_read(

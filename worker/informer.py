@@ -198,9 +198,9 @@ class Informer(Generic[T]):
         version = revision_of(page)
         self._confirm(version)
         while True:
-            for raw in page.get("items") or ():
-                seen.add(self._put(raw))
             token = page["metadata"].get("continue")
+            # One page is let go of before the next is read.
+            seen.update(map(self._put, page.pop("items", None) or ()))
             if not token:
                 break
             await asyncio.sleep(0)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast import names
+from holdfast.activities import kube as kube_module
 from holdfast.activities.contract import Removed
-from holdfast.activities.kube import Forbidden, Kube, NotFound, Object, Unreachable
+from holdfast.activities.kube import Forbidden, Gone, Kube, NotFound, Object, Unreachable
 from holdfast.activities.remains import is_child
 from holdfast.model import Component, Reason
 from tests.activities.bench import Bench, config, deployment, eventually, job, pod, pod_spec
@@ -55,6 +56,20 @@ def deletions(bench: Bench) -> list[tuple[str, Object, str]]:
     return made
 
 
+def paged(bench: Bench) -> list[str]:
+    """Record which lists the worker asks for that go on from an earlier page."""
+    asked: list[str] = []
+    before = bench.kube._request
+
+    async def request(method: str, path: str, **options: Any) -> Object:
+        if (options.get("query") or {}).get("continue"):
+            asked.append(path)
+        return await before(method, path, **options)
+
+    bench.kube._request = request  # type: ignore[method-assign]
+    return asked
+
+
 class TestGraceful:
     async def test_A8_one_foreground_deletion_and_then_the_proof(self, bench: Bench):
         bench.components = (config(), job(), deployment(), pod())
@@ -67,6 +82,21 @@ class TestGraceful:
         assert path == f"{bench.namespace}/attempts/train-a1"
         assert (options["propagationPolicy"], options["preconditions"]["uid"]) == ("Foreground", bench.owner_uid)
         assert user == ""
+
+    async def test_A8_what_is_left_on_a_later_page_is_no_proof(self, bench: Bench, monkeypatch: pytest.MonkeyPatch):
+        bench.components = (job(pods=5, finalizers=HOLD),)
+        await bench.launch()
+        monkeypatch.setattr(kube_module, "PAGE", 2)
+        pages = paged(bench)
+        removed = await bench.remove(4.0)
+        assert (removed.gone, removed.remnants_total >= 5) == (False, True)
+        assert {one.finalizers for one in removed.remnants if one.kind == "Pod"} == {tuple(HOLD)}
+        assert len([one for one in removed.remnants if one.kind == "Pod"]) == 5
+        assert pages
+        for one in await bench.pods():
+            await let_go(bench, "v1", "Pod", one["metadata"]["name"])
+        assert (await bench.remove()).gone
+        await nothing_left(bench)
 
     async def test_a_second_time_finds_it_gone(self, bench: Bench):
         await bench.launch()
@@ -183,6 +213,34 @@ class TestForced:
             for path, options, user in made
             if "/pods/" in path and options["gracePeriodSeconds"] == 0 and not user
         }
+        assert forced == pods
+
+    @pytest.mark.parametrize("late", [0, 1])
+    async def test_A8_pods_of_several_pages_are_all_forced_and_proven_gone(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, late: int
+    ):
+        bench.components = (config(), job(pods=5, **STUBBORN))
+        await bench.launch()
+        pods = {one["metadata"]["uid"] for one in await bench.pods()}
+        assert len(pods) == 5
+        monkeypatch.setattr(kube_module, "PAGE", 2)
+        left, pages = late, paged(bench)
+        before = bench.kube._request
+
+        async def request(method: str, path: str, **options: Any) -> Object:
+            nonlocal left
+            if left and (options.get("query") or {}).get("continue"):
+                left -= 1
+                raise Gone(410, "Expired", "the provided continue parameter is too old")
+            return await before(method, path, **options)
+
+        monkeypatch.setattr(bench.kube, "_request", request)
+        made = deletions(bench)
+        assert (await bench.force_remove()).gone
+        await nothing_left(bench)
+        assert left == 0
+        assert pages or late, "its pods came in pages"
+        forced = {options["preconditions"]["uid"] for path, options, _ in made if "/pods/" in path}
         assert forced == pods
 
     async def test_A8_after_a_graceful_removal_that_did_not_end(self, bench: Bench):
