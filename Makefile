@@ -97,7 +97,7 @@ mutants: setup ## mutation testing of holdfast/policy, an hour; ARGS="--every 20
 bench: setup ## Holdfast beside plain Kubernetes and the controllers it replaces; hours (docs/performance.md)
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m bench $(BENCH) all
 
-bench-smoke: setup ## every measure of the bench at its smallest, all tables and plots; two minutes
+bench-smoke: setup ## every measure of the bench at its smallest, all at once, all tables and plots; two minutes
 	@rm -rf reports/bench-smoke
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m bench --stack bench-smoke --out reports/bench-smoke smoke
 

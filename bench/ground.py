@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from bench.audit import AuditLog
-from bench.machine import this_machine
 from bench.samples import REPORTS, Recording, Sample
 from bench.seeing import PATIENCE
 from holdfast.activities.kube import Kube, NotFound
@@ -58,16 +58,39 @@ class Options:
 
 
 @dataclass
-class Ground:
-    """A running stack and the bench's own access to it."""
+class Floor:
+    """A running stack and the bench's own access to it, for one measure or, in a smoke, for all at once."""
 
-    options: Options
     stack: Stack
     kube: Kube
+    turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    """Whose turn it is, of the controllers of which only one may run on a stack: each would run everybody's objects."""
+
+
+@dataclass
+class Ground:
+    """What one measure stands on: a stack, what the run was told, and where its samples go."""
+
+    options: Options
+    floor: Floor
     directory: Path
     recording: Recording
     earlier: Sequence[Recording]
-    audit: AuditLog
+
+    @property
+    def stack(self) -> Stack:
+        """The stack that is measured on."""
+        return self.floor.stack
+
+    @property
+    def kube(self) -> Kube:
+        """The bench's own client."""
+        return self.floor.kube
+
+    @property
+    def audit(self) -> AuditLog:
+        """The API server's audit log."""
+        return AuditLog(self.stack.audit_log)
 
     def say(self, text: str) -> None:
         """Tell how far the run is."""
@@ -136,13 +159,20 @@ class Ground:
         return await self.kube.find("v1", "Namespace", namespace) is None
 
 
+async def every(options: Options, runs: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Carry out runs one after another, since nothing may run beside what is measured; in a smoke, all at once."""
+    if options.smoke:
+        async with asyncio.TaskGroup() as group:
+            for run in runs:
+                group.create_task(run())
+    else:
+        for run in runs:
+            await run()
+
+
 @asynccontextmanager
-async def ground(
-    options: Options, measure: str, *, nodes: int = 8, audit_bodies: bool = False
-) -> AsyncIterator[Ground]:
-    """Bring the stack up, unless it is, and measure on it; its last user takes it down (`closed`)."""
-    recording = Recording(measure=measure, machine=this_machine(), settings=options.settings)
-    earlier = recording.earlier(options.out) if options.add else []
+async def floor(options: Options, *, nodes: int = 8, audit_bodies: bool = False) -> AsyncIterator[Floor]:
+    """Bring the stack up, unless it is; its last user takes it down."""
     stack = Stack.up(
         options.stack,
         nodes=nodes,
@@ -152,7 +182,6 @@ async def ground(
     )
     kube = await Kube.connect(str(stack.kubeconfig), timeout=60)
     try:
-        with tempfile.TemporaryDirectory() as directory:
-            yield Ground(options, stack, kube, Path(directory), recording, earlier, AuditLog(stack.audit_log))
+        yield Floor(stack, kube)
     finally:
         await kube.close()

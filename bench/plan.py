@@ -1,18 +1,22 @@
-"""Which measures are run, at which sizes, and running them one after another on a stack of the bench's own."""
+"""Which measures are run, at which sizes, and running them on a stack of the bench's own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
+import sys
+import tempfile
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench import report
-from bench.ground import Ground, Options, ground
+from bench.ground import Ground, Options, floor
+from bench.machine import this_machine
 from bench.measures import crash, crowd, engine, gang, history, idle, latency, removal, start, workers
-from bench.samples import load
+from bench.samples import Recording, load
 from holdfast.local import NotRunningError, Stack
 
 
@@ -59,7 +63,7 @@ SMOKE = (
     Plan(history.NAME, lambda on: history.measure(on, (2,))),
     Plan(workers.NAME, lambda on: workers.measure(on, (2,), 2)),
     Plan(idle.NAME, lambda on: idle.measure(on, (2,), 1)),
-    # Last: what it leaves behind is on everybody's stack here.
+    # What it leaves behind goes with everybody's stack here.
     Plan(crowd.NAME, lambda on: crowd.measure(on, (2, 3), 2, 2, 1)),
 )
 
@@ -67,24 +71,15 @@ SMOKE = (
 def carry_out(options: Options, *plans: Plan) -> None:
     """Run measures, each of which keeps its samples, then write tables and plots of all samples in the folder.
 
-    One that breaks does not keep the others from being run.
+    One after another; in a smoke all at once on one stack. One that breaks does not keep the others from being run.
 
     Raises:
         SystemExit: if any broke; it names them.
     """
     broken: list[str] = []
     try:
-        for plan in plans:
-            if plan.alone:
-                _take_down(options, options.stack)
-            try:
-                asyncio.run(_run(options, plan))
-            except Exception:
-                traceback.print_exc()
-                broken.append(plan.measure)
-            finally:
-                if plan.alone:
-                    _take_down(options, _stack_of(options, plan))
+        for several in [plans] if options.smoke else [(plan,) for plan in plans]:
+            broken += _together(options, several)
     finally:
         _take_down(options, options.stack)
     print(report.write(load(options.out), options.out))
@@ -92,15 +87,42 @@ def carry_out(options: Options, *plans: Plan) -> None:
         raise SystemExit(f"broken: {', '.join(broken)}")
 
 
-def _stack_of(options: Options, plan: Plan) -> str:
-    return f"{options.stack}-{plan.measure}" if plan.alone else options.stack
+def _together(options: Options, plans: Sequence[Plan]) -> list[str]:
+    """Run measures on one stack, and return which of them broke."""
+    alone = any(plan.alone for plan in plans)
+    stack = f"{options.stack}-{plans[0].measure}" if alone else options.stack
+    if alone:
+        _take_down(options, options.stack)
+    try:
+        return asyncio.run(_run(dataclasses.replace(options, stack=stack), plans))
+    except Exception:
+        traceback.print_exc()
+        return [plan.measure for plan in plans]
+    finally:
+        if alone:
+            _take_down(options, stack)
 
 
-async def _run(options: Options, plan: Plan) -> None:
-    own = dataclasses.replace(options, stack=_stack_of(options, plan), warm=options.warm or plan.warm)
-    bodies = plan.audit_bodies or options.smoke  # There the API server is not worth starting again.
-    async with ground(own, plan.measure, nodes=plan.nodes, audit_bodies=bodies) as found:
-        await plan.run(found)
+async def _run(options: Options, plans: Sequence[Plan]) -> list[str]:
+    machine = this_machine()
+    begun = [Recording(measure=plan.measure, machine=machine, settings=options.settings) for plan in plans]
+    earlier = [each.earlier(options.out) if options.add else [] for each in begun]
+    bodies = any(plan.audit_bodies for plan in plans)
+    async with floor(options, nodes=max(plan.nodes for plan in plans), audit_bodies=bodies) as standing:
+        with tempfile.TemporaryDirectory() as directory:
+
+            def ground(index: int) -> Ground:
+                own = dataclasses.replace(options, warm=options.warm or plans[index].warm)
+                return Ground(own, standing, Path(directory), begun[index], earlier[index])
+
+            runs = [plan.run(ground(index)) for index, plan in enumerate(plans)]
+            ends = await asyncio.gather(*runs, return_exceptions=True)
+    broken: list[str] = []
+    for plan, error in zip(plans, ends, strict=True):
+        if error is not None:
+            print(f"{plan.measure} broke:\n{''.join(traceback.format_exception(error))}", file=sys.stderr)
+            broken.append(plan.measure)
+    return broken
 
 
 def _take_down(options: Options, stack: str) -> None:

@@ -129,7 +129,7 @@ def all_() -> None:
 
 @app.command()
 def smoke(only: Annotated[list[str] | None, typer.Option(help="Only this measure.")] = None) -> None:
-    """Every measure at its smallest, to see that all of them work; the figures mean nothing."""
+    """Every measure at its smallest, all at once, to see that all of them work; the figures mean nothing."""
     _OPTIONS[:] = [dataclasses.replace(_OPTIONS[0], repeats=1, settle=0.0, warm=False, smoke=True)]
     _run(*(each for each in plan.SMOKE if not only or each.measure in only))
     if problems := [] if only else report.lacks(_OPTIONS[0].out):

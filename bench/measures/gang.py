@@ -12,9 +12,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from bench.ground import Ground
+from bench.ground import Ground, every
 from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
 from bench.systems.holdfast import open_holdfast
 from bench.usage import memory_of
@@ -23,7 +24,7 @@ from holdfast import names
 from holdfast.activities.kube import Kube
 from holdfast.formats import jobset as jobset_format
 from tests.e2e.jobsets import P, jobset, replicated
-from tests.e2e.peer import open_peer
+from tests.e2e.peer import PROGRAM, open_peer
 
 NAME = "gang"
 JOBS = (50, 100)
@@ -52,15 +53,15 @@ async def measure(
     ground: Ground, jobs: tuple[int, ...] = JOBS, each: int = EACH, published: tuple[str, ...] = tuple(PUBLISHED)
 ) -> None:
     """Restart a gang of each size under every controller."""
-    for count in jobs:
-        for case in (*published, "Holdfast"):
-            if ground.wants(case.partition(",")[0]):
-                async with (
-                    _holdfast(ground, count, each)
-                    if case == "Holdfast"
-                    else _published(ground, case, count, each) as gang
-                ):
-                    await _restarts(ground, case, gang, count, each)
+
+    async def one(count: int, case: str) -> None:
+        async with (
+            _holdfast(ground, count, each) if case == "Holdfast" else _published(ground, case, count, each) as gang
+        ):
+            await _restarts(ground, case, gang, count, each)
+
+    cases = [case for case in (*published, "Holdfast") if ground.wants(case.partition(",")[0])]
+    await every(ground.options, [partial(one, count, case) for count in jobs for case in cases])
 
 
 @asynccontextmanager
@@ -68,7 +69,7 @@ async def _published(ground: Ground, case: str, jobs: int, each: int) -> AsyncIt
     strategy, settings = PUBLISHED[case]
     folder = ground.directory / f"{strategy}-{len(settings)}-{jobs}"
     folder.mkdir()
-    async with open_peer(ground.stack, folder, **settings) as peer:
+    async with ground.floor.turns[PROGRAM], open_peer(ground.stack, folder, **settings) as peer:
         made = document(jobs, each, strategy)
         yield Gang(ground.kube, peer.namespace, peer.pid, lambda: peer.create(made))
     await ground.drop(peer.namespace)

@@ -135,10 +135,18 @@ class AppWrapperPeer(Controller):
 @asynccontextmanager
 async def open_appwrapper(ground: Ground) -> AsyncIterator[AppWrapperPeer]:
     """Run the controller, with a namespace of its own for its work."""
-    (program,) = resolve([PROGRAM], ground.say).values()
-    definition = source_of(TOOLS[PROGRAM]) / "config" / "crd" / "bases" / "workload.codeflare.dev_appwrappers.yaml"
-    await apply(ground.kube, yaml.safe_load(definition.read_text()))
-    await until(lambda: _served(ground), 60, "AppWrappers are served")
+    async with ground.floor.turns[PROGRAM]:
+        (program,) = (await asyncio.to_thread(resolve, [PROGRAM], ground.say)).values()
+        source = await asyncio.to_thread(source_of, TOOLS[PROGRAM])
+        definition = source / "config" / "crd" / "bases" / "workload.codeflare.dev_appwrappers.yaml"
+        await apply(ground.kube, yaml.safe_load(definition.read_text()))
+        await until(lambda: _served(ground), 60, "AppWrappers are served")
+        async with _opened(ground, program) as system:
+            yield system
+
+
+@asynccontextmanager
+async def _opened(ground: Ground, program: Path) -> AsyncIterator[AppWrapperPeer]:
     async with (
         ground.namespace() as home,
         ground.namespace() as namespace,

@@ -1,12 +1,13 @@
-"""Running systems in turn, each opened for itself: never are two of them there at a time."""
+"""Running systems in turn, each opened for itself: never are two of them there at a time, but in a smoke."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TypeVar
 
-from bench.ground import Ground
+from bench.ground import Ground, every
 from bench.systems.appwrapper import AppWrapperPeer, open_appwrapper
 from bench.systems.base import Controller, System
 from bench.systems.holdfast import HoldfastSystem, open_holdfast
@@ -31,14 +32,23 @@ async def in_turn(
 
     Args:
         ground: where.
-        openers: the systems; one and all of its work are gone before the next is opened.
+        openers: the systems; one and all of its work are gone before the next is opened, but in a smoke.
         sizes: of the work.
         run: runs a system, which has lived one life, at a size; its last argument counts the repetitions from 0.
     """
-    for size in sizes:
-        for repeat in range(ground.options.repeats):
-            for name, opened in openers.items():
-                if ground.wants(name):
-                    async with opened(ground) as system:
-                        await system.warm()
-                        await run(ground, system, size, repeat)
+
+    async def one(name: str, size: int, repeat: int) -> None:
+        async with openers[name](ground) as system:
+            await system.warm()
+            await run(ground, system, size, repeat)
+
+    await every(
+        ground.options,
+        [
+            partial(one, name, size, repeat)
+            for size in sizes
+            for repeat in range(ground.options.repeats)
+            for name in openers
+            if ground.wants(name)
+        ],
+    )

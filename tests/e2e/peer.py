@@ -84,7 +84,8 @@ async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIter
 
 @asynccontextmanager
 async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterator[Peer]:
-    (program,) = resolve([PROGRAM], print).values()
+    (program,) = (await asyncio.to_thread(resolve, [PROGRAM], print)).values()
+    definition = await asyncio.to_thread(_definition)
     kube = await Kube.connect(str(stack.kubeconfig))
     namespace, port = f"jobset-{secrets.token_hex(3)}", free_port()
     health, log = f"127.0.0.1:{free_port()}", directory / "jobset-controller.log"
@@ -96,7 +97,7 @@ async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterato
     configuration = directory / "jobset-controller.yaml"
     configuration.write_text(yaml.safe_dump({**_settings(port, certificates, health), **settings}))
     await until(lambda: _settled(kube), 60, "an earlier definition of JobSets is gone")
-    await apply(kube, yaml.safe_load(_definition().read_text()))
+    await apply(kube, yaml.safe_load(definition.read_text()))
     await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     hooks = _webhooks(namespace, f"https://127.0.0.1:{port}", (pki / "apiserver.crt").read_bytes())
     process: subprocess.Popen[bytes] | None = None

@@ -346,7 +346,7 @@ async def open_site(
     site = Site(
         stack=stack,
         directory=directory,
-        kubeconfig=worker_kubeconfig(stack),
+        kubeconfig=await asyncio.to_thread(worker_kubeconfig, stack),
         kube=kube,
         client=client,
         cluster=cluster,
