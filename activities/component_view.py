@@ -49,10 +49,11 @@ class Look:
 
 
 class Seen(NamedTuple):
-    """A component's view, and the failures in it."""
+    """A component's view, the failures in it, and its pods that cannot be started so far."""
 
     view: ComponentView
     failures: list[Failure]
+    stuck: list[Failure]
 
 
 def view_of(
@@ -78,7 +79,7 @@ def view_of(
         failures.append(_verdict(component, facts, verdicts[0], look))
     if look.submitted and not present:
         failures.append(_missing(component, look))
-    return Seen(view, failures)
+    return Seen(view, failures, [_pod_failure(pod, look, stuck=True) for pod in pods if _is_stuck(pod, look)])
 
 
 def view_of_copies(
@@ -93,12 +94,14 @@ def view_of_copies(
         by_copy.setdefault(pod.copy, []).append(pod)
     views: list[ComponentView] = []
     failures: list[Failure] = []
+    stuck: list[Failure] = []
     tally = dict.fromkeys(CopyCounts.model_fields, 0) | {"expected": len(objects)}
     for index, (name, found) in enumerate(zip(component.object_names, objects, strict=True)):
         update = {"object_name": name, "expected_pods": component.pods_each, "copies": None}
         seen = view_of(component.model_copy(update=update), found, by_copy.pop(index, ()), look)
         views.append(seen.view)
         failures += seen.failures
+        stuck += seen.stuck
         for standing in _standing(component, seen.view, found):
             tally[standing] += 1
     stray = [view_of(component.model_copy(update={"expected_pods": 0}), UNSEEN, by_copy[key], look) for key in by_copy]
@@ -113,7 +116,7 @@ def view_of_copies(
         copies=CopyCounts(**tally),
         excused=sum(max(0, one.pods.expected - one.pods.ready) for one in views if one.complete or one.failed),
     )
-    return Seen(view, failures)
+    return Seen(view, failures, stuck)
 
 
 def has_ended(component: PlannedComponent, found: ObjectFacts, pods: Sequence[PodFacts]) -> bool:
@@ -186,7 +189,11 @@ def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: Po
     return counts.succeeded >= component.expected_pods and not (counts.going or counts.failed)
 
 
-def _pod_failure(pod: PodFacts, look: Look) -> Failure:
+def _is_stuck(pod: PodFacts, look: Look) -> bool:
+    return pod.state is PodState.PENDING and pod.stuck_from is not None and pod.stuck_from <= look.at
+
+
+def _pod_failure(pod: PodFacts, look: Look, *, stuck: bool = False) -> Failure:
     owner = look.owner
     return Failure(
         cls=pod.failure_class,
@@ -199,6 +206,7 @@ def _pod_failure(pod: PodFacts, look: Look) -> Failure:
         exit_code=pod.exit_code,
         message=pod.message,
         attempt=look.attempt,
+        stuck=stuck,
     )
 
 

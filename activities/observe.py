@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from holdfast import names
+from holdfast.activities import unprepared
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.copies import read_objects
@@ -52,7 +53,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     unseen: set[str] = set()
     found = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
-    seen_pods: list[PodFacts] = pods["items"]
+    seen_pods = await unprepared.told(kube, pods["items"], given.attempt, at)
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
         anchor = None

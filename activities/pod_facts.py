@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from sys import intern
-from typing import Any
+from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
@@ -24,6 +24,21 @@ _DISPLACED = frozenset({"Preempting", "Preempted", "PreemptionByScheduler", "Evi
 # When a kubelet would not even start it: the application has not run.
 _NOT_ADMITTED = frozenset({"UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "AdmissionFailed", "Topology"})
 
+# When a container could not be begun: the application has not run either.
+_NOT_BEGUN = frozenset({"StartError", "ContainerCannotRun"})
+# Why a container waits that its kubelet cannot begin, by the one word that is used for what is the same: the kubelet
+# goes to and fro between some of them, and each change would be news.
+_STUCK: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"), "ErrImagePull"),
+    **dict.fromkeys(("ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed"), "ErrImagePull"),
+    "CreateContainerConfigError": "CreateContainerConfigError",
+    **dict.fromkeys(("CreateContainerError", "RunContainerError", "PreCreateHookError"), "CreateContainerError"),
+}
+NOT_PREPARED: Final = "PodNotPrepared"
+"""The reason of a pod whose node has no volumes or no network for it: no container of it could be thought of yet."""
+PREPARATION: Final = timedelta(minutes=2)
+"""How long a node may take over that, since volumes are attached in minutes: as long as the kubelet waits itself."""
+
 
 class PodState(Enum):
     """What a pod counts as. A pod that is being deleted counts as nothing else."""
@@ -39,7 +54,7 @@ class PodState(Enum):
 class PodFacts:
     """All that is needed of a pod: small enough to be kept by the hundred thousand.
 
-    `failure_class` and what follows it say something only of a failed pod.
+    `failure_class` and what follows it say something only of a pod that failed, or that its kubelet cannot start.
     """
 
     uid: str
@@ -57,6 +72,8 @@ class PodFacts:
     exit_code: int | None = None
     message: str = ""
     failure_time: datetime | None = None
+    stuck_from: datetime | None = None
+    """Of a pod that its kubelet has not been able to start: from when on that is so."""
     copy: int | None = None
     """Of which copy of its component it came; None where that has no copies."""
 
@@ -84,6 +101,8 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
     }
     if state is PodState.FAILED:
         facts |= _failure(status)
+    elif state is PodState.PENDING and facts["node"]:
+        facts |= _stuck(status, facts["created"])
     return PodFacts(**facts)
 
 
@@ -105,13 +124,17 @@ def _failure(status: Mapping[str, Any]) -> dict[str, Any]:
     reason = str(status.get("reason") or "")
     message = str(status.get("message") or "")
     disruption = _condition(status, "DisruptionTarget")
-    container = next(_failed_containers(status), mapping(None))
+    init, name, container = next(_failed_containers(status), (False, "", mapping(None)))
     cls = _class(reason, message, str(disruption.get("reason") or ""))
     # What a signal from outside made of a process says nothing about the process.
     exit_code = container.get("exitCode") if cls in {FailureClass.APP, FailureClass.DEADLINE} else None
     if cls is FailureClass.APP:
         reason = str(container.get("reason") or reason or "Error")
         message = str(container.get("message") or message)
+        if init:
+            message = f"init container {name}: {message}" if message else f"init container {name}"
+        if (init and not _has_begun(status)) or reason in _NOT_BEGUN:
+            cls = FailureClass.LAUNCH
     else:
         reason = reason or str(disruption.get("reason") or "")
         message = message or str(disruption.get("message") or "")
@@ -140,13 +163,53 @@ def _class(reason: str, message: str, disruption: str) -> FailureClass:
     return FailureClass.APP
 
 
-def _failed_containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the terminations with a non-zero exit code, of the containers first, then of the init containers."""
+def _failed_containers(status: Mapping[str, Any]) -> Iterator[tuple[bool, str, Mapping[str, Any]]]:
+    """Yield the terminations with a non-zero exit code, of the containers first, then of the init containers.
+
+    Each with whether it is of an init container, and with the container's name.
+    """
     for field in ("containerStatuses", "initContainerStatuses"):
         for container in mappings(status.get(field)):
             terminated = mapping(mapping(container.get("state")).get("terminated"))
             if terminated.get("exitCode"):
-                yield terminated
+                yield field == "initContainerStatuses", str(container.get("name", "")), terminated
+
+
+def _has_begun(status: Mapping[str, Any]) -> bool:
+    """Whether any container of a pod has run: what its init containers were for is done then."""
+    return any("waiting" not in mapping(one.get("state")) for one in mappings(status.get("containerStatuses")))
+
+
+def _stuck(status: Mapping[str, Any], created: datetime | None) -> dict[str, Any]:
+    """Return why a pod does not start that has a node, and from when on that is so; nothing of one that is on its way.
+
+    Its time is that of its start, and its word the same as long as it is stuck, so that no further try is news.
+    """
+    since = time_of(status.get("startTime")) or created
+    stuck: dict[str, Any] = {"failure_class": FailureClass.LAUNCH, "failure_time": since, "stuck_from": since}
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in mappings(status.get(field)):
+            init, name = field == "initContainerStatuses", str(container.get("name", ""))
+            waiting = mapping(mapping(container.get("state")).get("waiting"))
+            word = _STUCK.get(str(waiting.get("reason") or ""))
+            if word is not None:
+                message = f"container {name}: {waiting.get('message') or waiting.get('reason')}"
+                return {**stuck, "reason": word, "message": intern(one_line(message, MESSAGE_MAXIMUM))}
+            ended = _last_end(container)
+            if init and ended.get("exitCode"):
+                message = f"init container {name}"
+                exit_code, reason = ended["exitCode"], str(ended.get("reason") or "Error")
+                return {**stuck, "reason": reason, "exit_code": exit_code, "message": message}
+    if _condition(status, "PodReadyToStartContainers", "False") and since is not None:
+        message = "its volumes or its network are not there"
+        return {**stuck, "reason": NOT_PREPARED, "message": message, "stuck_from": since + PREPARATION}
+    return {}
+
+
+def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return how a container ended last: this time, or before it was begun again."""
+    state = mapping(container.get("state"))
+    return mapping(state.get("terminated")) or mapping(mapping(container.get("lastState")).get("terminated"))
 
 
 def _condition(status: Mapping[str, Any], kind: str, value: str = "True") -> Mapping[str, Any]:

@@ -80,6 +80,7 @@ def summarize(
 
     views: dict[str, ComponentView] = {}
     failures: list[Failure] = []
+    stuck: list[Failure] = []
     for component in plan:
         pods_of, name = by_component.get(component.name, ()), component.name
         if component.copies is None:
@@ -89,6 +90,7 @@ def summarize(
             seen = view_of_copies(component, [standing(one, name) for one in places], pods_of, look)
         views[name] = seen.view.model_copy(update={"awaited": True}) if component.awaited else seen.view
         failures += seen.failures
+        stuck += seen.stuck
     if revision is None:
         every = (one for several in copies.values() for one in several if isinstance(one, ObjectFacts))
         known = [one.revision for one in (anchor, owner, *objects.values(), *every) if one is not None]
@@ -109,6 +111,7 @@ def summarize(
         unplanned=sum(pod.state not in ENDED for name in by_component.keys() - views for pod in by_component[name]),
         failures=_kept(failures, FAILURES_MAXIMUM),
         failures_total=len(failures),
+        stuck=_kept(stuck, FAILURES_MAXIMUM),
         blind=blind,
     )
 

@@ -251,6 +251,9 @@ class Attention:
         live = self._live(uid)
         for place in self._missing(live) if live is not None else ():
             self._doubts.setdefault(Doubt(uid, key, place), now + DOUBT_FIRST)
+        stuck = self._cache.stuck_next(live, at) if live is not None else None
+        if stuck is not None:
+            self._looks.setdefault(uid, now + (stuck - at).total_seconds())
         subject = self._subjects.setdefault(uid, _Subject())
         subject.looked = now
         if self._known(subject, facts, key):

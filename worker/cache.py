@@ -410,6 +410,11 @@ class Cache:
         }
         return seen.model_copy(update={"components": {**seen.components, **lost}})
 
+    def stuck_next(self, attempt: AttemptSeen, at: datetime) -> datetime | None:
+        """Return when the next of its pods will have waited too long for its node, without any other news."""
+        times = (pod.facts.stuck_from for pod in self._pods.get(attempt.workload_uid, {}).values())
+        return min((time for time in times if time is not None and time > at), default=None)
+
     def revision(self, workload_uid: str) -> int:
         """Return the highest version of anything seen of a workload, deletions too."""
         return self._revisions.get(workload_uid, 0)

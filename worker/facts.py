@@ -74,6 +74,9 @@ class Facts:
     Who made it has looked at once, and perhaps too early: that it runs is news, although all was ready before it came.
     """
 
+    stuck: tuple[str, ...] = ()
+    """Why which components have pods that cannot be started so far: neither which pods, nor how many."""
+
     @property
     def blank(self) -> bool:
         """Whether a workflow that has just created everything knows this already."""
@@ -90,6 +93,7 @@ class Facts:
             or self.up
             or self.done
             or self.awake
+            or self.stuck
         )
 
     @property
@@ -101,7 +105,7 @@ class Facts:
         """Return the same few bytes for the same facts, in any process."""
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
         said = astuple(self)
-        later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made))
+        later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
@@ -134,6 +138,7 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
         awake=observation.parked and observation.occupies,
         resumed=resumed,
         made=tuple(f"{name}/{observation.components[name].uid}" for name in made) if expected and not unready else (),
+        stuck=tuple(sorted({f"{one.component}/{one.reason}/{one.exit_code}" for one in observation.stuck})),
     )
 
 
@@ -184,7 +189,8 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     risen = not set(now.up) <= set(before.up) or (now.awake and not before.awake)
     anew = (now.ready or now.up) and now.resumed != before.resumed
     ready = now.ready and (not before.ready or now.made != before.made)
-    if troubled or freed or risen or anew or ready or (now.quiet and not before.quiet):
+    stuck = now.stuck != before.stuck
+    if troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
     if now.orphaned or (before.ready and not now.ready):

@@ -24,7 +24,7 @@ TIMING_NAMES: Final[Mapping[str, str]] = {info.alias or name: name for name, inf
 """Names of the waits as written (`failureGracePeriod`), and as the model has them."""
 
 NEVER: Final = "never"
-_MAY_BE_NEVER: Final = {"success_ttl", "deletion_on_failure_grace_period", "submission_timeout"}
+_MAY_BE_NEVER: Final = {"success_ttl", "deletion_on_failure_grace_period", "launch_grace_period", "submission_timeout"}
 
 _OTHERS: Final[Mapping[str, str]] = {
     "profile": "profile",

@@ -49,6 +49,8 @@ class Failure(Payload):
     exit_code: int | None = None
     message: str = ""
     attempt: int = 0
+    stuck: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it is of a pod that has not started, and may yet: its kubelet tries again (row L16)."""
 
     def order(self) -> tuple[datetime, bool, str, str]:
         """Sort key: of failures seen together the earliest decides, ties by name.
@@ -182,6 +184,8 @@ class Observation(Payload):
     failures: tuple[Failure, ...] = ()
     """At most 16, in deciding order."""
     failures_total: int = 0
+    stuck: Annotated[tuple[Failure, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Pods that their kubelets could not start so far, at most 16; failures only to a policy that says so (row L16)."""
     blind: tuple[Interval, ...] = ()
 
     @property

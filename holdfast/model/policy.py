@@ -47,6 +47,10 @@ class Timings(Model):
     deletion_on_failure_grace_period: Duration | None = timedelta(0)
     forceful_deletion_grace_period: Duration = timedelta(minutes=10)
     success_ttl: Duration | None = timedelta(days=7)
+    launch_grace_period: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
+    """How long a pod is borne that its kubelet cannot start and tries again: an image, a volume, an init container.
+
+    None: it is no failure, and the warm-up grace tells (row L16)."""
     submission_timeout: Duration | None = None
     """How long refusals that may pass are borne before a workload that waits in submission fails; none: for ever.
 
@@ -69,10 +73,11 @@ class Limits(Model):
             timings.retry_pause_period,
             timings.deletion_on_failure_grace_period or timedelta(0),
             timings.forceful_deletion_grace_period,
+            timings.launch_grace_period or timedelta(0),
         )
         if max(graces) <= top and self.success_ttl_maximum is None:
             return timings  # As nearly always, and asked for at every step.
-        ttl, held = timings.success_ttl, timings.deletion_on_failure_grace_period
+        ttl, held, launch = timings.success_ttl, timings.deletion_on_failure_grace_period, timings.launch_grace_period
         if self.success_ttl_maximum is not None:
             ttl = min(ttl, self.success_ttl_maximum) if ttl is not None else self.success_ttl_maximum
         return Timings(
@@ -83,6 +88,7 @@ class Limits(Model):
             deletion_on_failure_grace_period=None if held is None else min(held, top),
             forceful_deletion_grace_period=min(timings.forceful_deletion_grace_period, top),
             success_ttl=ttl,
+            launch_grace_period=None if launch is None else min(launch, top),
             submission_timeout=timings.submission_timeout,
         )
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.model import Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
-from holdfast.policy.budgets import follow
+from holdfast.policy.budgets import charged, follow
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import (
     Cancel,
@@ -38,6 +38,7 @@ from holdfast.policy.order import first_waiting
 from holdfast.policy.park import park, unpark
 from holdfast.policy.record import cause
 from holdfast.policy.report import quota_in, report_of
+from holdfast.policy.rules import action_of
 from holdfast.policy.settle import enter, settle
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
 
@@ -179,8 +180,7 @@ def _restart(state: State, decision: Restart, now: datetime) -> State:
     state, avoided = exclude(state, decision.exclude, now)
     if avoided:
         why += f"; then {avoided}"
-    if charge is not None:
-        state = edit(state, used={**state.used, charge: state.used.get(charge, 0) + 1})
+    state = charged(state, charge, now, requeue=action_of(state.policy, decision.rule).requeue)
     if decision.limited:
         state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})
     state = cause(edit(state, restarts=state.restarts + 1), Reason.RESETTING, why, now)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from holdfast.model import Budget, Reason, Scope, Stage, State, Workload, format_duration
+from holdfast.model import Budget, Reason, Renewal, Scope, Stage, State, Workload, format_duration
 from holdfast.policy.edit import edit
 from holdfast.policy.health import current, expected_now, shortfall
 from holdfast.policy.record import cause
@@ -39,6 +39,18 @@ def used_of(state: State, budget: Budget, now: datetime) -> int:
     if since is not None and _is_earned(state, budget, since, now):
         return 0
     return _spent(state, budget)
+
+
+def charged(state: State, charge: str | None, now: datetime, *, requeue: bool) -> State:
+    """Return the state with a restart charged; a requeue for another cause renews what it may (row L16)."""
+    for budget in state.policy.budgets if requeue else ():
+        if budget.renewal is Renewal.REQUEUE and budget.name != charge and state.used.get(budget.name):
+            state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
+            why = f"{budget.name} budget renewed: it is requeued for another cause"
+            state = cause(state, Reason.BUDGET_RENEWED, why, now)
+    if charge is None:
+        return state
+    return edit(state, used={**state.used, charge: state.used.get(charge, 0) + 1})
 
 
 def _spent(state: State, budget: Budget) -> int:

@@ -192,7 +192,8 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     when = due_at(spec, state, ruling, since)
     if now < when:
         paused = is_alone(state, ruling) and ruling.action.pause is not None
-        waits = f"failure grace and pause of rule {ruling.rule}" if paused else "failure grace"
+        grace = "launch grace" if ruling.failure.stuck else "failure grace"
+        waits = f"{grace} and pause of rule {ruling.rule}" if paused else grace
         return Wait(when, f"{waits}: {ruling.failure.sentence()}")
     # A creation that failed needs no look: it was our own operation that said so.
     submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
@@ -209,10 +210,10 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return Fail(Reason.RULE_LIMIT_EXCEEDED, ruling.failure, over_limit(ruling, acted))
     charge = ruling.action.charge
     if charge is not None:
-        limit, used = state.policy.budget(charge).limit, state.used.get(charge, 0)
-        if limit is not None and used >= limit:
-            why = f"{charge} budget is used up ({used} of {limit}): {ruling.failure.sentence()}"
-            return Fail(Reason.RETRY_LIMIT_EXCEEDED, ruling.failure, why)
+        budget, used = state.policy.budget(charge), state.used.get(charge, 0)
+        if budget.limit is not None and used >= budget.limit:
+            why = f"{charge} budget is used up ({used} of {budget.limit}): {ruling.failure.sentence()}"
+            return Fail(budget.exceeded, ruling.failure, why)
     return Restart(
         ruling.failure,
         ruling.rule,

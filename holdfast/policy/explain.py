@@ -211,13 +211,22 @@ def _now(spec: Workload, state: State) -> str:
         unready, expected = not_ready(spec, state), expected_now(spec, state)
         if unready:
             avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
-            return f"waiting for {unready} of {expected} Pod{avoided}{_until(spec, state)}"
+            return f"waiting for {unready} of {expected} Pod{_stuck(state)}{avoided}{_until(spec, state)}"
         return f"{expected} of {expected} pods run or have succeeded{_until(spec, state)}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         until = "" if state.hold_until is not None else " until somebody cancels it"
         kept = ", and its quota is kept: pods of it run on" if still_runs(state) else ""
         return f"its outcome is settled ({state.outcome.value}); its resources are held{until}{kept}"
     return state.message
+
+
+def _stuck(state: State) -> str:
+    """Say why pods do not start, whether the policy takes that for a failure or not (row U11)."""
+    seen = current(state)
+    said = [one.sentence() for one in seen.stuck] if seen is not None else []
+    if not said:
+        return ""
+    return f" ({said[0]}{f'; and {len(said) - 1} more' if len(said) > 1 else ''})"
 
 
 def _parking(spec: Workload, state: State, attempt: Attempt) -> str:

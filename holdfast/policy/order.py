@@ -23,7 +23,8 @@ def without(observation: Observation, waiting: Collection[str]) -> Observation:
     components = {name: view for name, view in observation.components.items() if name not in waiting}
     failures = tuple(one for one in observation.failures if one.component not in waiting)
     left = observation.failures_total - len(observation.failures) + len(failures)
-    return edit(observation, components=components, failures=failures, failures_total=left)
+    stuck = tuple(one for one in observation.stuck if one.component not in waiting)
+    return edit(observation, components=components, failures=failures, failures_total=left, stuck=stuck)
 
 
 def turn(spec: Workload, state: State, seen: Observation | None, due: Collection[str]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ WARNINGS = frozenset(
         Reason.NODE_LOST,
         Reason.RETRY_LIMIT_EXCEEDED,
         Reason.LAUNCH_LIMIT_EXCEEDED,
+        Reason.PROLOGUE_FAILURE_MAX_RETRIES,
         Reason.RULE_LIMIT_EXCEEDED,
         Reason.SUCCESS_UNREACHABLE,
         Reason.SUBMISSION_FAILED,

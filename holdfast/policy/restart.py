@@ -24,6 +24,8 @@ def is_alone(state: State, ruling: Ruling) -> bool:
 def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> datetime:
     """Return from when on a ruling is carried out: after its grace, and what fails again and again ever later."""
     grace = timings(state).failure_grace_period if ruling.action.grace else timedelta(0)
+    if ruling.failure.stuck:
+        grace = timings(state).launch_grace_period or timedelta(0)
     at = due(since, grace, state.blind)
     if not is_alone(state, ruling) or state.attempt is None:
         return at
@@ -67,7 +69,7 @@ def restarted_alone(
         spent = attempt.used.get(name, 0) if budget.scope is Scope.MEMBER else used.get(charge, 0)
         if budget.limit is not None and spent >= budget.limit:
             why = f"{charge} budget is used up ({spent} of {budget.limit}): {ruling.failure.sentence()}"
-            return Fail(Reason.RETRY_LIMIT_EXCEEDED, ruling.failure, why)
+            return Fail(budget.exceeded, ruling.failure, why)
         if budget.scope is Scope.MEMBER:
             members.append(name)
         else:

@@ -53,7 +53,7 @@ def action_of(policy: Policy, rule: str) -> Action:
 def rulings(policy: Policy, failures: Iterable[Failure]) -> list[Ruling]:
     """Return a ruling for each failure, the deciding one first.
 
-    Those whose rule waits for no grace come before the others; among equals the earliest decides, ties by name.
+    Those that are acted on at once come before those that may pass; among equals the earliest decides, ties by name.
     """
     found = [rule_on(policy, failure) for failure in failures]
-    return sorted(found, key=lambda ruling: (ruling.action.grace, ruling.failure.order()))
+    return sorted(found, key=lambda one: (one.action.grace or one.failure.stuck, one.failure.order()))

@@ -10,7 +10,7 @@ What differs from the other profiles, and why:
 
 - a requeue lets go of the workload's quota and goes back to the queue, at most 3 times (100 may be asked for);
 - nothing waits for a grace but what a clock tells: the document decides at once, and a lost node has had its grace
-  before it is told;
+  before it is told; what a kubelet tries again by itself, such as the pull of an image, has one minute for it;
 - a prologue that fails (its node would not start it) is tried on other nodes, first try and 3 retries, which a requeue
   renews: it is no requeue, so that it holds for all three;
 - a walltime that is over is final, whatever the policy: it stands above the rules;
@@ -84,6 +84,7 @@ def _policy(profile: str, rules: tuple[Rule, ...], default: Action, budgets: tup
         timings=Timings(
             admission_grace_period=timedelta(minutes=1),
             warmup_grace_period=timedelta(minutes=15),
+            launch_grace_period=timedelta(minutes=1),
             failure_grace_period=timedelta(minutes=1),
             retry_pause_period=timedelta(seconds=5),
             deletion_on_failure_grace_period=timedelta(0),

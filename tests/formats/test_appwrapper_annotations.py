@@ -52,6 +52,7 @@ def test_without_annotations_the_documents_defaults_hold() -> None:
         "deletion_on_failure_grace_period": "0s",
         "forceful_deletion_grace_period": "10m",
         "success_ttl": "7d",
+        "launch_grace_period": None,
         "submission_timeout": None,
     }
     assert PROFILES["appwrapper"].budget("restart").limit == 3
@@ -175,7 +176,7 @@ def _check_held(submitted: Policy, maximum: timedelta, ttl_maximum: timedelta | 
     limits = Limits(grace_period_maximum=maximum, success_ttl_maximum=ttl_maximum)
     held = limits.clamp(submitted.timings)
     for name in Timings.model_fields:
-        if name == "submission_timeout":
+        if name in {"submission_timeout", "launch_grace_period"}:
             continue  # No annotation of AppWrapper's sets it.
         value, asked = getattr(held, name), getattr(submitted.timings, name)
         top = limits.success_ttl_maximum if name == "success_ttl" else limits.grace_period_maximum

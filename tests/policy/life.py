@@ -191,6 +191,7 @@ class Life:
         found, failed, complete = view.pop("found", True), view.pop("job_failed", False), view.pop("complete", False)
         exit_code = view.pop("exit_code", 1)
         nodes, marked = view.pop("nodes", ("node-7",)), view.pop("marked", ())
+        stuck = view.pop("stuck", 0)
         cls, why = FailureClass(view.pop("cls", "App")), view.pop("why", "Error")
         pods = PodCounts(expected=self.spec.expected_pods, **view)
         failures: list[Failure] = []
@@ -237,6 +238,19 @@ class Life:
             },
             failures=tuple(failures),
             failures_total=len(failures),
+            stuck=tuple(
+                Failure(
+                    cls=FailureClass.LAUNCH,
+                    scope=Scope.MEMBER,
+                    reason="ErrImagePull",
+                    message="container main: no such image",
+                    subject=f"train-{index}",
+                    node=nodes[index % len(nodes)],
+                    stuck=True,
+                    **common,
+                )
+                for index in range(stuck)
+            ),
             blind=blind,
         )
 

@@ -108,7 +108,7 @@ def test_a_change_that_says_nothing_of_rules_is_written_as_before():
 
 TIMINGS = (
     "admissionGracePeriod, deletionOnFailureGracePeriod, failureGracePeriod, forcefulDeletionGracePeriod, "
-    "retryPausePeriod, submissionTimeout, successTtl, warmupGracePeriod"
+    "launchGracePeriod, retryPausePeriod, submissionTimeout, successTtl, warmupGracePeriod"
 )
 
 

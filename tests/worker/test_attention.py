@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.activities.pod_facts import PREPARATION
 from holdfast.model import FailureClass, Interval
 from holdfast.worker.attention import ACKNOWLEDGED_MAXIMUM, RECORD_BYTES
-from tests.worker.world import JOB, World
+from tests.worker.world import EPOCH, JOB, World
 
 
 @pytest.fixture
@@ -664,3 +665,43 @@ def test_components_that_complete_one_by_one_are_told_lazily(world: World) -> No
     world.pass_time(30)
     assert len(world.sent) - before <= 4
     assert world.sent[-1][1].facts.finished
+
+
+def stuck(world: World, name: str, reason: str = "ErrImagePull") -> None:
+    container = {"name": "main", "state": {"waiting": {"reason": reason, "message": f"{reason} {world.now}"}}}
+    world.pod(name, "Pending", status={"startTime": EPOCH.isoformat(), "containerStatuses": [container]})
+
+
+@pytest.mark.row("L16", level="pure")
+def test_L16_pods_that_cannot_be_started_are_one_piece_of_news(world: World) -> None:
+    world.anchor()
+    world.attempt(pods=50)
+    world.job()
+    world.pass_time(1)
+    for index in range(50):
+        stuck(world, f"p{index}")
+        world.pass_time(0.05)
+    for _ in range(20):
+        for reason in ("ImagePullBackOff", "ErrImagePull"):
+            stuck(world, "p7", reason)
+            world.pass_time(30)
+    first, last = [send for _, send in world.sent]
+    assert first.facts.stuck == last.facts.stuck == ("c0/ErrImagePull/None",)
+    assert first.observation.stuck
+    assert (first.facts.admitted, last.facts.admitted) == (False, True)
+
+
+@pytest.mark.row("L16", level="pure")
+def test_L16_a_pod_whose_node_does_not_prepare_it_is_looked_at_when_its_time_is_over(world: World) -> None:
+    """Nothing more is heard of it: its kubelet has nothing new to say."""
+    world.anchor()
+    world.attempt(pods=1)
+    world.job()
+    unprepared = {"type": "PodReadyToStartContainers", "status": "False"}
+    world.pod("p0", "Pending", status={"startTime": world.stamp(), "conditions": [unprepared]})
+    begun = world.now
+    world.pass_time(PREPARATION.total_seconds() - 1)
+    assert not any(send.facts.stuck for _, send in world.sent)
+    world.pass_time(5)
+    (at,) = [at for at, send in world.sent if send.facts.stuck]
+    assert at - begun == pytest.approx(PREPARATION.total_seconds(), abs=1)

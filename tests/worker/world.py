@@ -181,6 +181,7 @@ class World:
         gone: bool = False,
         deleting: bool = False,
         labels: dict[str, str] | None = None,
+        status: dict[str, Any] | None = None,
     ) -> None:
         raw: dict[str, Any] = {
             "metadata": {
@@ -197,7 +198,7 @@ class World:
                 },
             },
             "spec": {"nodeName": "node-1"},
-            "status": {"phase": phase},
+            "status": {"phase": phase, **(status or {})},
         }
         if deleting:
             raw["metadata"]["deletionTimestamp"] = self.stamp()
