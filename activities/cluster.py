@@ -8,8 +8,11 @@ from typing import Any
 from temporalio import activity
 
 from holdfast import names
+from holdfast.activities.checkpoint import checkpoint
 from holdfast.activities.clear import clear
 from holdfast.activities.contract import (
+    Checkpointed,
+    CheckpointInput,
     Cleared,
     ClearInput,
     Created,
@@ -80,7 +83,7 @@ class ClusterActivities:
     @property
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
-        return [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark]
+        return [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark, self.checkpoint]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -136,6 +139,11 @@ class ClusterActivities:
     async def unpark(self, given: UnparkInput) -> Unparked:
         """Resume components of an attempt that was suspended in place."""
         return await unpark(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_CHECKPOINT)
+    async def checkpoint(self, given: CheckpointInput) -> Checkpointed:
+        """Ask the pods of an attempt to save their state, and follow their answers."""
+        return await checkpoint(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, given: ReportInput) -> Reported:

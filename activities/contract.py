@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from holdfast.activities.plan import PlannedComponent, Target, copies_ref, has_copy, object_name, planned
 from holdfast.model import (
+    Answers,
+    Checkpoint,
     Component,
     Failure,
     Interval,
@@ -127,6 +129,8 @@ class MakeInput(Payload):
     back as a failure; None: for ever. Time in which the API server did not answer does not count."""
     report: Report
     """Applied before the first change."""
+    resume_from: str | None = None
+    """Where its pods find the checkpoint that they go on from, empty for none; None: they make no checkpoints."""
     made: tuple[ObjectRef, ...] = ()
     """What a creation that was broken off has handed over: this submission's own, and no interruption."""
     replaces_interrupted: bool = False
@@ -263,6 +267,8 @@ class UnparkInput(Payload):
     labels: dict[str, str] = {}
     turn: int
     """As in `ParkInput`: even."""
+    resume_from: str | None = None
+    """As in `MakeInput`."""
     report: Report
     """Applied before the first change."""
     report_done: Report
@@ -276,6 +282,38 @@ class Unparked(Payload):
     refused: str = ""
     """Why the cluster will not have them resumed so: then the attempt is made anew."""
     turn: int = 0
+
+
+class CheckpointInput(Payload):
+    """Ask the running pods of an attempt to save their state, and follow their answers (row L32).
+
+    Only pods of the attempt, by uid, attempt and component, are asked. With the protocol `annotation` each gets the
+    request by one patch, by its uid and the version that was read, which takes an earlier answer away; with `http` each
+    is sent the request again and again, by a POST to its own address alone, until it has saved or says that it cannot.
+    It comes back once nothing is waited for any more, or at `until`, having looked at the pods once more after that.
+    """
+
+    target: Target
+    attempt: int
+    checkpoint: Checkpoint
+    components: tuple[str, ...]
+    """Whose pods are asked."""
+    number: int
+    """The request's, by which pods tell it from the one before."""
+    reason: str
+    running: int
+    """How many pods ran when it was decided: those that are missing since have not saved."""
+    finished: int = 0
+    """How many had succeeded by then."""
+    until: Time
+    report: Report
+
+
+class Checkpointed(Payload):
+    """How the pods that were asked stand."""
+
+    answers: Answers
+    blind: tuple[Interval, ...] = ()
 
 
 class ObserveInput(Payload):
@@ -367,6 +405,8 @@ class WatchInput(Payload):
 
 
 __all__ = [
+    "CheckpointInput",
+    "Checkpointed",
     "ClearInput",
     "Cleared",
     "CreateInput",

@@ -45,6 +45,7 @@ def inject(
     excluded: Sequence[str] = (),
     disliked: Sequence[str] = (),
     copy_index: int | None = None,
+    resume_from: str | None = None,
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -60,6 +61,7 @@ def inject(
         excluded: nodes on which its pods must not run.
         disliked: nodes to which its pods prefer any other.
         copy_index: which copy it is, where the component has copies.
+        resume_from: the checkpoint that its pods go on from, empty for none; None: they make none.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -100,8 +102,11 @@ def inject(
         pod_metadata = _child(template, "metadata", pod_set.path)
         _add(pod_metadata, "labels", {**labels, **of_copy, **ours}, f"{pod_set.path}.metadata")
         _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
+        if resume_from:
+            _add(pod_metadata, "annotations", {names.ANNOTATION_RESUME_FROM: resume_from}, f"{pod_set.path}.metadata")
         _apply(pod_set, template, pod_metadata)
-        _add_environment(template["spec"], pod_set.path, target.workload_uid, attempt)
+        ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
+        _add_environment(template["spec"], pod_set.path, ours_told, resumes=resume_from is not None)
         try:
             keep_off(template["spec"], excluded, disliked, f"{pod_set.path}.spec")
         except PlacementError as error:
@@ -196,9 +201,15 @@ def _list(parent: dict[str, Any], field: str, path: str) -> list[Any]:
     return cast("list[Any]", found or [])
 
 
-def _add_environment(spec: dict[str, Any], path: str, workload_uid: str, attempt: int) -> None:
-    """Tell each container which attempt it belongs to. Ours come first: the template's own may refer to them."""
-    ours = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: workload_uid}
+def _add_environment(spec: dict[str, Any], path: str, values: Mapping[str, str], *, resumes: bool) -> None:
+    """Tell each container which attempt it belongs to. Ours come first: the template's own may refer to them.
+
+    What it resumes from is read from the pod's annotation: of a suspended Job that can be changed, its environment not.
+    """
+    ours: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items()]
+    if resumes:
+        field = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.ANNOTATION_RESUME_FROM}']"}}
+        ours.append({"name": names.ENV_RESUME_FROM, "valueFrom": field})
     for field in ("initContainers", "containers"):
         containers = _list(spec, field, f"{path}.spec")
         for index, container in enumerate(containers):
@@ -206,6 +217,6 @@ def _add_environment(spec: dict[str, Any], path: str, workload_uid: str, attempt
                 raise InjectionError(f"{path}.spec.{field}[{index}]", f"expected an object, found {container!r}")
             present = _list(cast("dict[str, Any]", container), "env", f"{path}.spec.{field}[{index}]")
             given = [mapping(entry).get("name") for entry in present]
-            added = [{"name": name, "value": value} for name, value in ours.items() if name not in given]
+            added = [copy.deepcopy(one) for one in ours if one["name"] not in given]
             if added:
                 container["env"] = added + present

@@ -94,6 +94,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
             excluded=given.nodes_excluded,
             disliked=given.nodes_disliked,
             copy_index=copy_index,
+            resume_from=given.resume_from,
         )
     except InjectionError as error:
         raise Refusal("Invalid", str(error), final=True) from None

@@ -305,6 +305,7 @@ def _wanted(
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
             copy_index=index,
+            resume_from=given.resume_from,
         )
     except InjectionError as error:
         raise _Refused(str(error)) from None

@@ -28,6 +28,15 @@ ANNOTATION_TURN: Final = f"{GROUP}/turn"
 ANNOTATION_PARKED: Final = f"{GROUP}/parked"
 ANNOTATION_RUN_AS: Final = f"{GROUP}/run-as"
 
+# Annotations of pods that are asked to save their state: the request, and their answer to it.
+ANNOTATION_CHECKPOINT_REQUEST: Final = f"{GROUP}/checkpoint-request"
+ANNOTATION_CHECKPOINT_REASON: Final = f"{GROUP}/checkpoint-reason"
+ANNOTATION_CHECKPOINT_DEADLINE: Final = f"{GROUP}/checkpoint-deadline"
+ANNOTATION_CHECKPOINT_STATE: Final = f"{GROUP}/checkpoint-state"
+ANNOTATION_CHECKPOINT_URI: Final = f"{GROUP}/checkpoint-uri"
+ANNOTATION_CHECKPOINT_MESSAGE: Final = f"{GROUP}/checkpoint-message"
+ANNOTATION_RESUME_FROM: Final = f"{GROUP}/resume-from"
+
 FINALIZER: Final = f"{GROUP}/workload"
 MANAGED_BY: Final = f"{GROUP}/holdfast"
 FIELD_MANAGER: Final = "holdfast"
@@ -47,6 +56,7 @@ WORKER_NAMESPACE: Final = "holdfast-system"
 # Environment that a workload's containers receive.
 ENV_ATTEMPT: Final = "HOLDFAST_ATTEMPT"
 ENV_WORKLOAD_UID: Final = "HOLDFAST_WORKLOAD_UID"
+ENV_RESUME_FROM: Final = "HOLDFAST_RESUME_FROM"
 
 # Temporal: workflow types.
 WORKLOAD_WORKFLOW: Final = "Workload"
@@ -64,6 +74,7 @@ QUERY_EXPLAIN: Final = "explain"
 UPDATE_POLICY: Final = "update_policy"
 UPDATE_COMPONENTS: Final = "update_components"
 UPDATE_STRIP: Final = "strip_finalizers"
+UPDATE_CHECKPOINT: Final = "checkpoint"
 
 # Temporal: activities.
 ACTIVITY_PREPARE: Final = "prepare"
@@ -73,6 +84,7 @@ ACTIVITY_REPLACE: Final = "replace"
 ACTIVITY_CLEAR: Final = "clear"
 ACTIVITY_PARK: Final = "park"
 ACTIVITY_UNPARK: Final = "unpark"
+ACTIVITY_CHECKPOINT: Final = "checkpoint"
 ACTIVITY_OBSERVE: Final = "observe"
 ACTIVITY_REMOVE: Final = "remove"
 ACTIVITY_FORCE_REMOVE: Final = "force_remove"

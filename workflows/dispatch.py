@@ -12,6 +12,8 @@ from temporalio.common import RetryPolicy
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
     from holdfast.activities.contract import (
+        Checkpointed,
+        CheckpointInput,
         Cleared,
         ClearInput,
         Created,
@@ -102,6 +104,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     avoided = attempt.avoided if attempt is not None else ()
     excluded = tuple(sorted(node.name for node in avoided if node.required))
     disliked = tuple(sorted(node.name for node in avoided if not node.required))
+    resume_from = attempt.resume_from if attempt is not None and spec.checkpoint is not None else None
+    kills = attempt is not None and attempt.kills
     waits = state.policy.refused_create is RefusedCreate.WAIT
     # An operation that may wait for ever is bounded by its heartbeats alone.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
@@ -134,6 +138,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 components=tuple(one for one in spec.components if one.name not in waiting),
                 config_hashes=spec.config_hashes,
                 labels=spec.labels,
+                resume_from=resume_from,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,
@@ -155,6 +160,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 config_hashes={name: spec.config_hashes[name] for name in again},
                 launches=operation.launches,
                 labels=spec.labels,
+                resume_from=resume_from,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,
@@ -164,6 +170,24 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report_done=operation.report_done or operation.report,
             )
             return Call(names.ACTIVITY_REPLACE, wait, replace, Replaced, ENDLESS)
+        case OperationKind.CHECKPOINT:
+            request, config = state.checkpoint, spec.checkpoint
+            if request is None or config is None or operation.until is None:
+                raise ValueError("no checkpoint is asked for")
+            ask = CheckpointInput(
+                target=target,
+                attempt=number,
+                checkpoint=config,
+                components=spec.savers,
+                number=request.number,
+                reason=request.reason.value,
+                running=request.running,
+                finished=request.finished,
+                until=operation.until,
+                report=operation.report,
+            )
+            # While the cluster cannot be seen it goes on past that, and is bounded by its heartbeats alone.
+            return Call(names.ACTIVITY_CHECKPOINT, wait, ask, Checkpointed, ENDLESS)
         case OperationKind.CLEAR:
             clear = ClearInput(
                 target=target,
@@ -183,7 +207,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 owner_uid=owner,
                 plan=tuple(one for one in plan if one.name not in waiting),
                 turn=attempt.turns if attempt is not None else 0,
-                grace=timings(state).forceful_deletion_grace_period.total_seconds(),
+                grace=0.0 if kills else timings(state).forceful_deletion_grace_period.total_seconds(),
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )
@@ -199,6 +223,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 launches={name: attempt.launches.get(name, 0) for name in resuming} if attempt is not None else {},
                 labels=spec.labels,
                 turn=attempt.turns if attempt is not None else 0,
+                resume_from=resume_from,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )

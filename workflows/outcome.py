@@ -7,7 +7,17 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast import names
-from holdfast.activities.contract import Cleared, Created, Parked, Prepared, Removed, Replaced, Reported, Unparked
+from holdfast.activities.contract import (
+    Checkpointed,
+    Cleared,
+    Created,
+    Parked,
+    Prepared,
+    Removed,
+    Replaced,
+    Reported,
+    Unparked,
+)
 from holdfast.model import Observation, Operation, OperationKind, RefusedCreate, State, Workload
 from holdfast.policy import events
 from holdfast.policy.fold import fold, observed
@@ -17,6 +27,7 @@ _BREAKABLE: Final = {
     OperationKind.CLEAR,
     OperationKind.PARK,
     OperationKind.UNPARK,
+    OperationKind.CHECKPOINT,
     OperationKind.OBSERVE,
     OperationKind.REMOVE,
     OperationKind.FORCE_REMOVE,
@@ -63,6 +74,9 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
             return observed(state, result.seen, operation.since, now) if result.seen is not None else state
         case Unparked():
             done = events.UnparkDone(result.done, result.refused, result.turn)
+        case Checkpointed():
+            number = state.checkpoint.number if state.checkpoint is not None else 0
+            done = events.CheckpointDone(number, result.answers, result.blind)
         case Removed():
             done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
         case Reported():

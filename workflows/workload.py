@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
         differing,
         reconfigured,
     )
+    from holdfast.policy.checkpoint import CheckpointAsk, check_ask
     from holdfast.policy.edit import edit
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold
@@ -321,9 +322,12 @@ class WorkloadWorkflow:
         self._inbox.append(events.Suspended(reason))
 
     @workflow.signal(name=names.SIGNAL_PREEMPT, description="Give its place to another: as suspend, uncharged")
-    def preempt(self, reason: str = "") -> None:
-        """Give its place to another workload. As `suspend`; never a failure, charged to no budget (row U8)."""
-        self._inbox.append(events.Suspended(reason, preempted=True))
+    def preempt(self, reason: str = "", within: float | None = None) -> None:
+        """Give its place to another workload. As `suspend`; never a failure, charged to no budget (row U8).
+
+        What saves its state is asked to do so first (row L32), and waited for at most `within` seconds, if given.
+        """
+        self._inbox.append(events.Suspended(reason, preempted=True, within=within))
 
     @workflow.signal(name=names.SIGNAL_RESUME, description="Take a suspension back: begin the next attempt")
     def resume(self, reason: str = "") -> None:
@@ -417,6 +421,20 @@ class WorkloadWorkflow:
         if again:
             self._inbox.append(events.Reconfigured(again, change.note))
         return again
+
+    @workflow.update(name=names.UPDATE_CHECKPOINT, description="Save its state now, and run on")
+    def checkpoint(self, request: CheckpointAsk) -> int:
+        """Have its pods save their state while it runs on, and return the request's number (rows L32, J3)."""
+        if self._spec is None or self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        self._inbox.append(events.CheckpointAsked(request.note))
+        return self._state.checkpoint.number + 1 if self._state.checkpoint is not None else 1
+
+    @checkpoint.validator
+    def _check_checkpoint(self, request: CheckpointAsk) -> None:
+        if self._spec is None or self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        check_ask(self._spec, self._state)
 
     @workflow.update(name=names.UPDATE_STRIP, description="Take finalizers off what a forced removal cannot remove")
     def strip_finalizers(self, request: StripRequest) -> None:

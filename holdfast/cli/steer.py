@@ -1,9 +1,10 @@
-"""Commands that want something of a workload: suspend, resume, preempt, cancel, retry, strip its finalizers."""
+"""Commands that want something of a workload: suspend, resume, preempt, checkpoint, cancel, retry, strip finalizers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,6 +69,14 @@ def preempt(
     name: Name,
     namespace: Namespace = None,
     reason: Reason = "",
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within",
+            help="Wait so long for its checkpoint, not as long as it says; 0s: not at all.",
+            show_default=False,
+        ),
+    ] = None,
     wait: Wait = False,
     timeout: Timeout = None,
     cluster: Cluster = None,
@@ -75,8 +84,24 @@ def preempt(
     temporal_namespace: TemporalNamespace = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Give its place to another: as suspend, never a failure, charged to no budget."""
-    _steer("preempt", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+    """Give its place to another: as suspend, never a failure, charged to no budget. It saves its state first."""
+    seconds = _seconds(within, "--within")
+    _steer("preempt", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output, seconds)
+
+
+def checkpoint(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Have it save its state and run on: its next attempt goes on from there."""
+    _steer("checkpoint", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
 
 
 def cancel(
@@ -140,7 +165,15 @@ def strip_finalizers(
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
-    commands: tuple[Callable[..., None], ...] = (suspend, resume, preempt, cancel, retry, strip_finalizers)
+    commands: tuple[Callable[..., None], ...] = (
+        suspend,
+        resume,
+        preempt,
+        checkpoint,
+        cancel,
+        retry,
+        strip_finalizers,
+    )
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 
@@ -156,9 +189,10 @@ def _steer(
     address: str | None,
     temporal_namespace: str | None,
     output: Output,
+    within: float | None = None,
 ) -> None:
     named = chosen(name, namespace)
-    seconds = _seconds(timeout)
+    seconds = _seconds(timeout, "--timeout")
     if seconds is not None and not wait:
         raise typer.BadParameter("is for --wait", param_hint="--timeout")
 
@@ -166,9 +200,9 @@ def _steer(
         async with session(address, temporal_namespace, cluster) as holdfast:
             run = await holdfast.get(named.name, named.namespace)
             async with asyncio.timeout(seconds):
-                return await _ask(run, verb, reason, wait)
+                return await _ask(run, verb, reason, wait, within)
 
-    from holdfast.model import Phase
+    from holdfast.model import CheckpointState, Phase
 
     try:
         view = asyncio.run(go())
@@ -186,23 +220,28 @@ def _steer(
             else f"{verb} asked of {named.namespace}/{named.name}"
         ),
     )
-    if wait and view.phase is Phase.FAILED:
+    last = view.status.checkpoint
+    lost = verb == "checkpoint" and last is not None and last.state is not CheckpointState.COMPLETE
+    if wait and (view.phase is Phase.FAILED or lost):
         raise typer.Exit(EXIT_FAILED)
 
 
-async def _ask(run: Run, verb: str, reason: str, wait: bool) -> StatusView:
+async def _ask(run: Run, verb: str, reason: str, wait: bool, within: float | None) -> StatusView:
     if verb == "retry":
         return await (await run.retry(reason, wait=wait)).recorded()
+    if verb == "preempt":
+        patience = timedelta(seconds=within) if within is not None else None
+        return await run.preempt(reason, within=patience, wait=wait)
     verbs: dict[str, Callable[..., Awaitable[StatusView]]] = {
         "suspend": run.suspend,
         "resume": run.resume,
-        "preempt": run.preempt,
+        "checkpoint": run.checkpoint,
         "cancel": run.cancel,
     }
     return await verbs[verb](reason, wait=wait)
 
 
-def _seconds(timeout: str | None) -> float | None:
+def _seconds(timeout: str | None, option: str) -> float | None:
     if timeout is None:
         return None
     from holdfast.model import parse_duration
@@ -210,4 +249,4 @@ def _seconds(timeout: str | None) -> float | None:
     try:
         return parse_duration(timeout).total_seconds()
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--timeout") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None

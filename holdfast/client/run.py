@@ -31,6 +31,7 @@ from holdfast.model import Explanation, Model, Phase, Policy, Reason, Status, Wo
 from holdfast.model.history import History
 from holdfast.past import Story, history_of
 from holdfast.policy.change import ComponentsChange, PolicyChange
+from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.strip import StripRequest
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
@@ -138,9 +139,31 @@ class Run:
         """Put a suspended workload back. `wait` waits until it is Running."""
         return await self._steer(names.SIGNAL_RESUME, reason, wait, _running)
 
-    async def preempt(self, reason: str = "", *, wait: bool = False) -> StatusView:
-        """Take it off the cluster for another's sake: no failure, and no budget is charged. `wait`: until Suspended."""
-        return await self._steer(names.SIGNAL_PREEMPT, reason, wait, _suspended)
+    async def preempt(self, reason: str = "", *, within: timedelta | None = None, wait: bool = False) -> StatusView:
+        """Take it off the cluster for another's sake: no failure, and no budget is charged. `wait`: until Suspended.
+
+        Args:
+            reason: Why, for its history.
+            within: How long its checkpoint is waited for at most, if it makes one; none: as long as it says itself.
+            wait: Whether to return only once it is Suspended.
+        """
+        seconds = () if within is None else (within.total_seconds(),)
+        await self._signal(names.SIGNAL_PREEMPT, reason, *seconds)
+        return await self.until(_suspended) if wait else await self.recorded()
+
+    async def checkpoint(self, note: str = "", *, wait: bool = False) -> StatusView:
+        """Have it save its state and run on: its next attempt goes on from there. `wait`: until it has or has not.
+
+        Raises:
+            HoldfastError: if it makes no checkpoints, or does not run; the message says which.
+        """
+        number = await self._update(names.UPDATE_CHECKPOINT, CheckpointAsk(note=note), int, "a checkpoint")
+
+        def ended(status: Status) -> bool:
+            last = status.checkpoint
+            return last is not None and (last.number > number or (last.number == number and last.ended_at is not None))
+
+        return await self.until(ended, through_ends=True) if wait else await self.recorded()
 
     async def cancel(self, reason: str = "", *, wait: bool = False) -> StatusView:
         """End it and remove everything. `wait` waits until everything is proven gone and its workflow is over.
@@ -299,9 +322,10 @@ class Run:
         await self._signal(signal, reason)
         return await self.until(reached) if wait else await self.recorded()
 
-    async def _signal(self, signal: str, reason: str) -> None:
+    async def _signal(self, signal: str, reason: str, *more: float) -> None:
+        given = (reason, *more) if reason or more else ()
         try:
-            await (self.handle.signal(signal, reason) if reason else self.handle.signal(signal))
+            await self.handle.signal(signal, args=given)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and "completed" in error.message.lower():
                 raise AlreadyEnded(self.workflow_id, (await self.recorded()).phase.value) from error

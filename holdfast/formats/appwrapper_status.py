@@ -114,6 +114,10 @@ def reason(reason: Reason) -> str:
             return "FoundNoFailedPods"
         case Reason.POLICY_CHANGED | Reason.CONFIGURATION_CHANGED | Reason.BUDGET_RENEWED | Reason.WALLTIME_EXTENDED:
             return "PolicyChanged"
+        case Reason.CHECKPOINT_REQUESTED | Reason.CHECKPOINT_EXTENDED | Reason.CHECKPOINT_COMPLETE:
+            return "SufficientPodsReady"
+        case Reason.CHECKPOINT_PARTIAL | Reason.CHECKPOINT_DISCARDED:
+            return "SufficientPodsReady"
         case Reason.REPLACING:
             return "InsufficientPodsReady"
         case _:

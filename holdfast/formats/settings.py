@@ -14,7 +14,17 @@ from pydantic import ValidationError
 from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem, problems_of
 from holdfast.formats.text import Json, documents
-from holdfast.model import Action, ActionKind, Policy, Timings, Workload, format_duration, parse_duration
+from holdfast.model import (
+    Action,
+    ActionKind,
+    Checkpoint,
+    CheckpointProtocol,
+    Policy,
+    Timings,
+    Workload,
+    format_duration,
+    parse_duration,
+)
 from holdfast.model.policy import DEFAULT_RULE
 from holdfast.profiles.rules import LAUNCH, RESTART
 
@@ -40,7 +50,17 @@ _OTHERS: Final[Mapping[str, str]] = {
     "suspend": "suspend",
     "allowMissingKinds": "allow_missing_kinds",
 }
-NAMES: Final = (*TIMING_NAMES, *_OTHERS)
+_CHECKPOINT: Final[Mapping[str, str]] = {
+    "checkpoint": "protocol",
+    "checkpointPort": "port",
+    "checkpointPath": "path",
+    "checkpointTimeout": "timeout",
+    "checkpointExtension": "extension",
+    "checkpointOnUnresponsive": "on_unresponsive",
+    "checkpointComponents": "components",
+}
+"""What says how a workload saves its state, and the field of its checkpoint that it is."""
+NAMES: Final = (*TIMING_NAMES, *_OTHERS, *_CHECKPOINT)
 """All settings that can be given."""
 
 _LIMITS: Final[Mapping[str, str]] = {"retryLimit": RESTART, "launchLimit": LAUNCH}
@@ -74,6 +94,8 @@ class Settings:
     """Fields of rules' actions, by the rules' names."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the workload itself."""
+    checkpoint: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of how it saves its state."""
     paths: dict[str, str] = field(default_factory=dict[str, str])
     """Where each field of the workload was given."""
 
@@ -198,7 +220,25 @@ def read_settings(given: Iterable[Given]) -> tuple[Settings, list[Problem]]:
         problem = _set(settings, name, one)
         if problem is not None:
             problems.append(problem)
+    if settings.checkpoint:
+        problems += _read_checkpoint(settings)
     return settings, problems
+
+
+def _read_checkpoint(settings: Settings) -> list[Problem]:
+    """Put together how the workload saves its state, and return what is wrong with it."""
+    written = {name: info.alias or name for name, info in Checkpoint.model_fields.items()}
+    places = {written[field]: settings.paths[name] for name, field in _CHECKPOINT.items() if name in settings.paths}
+    if "protocol" not in settings.checkpoint:
+        first = next(iter(places.values()))
+        protocols = tuple(one.value for one in CheckpointProtocol)
+        return [Problem(first, "is only for what sets checkpoint, too", allowed=protocols)]
+    try:
+        settings.fields["checkpoint"] = Checkpoint.model_validate(settings.checkpoint)
+    except ValidationError as error:
+        return relocated(problems_of(error, Checkpoint), {**places, "": places["protocol"]})
+    settings.paths["checkpoint.components"] = places.get("components", places["protocol"])
+    return []
 
 
 def _set(settings: Settings, name: str, given: Given) -> Problem | None:
@@ -231,6 +271,12 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
             return rules
         for rule, values in rules.items():
             settings.rules.setdefault(rule, {}).update(values)
+        settings.paths[name] = given.path
+        return None
+    if name in _CHECKPOINT:
+        text = given.value.strip()
+        parts = [part.strip() for part in text.split(",")] if name == "checkpointComponents" else None
+        settings.checkpoint[_CHECKPOINT[name]] = parts if parts is not None else int(text) if text.isdecimal() else text
         settings.paths[name] = given.path
         return None
     if name == "profile":

@@ -1,6 +1,15 @@
 """The contract: what is submitted, what is seen, what is remembered, what is told. No I/O, no clock."""
 
 from holdfast.model.base import Duration, Model, Time, format_duration, parse_duration
+from holdfast.model.checkpoint import (
+    Answers,
+    Checkpoint,
+    CheckpointProtocol,
+    CheckpointRequest,
+    CheckpointState,
+    OnUnresponsive,
+    Saved,
+)
 from holdfast.model.component import After, Component, PodSet, SchedulingGate, StatusRule, Toleration
 from holdfast.model.copies import CopyLabel, CopyWord
 from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
@@ -66,12 +75,17 @@ __all__ = [
     "Action",
     "ActionKind",
     "After",
+    "Answers",
     "AtEnd",
     "Attempt",
     "Bounded",
     "Budget",
     "BudgetStatus",
     "Cause",
+    "Checkpoint",
+    "CheckpointProtocol",
+    "CheckpointRequest",
+    "CheckpointState",
     "Component",
     "ComponentView",
     "Condition",
@@ -100,6 +114,7 @@ __all__ = [
     "NodeAvoidance",
     "ObjectRef",
     "Observation",
+    "OnUnresponsive",
     "Operation",
     "OperationKind",
     "Parking",
@@ -116,6 +131,7 @@ __all__ = [
     "Replacement",
     "Report",
     "Rule",
+    "Saved",
     "SchedulingGate",
     "Scope",
     "Source",

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.model.base import Duration, Time
+from holdfast.model.checkpoint import CheckpointRequest, Saved
 from holdfast.model.observation import Failure, Interval, Observation, Payload
 from holdfast.model.policy import Limits, Policy
 from holdfast.model.report import Report
@@ -149,6 +150,10 @@ class Attempt(Payload):
     """A failure of it that somebody has told who watches over something else, such as its nodes (row L25)."""
     audited: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
     """What was written down of it before it was done, where its workload is sensitive (row L36)."""
+    resume_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Where its pods find the checkpoint that they go on from; empty: from the beginning."""
+    kills: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether its pods get no grace where it is suspended in place."""
 
     @property
     def later(self) -> tuple[str, ...]:
@@ -185,6 +190,10 @@ class Intent(Payload):
     cancel_reason: Reason = Reason.CANCEL_REQUESTED
     retry: bool = False
     note: str = ""
+    within: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """Until when whoever preempts it waits for its checkpoint."""
+    checkpoint: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it is to save its state and run on."""
 
 
 class Held(Payload):
@@ -215,6 +224,7 @@ class OperationKind(StrEnum):
     CLEAR = "clear"
     PARK = "park"
     UNPARK = "unpark"
+    CHECKPOINT = "checkpoint"
     OBSERVE = "observe"
     REMOVE = "remove"
     FORCE_REMOVE = "force_remove"
@@ -292,6 +302,10 @@ class State(Payload):
     outcome_failure: Failure | None = None
     preempted_at: Time | None = None
     """When the preemption was asked for that what is in the cluster is being removed for; None once all is gone."""
+    checkpoint: Annotated[CheckpointRequest | None, Field(exclude_if=lambda value: value is None)] = None
+    """The latest request to save, and what came of it."""
+    saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
+    """The last complete checkpoint, from which the next attempt goes on."""
     pause_until: Time | None = None
     hold_until: Time | None = None
     anchored: bool = False

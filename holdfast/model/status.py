@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.model.base import Time
+from holdfast.model.checkpoint import CheckpointRequest, Saved
 from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts
 from holdfast.model.report import Condition
 from holdfast.model.state import Cause, ExcludedNode
@@ -58,6 +59,12 @@ class Status(Payload):
     """Nodes its pods keep off or, while there are none, those that its next pods will."""
     failure: Failure | None = None
     """Why it failed, once it has."""
+    checkpoint: Annotated[CheckpointRequest | None, Field(exclude_if=lambda value: value is None)] = None
+    """The latest request to save its state, and what came of it."""
+    saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
+    """The last complete checkpoint, from which the next attempt goes on."""
+    resumed_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """The checkpoint that the living attempt went on from."""
     causes: tuple[Cause, ...] = ()
     causes_total: int = 0
 

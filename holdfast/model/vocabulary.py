@@ -81,6 +81,12 @@ class Reason(StrEnum):
     ANCHOR_DELETED = "AnchorDeleted"
     POLICY_CHANGED = "PolicyChanged"
     BUDGET_RENEWED = "BudgetRenewed"
+    # checkpoints
+    CHECKPOINT_REQUESTED = "CheckpointRequested"
+    CHECKPOINT_EXTENDED = "CheckpointExtended"
+    CHECKPOINT_COMPLETE = "CheckpointComplete"
+    CHECKPOINT_PARTIAL = "CheckpointPartial"
+    CHECKPOINT_DISCARDED = "CheckpointDiscarded"
     # removal
     DELETION_INITIATED = "DeletionInitiated"
     DELETION_FORCED = "DeletionForced"

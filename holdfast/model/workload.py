@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
 from holdfast.model.base import Model, Time
+from holdfast.model.checkpoint import Checkpoint
 from holdfast.model.component import Component
 from holdfast.model.labels import LABEL_NAME, check_label
 from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive
@@ -54,6 +55,8 @@ class Workload(Model):
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is never run again without a person's word, and what is done to it is written down first (L7, L36)."""
     policy: Policy = Policy()
+    checkpoint: Annotated[Checkpoint | None, Field(exclude_if=lambda value: value is None)] = None
+    """How it saves its state before it is suspended or preempted; none: it is not asked to (row L32)."""
     source: Source = Source(api_version="v1", kind="List")
     submitted_at: Time | None = None
 
@@ -103,6 +106,7 @@ class Workload(Model):
         self._check_success()
         self._check_order()
         self._check_dependencies()
+        self._check_checkpoint()
         size = len(self.model_dump_json().encode())
         if size > SPEC_BYTES_MAXIMUM:
             raise ValueError(f"the workload is {size:,} bytes: expected at most {SPEC_BYTES_MAXIMUM:,}")
@@ -194,6 +198,20 @@ class Workload(Model):
                 except ValueError as error:
                     raise ValueError(f"components[{index}].{error}") from None
 
+    def _check_checkpoint(self) -> None:
+        """Refuse a checkpoint of what is no component, or brings no pods that could be asked (row L32)."""
+        if self.checkpoint is None:
+            return
+        bring, path = [one.name for one in self.components if one.expected_pods], "checkpoint.components"
+        if not bring:
+            raise ValueError("checkpoint: no component brings pods that could be asked")
+        for index, name in enumerate(self.checkpoint.components):
+            if name not in bring:
+                known = ", ".join(bring)
+                raise ValueError(f"{path}[{index}]: {name!r} names no component with pods: expected some of {known}")
+            if name in self.checkpoint.components[:index]:
+                raise ValueError(f"{path}[{index}]: {name!r} is given twice")
+
     def with_components(self, components: Iterable[Component]) -> Self:
         """Return the workload with other components, checked anew.
 
@@ -220,6 +238,13 @@ class Workload(Model):
     def workflow_id(self) -> str:
         """The id of the one workflow that is this workload's life."""
         return names.workflow_id(self.cluster, self.namespace, self.name)
+
+    @property
+    def savers(self) -> tuple[str, ...]:
+        """The components whose pods are asked to save their state."""
+        if self.checkpoint is None:
+            return ()
+        return self.checkpoint.components or tuple(one.name for one in self.components if one.expected_pods)
 
     @property
     def expected_pods(self) -> int:

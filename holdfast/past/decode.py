@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from holdfast import names
 from holdfast.activities.contract import (
+    Checkpointed,
     Cleared,
     Created,
     Parked,
@@ -29,6 +30,7 @@ from holdfast.activities.contract import (
 from holdfast.model import Observation, State, Status
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
 from holdfast.policy.change import ComponentsChange, PolicyChange
+from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.strip import StripRequest
 
 _RESULTS: Final[dict[str, Any]] = {
@@ -37,6 +39,7 @@ _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_CREATE: Created,
     names.ACTIVITY_REPLACE: Replaced,
     names.ACTIVITY_CLEAR: Cleared,
+    names.ACTIVITY_CHECKPOINT: Checkpointed,
     names.ACTIVITY_PARK: Parked,
     names.ACTIVITY_UNPARK: Unparked,
     names.ACTIVITY_OBSERVE: Observation,
@@ -48,6 +51,7 @@ _CHANGES: Final = {
     names.UPDATE_POLICY: PolicyChange,
     names.UPDATE_COMPONENTS: ComponentsChange,
     names.UPDATE_STRIP: StripRequest,
+    names.UPDATE_CHECKPOINT: CheckpointAsk,
 }
 _SINGLE_BATCH: Final = 2
 """The SDK's flag of histories whose tasks are told everything at once."""
@@ -217,7 +221,8 @@ class _Reading:
         if not payloads:
             return Signalled(name, "")
         text = await self.value(payloads[:1], str, what)
-        return Signalled(name, text) if text is not None else None
+        within = await self.value(payloads[1:2], float, what) if name == names.SIGNAL_PREEMPT and payloads[1:] else None
+        return Signalled(name, text, within) if text is not None else None
 
     async def _update(self, event: HistoryEvent) -> Updated | None:
         asked = event.workflow_execution_update_accepted_event_attributes.accepted_request.input

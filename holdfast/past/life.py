@@ -24,6 +24,7 @@ from holdfast.policy.change import (
     differing,
     reconfigured,
 )
+from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold
 from holdfast.policy.operations import begin
@@ -38,6 +39,7 @@ _ACTIVITIES: Final = {
     OperationKind.CREATE: names.ACTIVITY_CREATE,
     OperationKind.REPLACE: names.ACTIVITY_REPLACE,
     OperationKind.CLEAR: names.ACTIVITY_CLEAR,
+    OperationKind.CHECKPOINT: names.ACTIVITY_CHECKPOINT,
     OperationKind.PARK: names.ACTIVITY_PARK,
     OperationKind.UNPARK: names.ACTIVITY_UNPARK,
     OperationKind.OBSERVE: names.ACTIVITY_OBSERVE,
@@ -116,8 +118,8 @@ class Life:
 
     def _wish(self, wish: Signalled | Updated, task: Task) -> None:
         match wish:
-            case Signalled(name, value):
-                event = _signal(name, value, self.uid)
+            case Signalled(name, value, within):
+                event = _signal(name, value, self.uid, within)
                 self._inbox += [event] if event is not None else []
             case Updated(change):
                 assert self.state is not None
@@ -128,6 +130,9 @@ class Life:
                     return
                 if isinstance(change, StripRequest):
                     self._inbox.append(events.StripAsked(change.note))
+                    return
+                if isinstance(change, CheckpointAsk):
+                    self._inbox.append(events.CheckpointAsked(change.note))
                     return
                 # An older release put changes in force without asking the API server.
                 if self._changes or names.ACTIVITY_REHEARSE in task.begun:
@@ -307,14 +312,14 @@ class Life:
             raise ValueError(f"it {task.ended.how}, where this release would have gone on")
 
 
-def _signal(name: str, value: Any, uid: str) -> events.Event | None:
+def _signal(name: str, value: Any, uid: str, within: float | None) -> events.Event | None:
     if name == names.SIGNAL_OBSERVE:
         return events.Observed(value) if value.workload_uid == uid else None
     match name:
         case names.SIGNAL_SUSPEND:
             return events.Suspended(value)
         case names.SIGNAL_PREEMPT:
-            return events.Suspended(value, preempted=True)
+            return events.Suspended(value, preempted=True, within=within)
         case names.SIGNAL_RESUME:
             return events.Resumed(value)
         case names.SIGNAL_CANCEL:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from holdfast.model import Observation, State, Status
 from holdfast.policy.change import ComponentsChange, PolicyChange
+from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.strip import StripRequest
 
 
@@ -17,13 +18,15 @@ class Signalled:
 
     name: str
     value: Observation | str
+    within: float | None = None
+    """Of a preemption: for how many seconds a checkpoint is waited for at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
     """An update that was accepted; a change of components is in force once the API server has said that it would do."""
 
-    change: PolicyChange | ComponentsChange | StripRequest
+    change: PolicyChange | ComponentsChange | StripRequest | CheckpointAsk
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from holdfast.model import Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
 from holdfast.policy.budgets import charged, follow
+from holdfast.policy.checkpoint import ask, asked, due_at
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import (
     Cancel,
+    Checkpoint,
     Clear,
     Create,
     Decision,
@@ -97,8 +99,11 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return _start(state, names, why, now)
         case Hold(why):
             return enter(state, Phase.PENDING, Reason.HELD, why, now)
-        case Suspend(reason, why, True):
-            return park(spec, enter(edit(state, pause_until=None), Phase.SUSPENDING, reason, why, now), now)
+        case Checkpoint(reason, why):
+            return enter(ask(spec, state, decision, now), Phase.CHECKPOINTING, reason, why, now)
+        case Suspend(reason, why, True, kill):
+            state = enter(edit(state, pause_until=None), Phase.SUSPENDING, reason, why, now)
+            return park(spec, state, now, kills=kill)
         case Unpark(names, why):
             # Those that come first open the way back from a suspension; others follow while it is resuming or runs.
             phase = Phase.RESUMING if state.phase is not Phase.RUNNING else Phase.RUNNING
@@ -108,7 +113,8 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             if state.attempt is None or state.attempt.stage is Stage.GONE:
                 return enter(state, Phase.SUSPENDED, reason, why, now)
             state = enter(state, Phase.SUSPENDING, reason, why, now)
-            return _begin_removal(state, now, pause_after=False)
+            state = _begin_removal(state, now, pause_after=False)
+            return _forced(state, now) if decision.kill else state
         case Fail(reason, failure, why):
             state = edit(state, outcome=Phase.FAILED, outcome_failure=failure, unhealthy=None)
             state = cause(enter(state, Phase.FAILED, reason, why, now), reason, why, now)
@@ -161,9 +167,11 @@ def _clear(state: State, components: tuple[str, ...], why: str, now: datetime) -
 def _create(spec: Workload, state: State, now: datetime) -> State:
     number = state.attempt.number + 1 if state.attempt is not None else 1
     excluded = standing(state.excluded, state.policy.exclusion, now)
+    saved = state.saved.uri if state.saved is not None else ""
+    waiting = first_waiting(spec)
     state = edit(
         state,
-        attempt=Attempt(number=number, begun_at=now, avoided=excluded, waiting=first_waiting(spec)),
+        attempt=Attempt(number=number, begun_at=now, avoided=excluded, waiting=waiting, resume_from=saved),
         excluded=excluded,
         executions=state.executions + 1,
         observation=None,
@@ -172,7 +180,8 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
         pause_until=None,
         intent=edit(state.intent, retry=False),
     )
-    return enter(state, Phase.RESUMING, Reason.CREATING, f"creating attempt {number}", now)
+    why = f"creating attempt {number}" + (f", which goes on from {saved}" if saved else "")
+    return enter(state, Phase.RESUMING, Reason.CREATING, why, now)
 
 
 def _restart(state: State, decision: Restart, now: datetime) -> State:
@@ -254,6 +263,16 @@ def _begin_removal(state: State, now: datetime, *, pause_after: bool, pause: tim
     return edit(state, attempt=attempt, unhealthy=None)
 
 
+def _forced(state: State, now: datetime) -> State:
+    """Leave what is being removed no grace."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage is not Stage.REMOVING:
+        return state
+    state = edit(state, attempt=edit(attempt, stage=Stage.FORCING))
+    why = f"its pods have not saved their state: attempt {attempt.number} is removed without grace"
+    return cause(state, Reason.DELETION_FORCED, why, now)
+
+
 def _unhold(state: State, held: Held, now: datetime) -> State:
     """Make ready to remove all that is there of the workload, at a person's word, known to this memory or not.
 
@@ -272,8 +291,14 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
         return wanted
     if isinstance(decision, Hold) and not running.interrupted and running.kind is not OperationKind.REPORT:
         return Interrupt(f"breaking off {running.kind.value}: {decision.why}")
+    if running.kind is OperationKind.CHECKPOINT and not running.interrupted and asked(state) is None:
+        return Interrupt("breaking off checkpoint: nobody waits for it any more")
     match wanted:
         case Run(kind) if kind is running.kind and not running.interrupted:
+            if kind is OperationKind.CHECKPOINT and wanted.until != running.until:
+                return Interrupt("beginning checkpoint anew, since its deadline has changed")
+            if kind is OperationKind.CHECKPOINT and isinstance(decision, Wait):
+                return Sleep(decision.until, decision.why)
             if kind is OperationKind.REPLACE and _launches(state) != running.launches:
                 return Interrupt("beginning anew, since the configuration has changed")
             if is_timed(spec, state, kind) and patience(state) != running.patience:
@@ -342,6 +367,10 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             return Run(OperationKind.UNPARK, f"resuming {what} of attempt {attempt.number} in place")
         if attempt.suspended:
             return _idle(spec, state, decision)
+        request = asked(state)
+        if request is not None and (state.intent.suspend or not (attempt.replacing or isinstance(decision, Look))):
+            why = f"checkpoint {request.number}: asking the pods of attempt {attempt.number} to save their state"
+            return Run(OperationKind.CHECKPOINT, why, due_at(spec, state, request))
         if attempt.replacing:
             what = spec.titles(attempt.replacing)
             doing = "making again" if any(_launches(state).values()) else "creating"

@@ -20,8 +20,10 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.policy.checkpoint import asked, before_suspension, kills, may_ask
 from holdfast.policy.decision import (
     Cancel,
+    Checkpoint,
     Create,
     Decision,
     Fail,
@@ -65,7 +67,14 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
         preempted = state.intent.suspend_reason is Reason.PREEMPTED
         why = _said("preempted" if preempted else "suspended", state.intent.note)
-        return Suspend(state.intent.suspend_reason, why, in_place=parks(spec, state))
+        # What finishes by itself has made its place free: there is nothing to save, nor to suspend (row L32).
+        done = _succeeded(spec, state) if spec.checkpoint is not None else ""
+        if done:
+            return Succeed(done)
+        first = before_suspension(spec, state, now, why)
+        if first is not None:
+            return first
+        return Suspend(state.intent.suspend_reason, why, in_place=parks(spec, state), kill=kills(spec, state))
     if removing:
         return Ignore("its removal is under way")
     if attempt is None or attempt.stage is Stage.GONE:
@@ -73,6 +82,11 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if attempt.suspended:
         return parked(spec, state)
     return _living(spec, state, now)
+
+
+def _succeeded(spec: Workload, state: State) -> str:
+    seen = current(state)
+    return reached(spec, state, seen, {one.component for one in due_replacements(spec, state, seen)})
 
 
 def _said(what: str, note: str) -> str:
@@ -158,7 +172,10 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         if seen is None:
             return Look("nothing is known yet of what has just been made: looking for itself")
         return Look("a snapshot came that may be old or new: looking for itself")
-    return _waiting(spec, state, seen, now) or Ignore("it is healthy")
+    waiting = _waiting(spec, state, seen, now)
+    if waiting is None and state.intent.checkpoint and asked(state) is None and may_ask(spec, state):
+        return Checkpoint(Reason.CHECKPOINT_REQUESTED, _said("a checkpoint was asked for", state.intent.note))
+    return waiting or Ignore("it is healthy")
 
 
 def _waiting(spec: Workload, state: State, seen: Observation | None, now: datetime) -> Wait | None:

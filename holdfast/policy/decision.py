@@ -99,6 +99,16 @@ class Suspend:
     reason: Reason
     why: str
     in_place: bool = False
+    kill: bool = False
+    """Whether its pods get no grace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Ask the pods of this attempt to save their state."""
+
+    reason: Reason
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +178,7 @@ Decision = (
     | Start
     | Hold
     | Suspend
+    | Checkpoint
     | Unpark
     | Fail
     | Succeed

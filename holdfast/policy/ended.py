@@ -22,6 +22,7 @@ from holdfast.model.state import INTERVALS_KEPT
 from holdfast.policy.edit import edit
 from holdfast.policy.ending import idle
 from holdfast.policy.events import (
+    CheckpointDone,
     ClearDone,
     CreateDone,
     Event,
@@ -56,6 +57,7 @@ def ended(
     | ClearDone
     | ParkDone
     | UnparkDone
+    | CheckpointDone
     | RemoveDone
     | ReportDone
     | OperationRefused
@@ -93,6 +95,11 @@ def ended(
             return _parked(state, attempt, event, now)
         case UnparkDone() if live and attempt is not None:
             return _unparked(state, attempt, event, now)
+        case CheckpointDone(number, answers, blind):
+            request = state.checkpoint
+            state = edit(state, blind=union((*state.blind, *blind), INTERVALS_KEPT))
+            if live and request is not None and request.number == number:
+                return edit(state, checkpoint=edit(request, answers=edit(answers, at=now)))
         case RemoveDone() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
         case ReportDone(sequence) if sequence > state.sequence:

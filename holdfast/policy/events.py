@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.model import Failure, Interval, Limits, ObjectRef, Observation, Policy, Reason, Remnant
+from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observation, Policy, Reason, Remnant
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,8 @@ class Suspended:
 
     note: str = ""
     preempted: bool = False
+    within: float | None = None
+    """Seconds for which a checkpoint is waited for at most; None: as long as the workload itself says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,13 @@ class Cancelled:
 @dataclass(frozen=True, slots=True)
 class Retried:
     """A person wants another try now."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAsked:
+    """A person wants the workload to save its state and run on."""
 
     note: str = ""
 
@@ -127,6 +136,15 @@ class UnparkDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointDone:
+    """How the pods that were asked to save their state stand: there is nothing to wait for, or their time is over."""
+
+    number: int
+    answers: Answers
+    blind: tuple[Interval, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveDone:
     """The removal came back: proven gone, or with what is left."""
 
@@ -169,6 +187,7 @@ Event = (
     | Resumed
     | Cancelled
     | Retried
+    | CheckpointAsked
     | StripAsked
     | Observed
     | PolicyChanged
@@ -179,6 +198,7 @@ Event = (
     | ClearDone
     | ParkDone
     | UnparkDone
+    | CheckpointDone
     | RemoveDone
     | ReportDone
     | OperationRefused

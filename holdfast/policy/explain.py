@@ -12,6 +12,7 @@ from holdfast.model import (
     ExcludedNode,
     Explanation,
     Failure,
+    OnUnresponsive,
     OperationKind,
     Parking,
     Phase,
@@ -27,6 +28,7 @@ from holdfast.model import (
     format_duration,
 )
 from holdfast.policy.budgets import used_of
+from holdfast.policy.checkpoint import asked, due_at
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
 from holdfast.policy.edit import edit
@@ -83,6 +85,9 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         next=deadlines[0] if deadlines else None,
         avoided=_avoided(state, asked or now),
         failure=state.outcome_failure,
+        checkpoint=state.checkpoint,
+        saved=state.saved,
+        resumed_from=state.attempt.resume_from if state.attempt is not None else "",
         causes=state.causes,
         causes_total=state.causes_total,
     )
@@ -203,6 +208,12 @@ def _now(spec: Workload, state: State) -> str:
         return f"deleting what is still active of {active}; what has ended is kept, and its quota until that is gone"
     if attempt is not None and attempt.parking is not None and state.outcome is None:
         return _parking(spec, state, attempt)
+    request = asked(state)
+    if request is not None:
+        answers, many = request.answers, request.running
+        so_far = f": {answers.done} of {many} had saved when last told" if answers is not None else ""
+        more = ", with their extension" if request.extended_at is not None else ""
+        return f"checkpoint {request.number}: {many} Pod are asked to save their state{more}{so_far}"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
     if state.pause_until is not None:
@@ -269,6 +280,8 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
             Deadline(at=at, what="pods that have not ended by then are deleted by force"),
             Deadline(at=at, what="once no pod is left: its quota is released, and it waits for resume"),
         )
+    if asked(state) is not None:
+        return _checkpoint_next(spec, state, now)
     decision = decide(spec, state, now)
     if not isinstance(decision, Wait):
         return ()
@@ -281,6 +294,23 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
     elif state.pause_until is not None:
         result.append(Deadline(at=decision.until, what=_next_one(state, decision.until, " is created")))
     return tuple(result)
+
+
+def _checkpoint_next(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
+    """Return what follows once pods have saved, or have not in time."""
+    request = asked(state)
+    assert request is not None
+    assert spec.checkpoint is not None
+    at = max(now, due_at(spec, state, request))
+    if not state.intent.suspend:
+        return (Deadline(at=at, what="unless all have saved by then, this checkpoint is given up; it runs on"),)
+    kill = spec.checkpoint.on_unresponsive is OnUnresponsive.KILL
+    how = "it is removed without grace" if kill else "it is suspended all the same"
+    last = f", and resumes from {state.saved.uri}" if state.saved is not None else ", and resumes from the beginning"
+    return (
+        Deadline(at=at, what=f"unless all have saved by then: {how}{last}"),
+        Deadline(at=at, what="once all have saved: it is suspended, and resumes from there"),
+    )
 
 
 def _once_gone(state: State, attempt: Attempt, at: datetime) -> str:

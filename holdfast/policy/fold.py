@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
 from holdfast.model.state import INTERVALS_KEPT
@@ -11,6 +11,7 @@ from holdfast.policy.edit import edit
 from holdfast.policy.ended import ended
 from holdfast.policy.events import (
     Cancelled,
+    CheckpointAsked,
     Event,
     Observed,
     PolicyChanged,
@@ -36,6 +37,9 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return _reconfigured(state, event, now)
         case StripAsked(note):
             return stripping(state, note, now)
+        case CheckpointAsked(note):
+            state = edit(state, intent=edit(state.intent, checkpoint=True, note=shortened(note)))
+            return cause(state, Reason.CHECKPOINT_REQUESTED, shortened(note) or "a checkpoint was asked for", now)
         case Observed(observation):
             return observed(state, observation, looked_at=None, now=now)
         case _:
@@ -47,15 +51,21 @@ def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | Pol
     if event.note:
         event = replace(event, note=shortened(event.note))
     match event:
-        case Suspended(note, preempted):
+        case Suspended(note, preempted, within):
             reason = Reason.PREEMPTED if preempted else Reason.SUSPEND_REQUESTED
-            state = edit(state, intent=edit(intent, suspend=True, suspend_reason=reason, note=note))
+            until = [intent.within] if intent.suspend and intent.within is not None else []
+            until += [now + timedelta(seconds=max(0.0, within))] if within is not None else []
+            wish = edit(intent, suspend=True, suspend_reason=reason, note=note)
+            state = edit(state, intent=edit(wish, within=min(until, default=None), checkpoint=False))
             there = state.attempt is not None and state.attempt.stage is not Stage.GONE
             if preempted and there and state.preempted_at is None:
                 state = edit(state, preempted_at=now)
             return cause(state, reason, note or ("preempted" if preempted else "suspend was asked for"), now)
         case Resumed(note):
-            state = edit(state, intent=edit(intent, suspend=False, note=""))
+            state = edit(state, intent=edit(intent, suspend=False, note="", within=None))
+            if state.checkpoint is not None and state.checkpoint.answered:
+                # The next suspension asks anew.
+                state = edit(state, checkpoint=edit(state.checkpoint, answered=False))
             return cause(state, Reason.RESUMED, note or "resume was asked for", now)
         case Cancelled(note, reason):
             if intent.cancel:

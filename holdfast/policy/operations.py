@@ -114,6 +114,6 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
             event = UnparkDone(done=True)
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
             event = RemoveDone(gone=True, remnants=(), remnants_total=0)
-        case OperationKind.PREPARE | OperationKind.OBSERVE | OperationKind.REPORT:
+        case OperationKind.PREPARE | OperationKind.CHECKPOINT | OperationKind.OBSERVE | OperationKind.REPORT:
             return None
     return settle(spec, fold(state, event, now), now)

@@ -64,7 +64,7 @@ def parked(spec: Workload, state: State) -> Decision:
     return Ignore("it is suspended")
 
 
-def park(spec: Workload, state: State, now: datetime) -> State:
+def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) -> State:
     """Return the state with its attempt on the way to be suspended where it is."""
     attempt = state.attempt
     assert attempt is not None
@@ -78,6 +78,7 @@ def park(spec: Workload, state: State, now: datetime) -> State:
         turns=attempt.turns + 1 - attempt.turns % 2,
         ready_at=None,
         warming={},
+        kills=kills,
     )
     return edit(state, attempt=attempt, unhealthy=None)
 
@@ -92,6 +93,7 @@ def unpark(spec: Workload, state: State, components: tuple[str, ...]) -> State:
         parking=Parking.COMING if first else attempt.parking,
         parked=tuple(name for name in attempt.parked if name not in components),
         resuming=tuple(name for name in components if name in mergeable(spec, attempt)),
+        resume_from=state.saved.uri if state.saved is not None else attempt.resume_from,
         turns=attempt.turns + (1 if first else 0),
     )
     return edit(state, attempt=attempt, preempted_at=None)

@@ -18,7 +18,10 @@ from holdfast.policy.ending import is_unproven
 from holdfast.policy.health import current, expected_now, not_ready
 
 _REMOVING = {Stage.REMOVING, Stage.FORCING}
-_HOLDS_QUOTA = {Phase.RESUMING, Phase.RUNNING, Phase.RESETTING, Phase.SUSPENDING, Phase.FAILED, Phase.TERMINATING}
+_HOLDS_QUOTA = {
+    *(Phase.RESUMING, Phase.RUNNING, Phase.CHECKPOINTING, Phase.RESETTING),
+    *(Phase.SUSPENDING, Phase.FAILED, Phase.TERMINATING),
+}
 EVENTS_MAXIMUM = 10
 
 WARNINGS = frozenset(
@@ -44,6 +47,8 @@ WARNINGS = frozenset(
         Reason.DELETION_FORCED,
         Reason.DELETION_BLOCKED,
         Reason.FINALIZERS_STRIPPED,
+        Reason.CHECKPOINT_PARTIAL,
+        Reason.CHECKPOINT_DISCARDED,
     }
 )
 """Reasons whose Kubernetes Events are warnings."""

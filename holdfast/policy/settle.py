@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model import Parking, Phase, Reason, Stage, State, Workload
+from holdfast.policy.checkpoint import asked, resolve
 from holdfast.policy.edit import edit
 from holdfast.policy.health import current, expected_now, shortfall
 from holdfast.policy.order import waits
@@ -20,9 +21,16 @@ def enter(state: State, phase: Phase, reason: Reason, message: str, now: datetim
 
 def settle(spec: Workload, state: State, now: datetime) -> State:
     """Let phases follow facts: running once all pods run, suspended or ended once all is gone."""
+    state = resolve(spec, state, now)
     attempt = state.attempt
     if state.held is not None:
         return state
+    saved = state.phase is Phase.CHECKPOINTING and asked(state) is None
+    if saved and attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
+        request = state.checkpoint
+        if request is not None and not state.intent.suspend:
+            text = f"checkpoint {request.number}: {request.why}"
+            state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, text, now)
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         if attempt.ready_at is not None and state.phase is Phase.RESUMING:
             state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)

@@ -35,6 +35,9 @@ class Pod:
     ended: datetime | None = None
     fail: Fail | None = None
     """How it failed."""
+    asked: int = 0
+    """The number of the last request to save its state."""
+    asked_at: datetime | None = None
 
     @property
     def finished(self) -> bool:

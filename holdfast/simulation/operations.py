@@ -9,7 +9,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.activities.contract import copies_ref, planned
+from holdfast.activities.pod_facts import PodState
 from holdfast.model import (
+    Answers,
     Component,
     Failure,
     FailureClass,
@@ -23,7 +25,9 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.policy.checkpoint import is_over
 from holdfast.policy.events import (
+    CheckpointDone,
     ClearDone,
     CreateDone,
     Event,
@@ -54,6 +58,7 @@ class Activity:
         self._waits = timings(state)
         waiting = state.attempt.waiting if state.attempt is not None else ()
         self._first = [one for one in spec.components if one.name not in waiting]
+        self._request = state.checkpoint
         self._resuming = state.attempt.resuming if state.attempt is not None else ()
         self._replacing = state.attempt.replacing if state.attempt is not None else ()
         waits = state.policy.refused_create is RefusedCreate.WAIT
@@ -88,6 +93,8 @@ class Activity:
                 return self._park()
             case OperationKind.UNPARK:
                 return self._unpark()
+            case OperationKind.CHECKPOINT:
+                return self._checkpoint()
             case OperationKind.OBSERVE:
                 return self._world.observe(self._number, live=True)
             case OperationKind.REMOVE:
@@ -234,6 +241,35 @@ class Activity:
             return UnparkDone(False, "what owns it is gone or being deleted")
         self._world.resume(self._number, self._resuming)
         return UnparkDone(True)
+
+    def _checkpoint(self) -> CheckpointDone | None:
+        """Ask the pods that run to save, and wait until they have, or their time is over."""
+        world, request = self._world, self._request
+        assert request is not None
+        savers = [one for one in world.pods if one.thing.attempt == self._number]
+        savers = [one for one in savers if one.thing.component.name in self._spec.savers]
+        running = [one for one in savers if one.state is PodState.RUNNING and one.deleting is None]
+        done = 0
+        for pod in running:
+            at = world.saves(pod, request.number)
+            done += at is not None and at <= world.clock.now
+            if at is not None and at > world.clock.now:
+                world.clock.wake(at)
+        until = self._operation.until or world.clock.now
+        silent = [one.name for one in running if world.saves(one, request.number) is None]
+        answers = Answers(
+            at=world.clock.now,
+            running=len(running),
+            done=done,
+            silent=len(running) - done,
+            finished=sum(one.state is PodState.SUCCEEDED for one in savers),
+            uri=f"checkpoint-{request.number}" if done else "",
+            left=tuple(f"{name} has not answered" for name in silent[:4]),
+        )
+        if is_over(answers, request.running, request.finished) or world.clock.now >= until:
+            return CheckpointDone(request.number, answers, world.blindness())
+        world.clock.wake(until)
+        return None
 
     def _remove(self) -> RemoveDone | None:
         world = self._world

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from holdfast.model import Limits, Observation, Phase, Reason, Stage, Workload
 from holdfast.policy.advance import advance
 from holdfast.policy.edit import edit
-from holdfast.policy.events import Cancelled, Event, Observed, ReportDone, Resumed, Retried, Suspended
+from holdfast.policy.events import Cancelled, CheckpointAsked, Event, Observed, ReportDone, Resumed, Retried, Suspended
 from holdfast.policy.fold import fold, observed
 from holdfast.policy.operations import begin
 from holdfast.policy.steps import End, Interrupt, Run, Sleep
@@ -117,6 +117,7 @@ class _Play:
             "suspend": Suspended(what.note),
             "resume": Resumed(what.note),
             "preempt": Suspended(what.note, preempted=True),
+            "checkpoint": CheckpointAsked(what.note),
             "cancel": Cancelled(what.note),
             "retry": Retried(what.note),
         }

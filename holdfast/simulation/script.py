@@ -48,6 +48,8 @@ class Latencies(Model):
     """From a running pod's deletion until it is gone."""
     run: Duration | None = None
     """How long a pod runs until it has succeeded; none: for ever. What a controller always restarts never succeeds."""
+    save: Duration | None = timedelta(seconds=30)
+    """From the moment a running pod is asked to save its state until it has; none: it does not answer."""
     evict: Duration = timedelta(minutes=5, seconds=40)
     """From a node's silence until its pods are deleted: Kubernetes waits 40 s, then the usual toleration of 5 m."""
 
@@ -149,7 +151,7 @@ Happening = (
 
 
 class Event(Model):
-    """One thing that happens, when: exactly one of the last fifteen fields."""
+    """One thing that happens, when: exactly one of the last sixteen fields."""
 
     at: Duration | None = None
     """Since the start, or since the mark."""
@@ -174,10 +176,11 @@ class Event(Model):
     suspend: Asked | None = None
     resume: Asked | None = None
     preempt: Asked | None = None
+    checkpoint: Asked | None = None
     cancel: Asked | None = None
     retry: Asked | None = None
 
-    @field_validator("suspend", "resume", "preempt", "cancel", "retry", mode="before")
+    @field_validator("suspend", "resume", "preempt", "checkpoint", "cancel", "retry", mode="before")
     @classmethod
     def _nothing_to_say(cls, value: Any) -> Any:
         # `suspend:` with nothing behind it means the same as `suspend: {}`.

@@ -134,6 +134,13 @@ class World:
             owner.parked = True
         self.changed = True
 
+    def saves(self, pod: Pod, request: int) -> datetime | None:
+        """Return when a pod has saved its state, which is asked for it now if it was not before; None: never."""
+        if pod.asked != request:
+            pod.asked, pod.asked_at = request, self.clock.now
+        span = self.latencies.save
+        return pod.asked_at + span if pod.asked_at is not None and span is not None else None
+
     def resume(self, attempt: int, components: Collection[str]) -> None:
         """Resume some of an attempt's Jobs: their controller makes their pods again."""
         self.owners[attempt].suspended = self.owners[attempt].parked = False

@@ -15,6 +15,7 @@ import yaml
 from holdfast import names
 from tests.e2e.crash import pod
 from tests.e2e.jobsets import jobset, replicated
+from tests.e2e.saving import gang, save
 from tests.e2e.site import appwrapper, until
 from tests.e2e.space import STUBBORN, Handle, Space
 
@@ -182,6 +183,20 @@ async def _is_suspended_in_place(space: Space, handle: Handle) -> None:
     await _is_restarted_by_a_rule(space, handle)
 
 
+# --- a gang that saves its state before it makes room
+
+
+async def _saves_and_goes_on(space: Space, handle: Handle) -> None:
+    await space.reach(handle, "Running", 1)
+    await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
+    await save(space, "s3://saved/1", NAME, pods=2)
+    await space.reach(handle, "Suspended", 1)
+    await handle.signal(names.SIGNAL_RESUME, "room again")
+    status = await space.reach(handle, "Running", 2)
+    assert status.resumed_from == "s3://saved/1"
+    await space.complete(NAME)
+
+
 SCENARIOS = (
     Scenario(
         name="appwrapper-reset",
@@ -246,6 +261,13 @@ SCENARIOS = (
         phase="Succeeded",
         attempts=2,
         charged={"restart": 1},
+    ),
+    Scenario(
+        name="preempted-and-saved",
+        document=lambda: gang(NAME, pods=2),
+        script=_saves_and_goes_on,
+        phase="Succeeded",
+        attempts=2,
     ),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

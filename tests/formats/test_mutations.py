@@ -36,6 +36,8 @@ ELSEWHERE = {
     "relocated": "moves what others have refused",
     "check_label": "labels of a workload, which an AppWrapper does not give (tests/model/test_refusals.py)",
     "_check_dependencies": "fields of Holdfast's own document (tests/model/test_refusals.py)",
+    "_check_checkpoint": "fields of Holdfast's own document (tests/model/test_refusals.py)",
+    "_read_checkpoint": "settings of --set, manifests and JobSets (tests/formats/test_checkpoint_settings.py)",
     "_check_order": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_success": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_lifecycle": "fields of Holdfast's own document (tests/model/test_refusals.py)",

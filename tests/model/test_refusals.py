@@ -54,6 +54,28 @@ def after(first: str, *others: str, status: str = "Ready") -> Spoiled:
 MEMBER = {"name": "launch", "limit": None, "scope": "Member"}
 RESTART = {"name": "restart", "limit": 3}
 TABLE: list[tuple[Spoiled, str]] = [
+    # The checkpoint.
+    ({"checkpoint": {"protocol": "http"}}, "port: missing: protocol http asks each pod at its own address"),
+    ({"checkpoint": {"protocol": "annotation", "port": 80}}, "port: 80: expected none"),
+    ({"checkpoint": {"protocol": "carrier pigeon"}}, "allowed: annotation, http"),
+    ({"checkpoint": {"protocol": "http", "port": 80, "path": "save me"}}, "checkpoint.path"),
+    ({"checkpoint": {"protocol": "http", "port": 0}}, "checkpoint.port"),
+    ({"checkpoint": {"protocol": "annotation", "timeout": "0s"}}, "checkpoint.timeout"),
+    (
+        {"checkpoint": {"protocol": "annotation", "components": ["serve"]}},
+        "checkpoint.components[0]: 'serve' names no component with pods: expected some of train",
+    ),
+    (
+        {"checkpoint": {"protocol": "annotation", "components": ["train", "train"]}},
+        "[1]: 'train' is given twice",
+    ),
+    (
+        {
+            "components": [{"name": "c", "template": config("c")}],
+            "checkpoint": {"protocol": "annotation"},
+        },
+        "checkpoint: no component brings pods that could be asked",
+    ),
     # The workload.
     ({"name": "Bad_Name"}, "expected a Kubernetes name"),
     ({"queue": "no.dots"}, "expected a DNS label"),

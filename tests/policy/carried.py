@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from holdfast.model import Observation, OperationKind, Remnant
+from holdfast.activities.pod_facts import PodState
+from holdfast.model import Answers, Observation, OperationKind, Remnant
+from holdfast.policy.checkpoint import is_over
 from holdfast.policy.edit import edit
 from holdfast.policy.events import (
+    CheckpointDone,
     ClearDone,
     CreateDone,
     ParkDone,
@@ -17,13 +20,22 @@ from holdfast.policy.events import (
     ReportDone,
     UnparkDone,
 )
-from tests.policy.cluster import FOREGROUND, HOLD, OURS, ConflictError, Kind, NotFoundError, Thing
+from tests.policy.cluster import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
 from tests.policy.hands import ANCHOR, Given, Steps
 from tests.policy.making import Making
 from tests.policy.weather import owner_name
 
 Ended = (
-    PrepareDone | CreateDone | ReplaceDone | ClearDone | ParkDone | UnparkDone | RemoveDone | ReportDone | Observation
+    PrepareDone
+    | CreateDone
+    | ReplaceDone
+    | ClearDone
+    | ParkDone
+    | UnparkDone
+    | CheckpointDone
+    | RemoveDone
+    | ReportDone
+    | Observation
 )
 
 
@@ -44,6 +56,8 @@ class Activities(Making):
                 return self.park(given)
             case OperationKind.UNPARK:
                 return self.unpark(given)
+            case OperationKind.CHECKPOINT:
+                return self.checkpoint(given)
             case OperationKind.OBSERVE:
                 return self.observe(given)
             case OperationKind.REMOVE:
@@ -128,6 +142,38 @@ class Activities(Making):
         found = self.cluster.find(thing.kind, thing.name)
         if found is not None and found.version == version:
             self.cluster.delete(thing.kind, thing.name, thing.uid, foreground=True)
+
+    # --- checkpoints
+
+    def checkpoint(self, given: Given) -> Steps[CheckpointDone]:
+        """Ask the pods that run to save, and look at what they say until nothing is left to wait for."""
+        request = given.request
+        assert request is not None
+        yield from self._report(given.report)
+        while True:
+            late = self.cluster.now >= given.until
+            pods = [one for one in (yield from self._send(self._all_pods)) if one.attempt == given.attempt]
+            running = [one for one in pods if one.state is PodState.RUNNING and one.deleting is None]
+            for pod in running:
+                if pod.asked != request.number:
+                    with suppress(NotFoundError, ConflictError):
+                        yield from self._send(lambda pod=pod: self.cluster.asks(pod, request.number))
+            known = [one for one in running if one.asked == request.number]
+            places = {one.saved for one in known if one.saved and one.saved != REFUSES}
+            done = [one for one in known if one.saved in places]
+            failed = sum(one.saved == REFUSES for one in known)
+            answers = Answers(
+                at=self.cluster.now,
+                running=len(running),
+                done=len(done),
+                silent=len(running) - len(done) - failed,
+                failed=failed,
+                finished=sum(one.state is PodState.SUCCEEDED for one in pods),
+                uri=min(places) if len(places) == 1 else "",
+                disagree=len(places) > 1,
+            )
+            if late or is_over(answers, request.running, request.finished):
+                return CheckpointDone(request.number, answers, self.cluster.blind())
 
     # --- suspension in place
 

@@ -16,6 +16,8 @@ from holdfast.model import Interval, Report
 from tests.policy.life import START
 
 HOLD = "example.com/hold"
+REFUSES = "refuses"
+"""What a pod answers that cannot save its state."""
 OURS = "holdfast.dev/anchor"
 FOREGROUND = "foregroundDeletion"
 TICK = timedelta(milliseconds=1)
@@ -106,6 +108,10 @@ class Thing:
     noticed: bool = False
     """Whether its controller has seen that it is being deleted."""
     report: Report | None = None
+    asked: int = 0
+    """Of a pod: the request to save its state that it last had."""
+    saved: str = ""
+    """Of a pod: what it has answered to that: the place, or that it cannot."""
 
     @property
     def finished(self) -> bool:
@@ -133,6 +139,8 @@ class Cluster:
     """The API server and what it stores."""
 
     def __init__(self) -> None:
+        self.asked: dict[tuple[int, int], list[Thing]] = {}
+        """Pods that were asked to save their state, by attempt and request."""
         self.now = START
         self.version = 1
         self.hand = Hand.HOLDFAST
@@ -340,6 +348,20 @@ class Cluster:
         if suspended is not None:
             thing.suspended, thing.asleep = suspended, thing.asleep and suspended
         self.change(thing)
+
+    def asks(self, pod: Thing, request: int) -> None:
+        """Ask a pod to save its state; what it answered to an earlier request is gone with that.
+
+        Raises:
+            NotFoundError: if it is gone.
+        """
+        self.ask()
+        if pod.died is not None:
+            raise NotFoundError(pod.name)
+        if pod.asked != request:
+            pod.asked, pod.saved = request, ""
+            self.asked.setdefault((pod.attempt, request), []).append(pod)
+            self.change(pod)
 
     def apply(self, name: str, report: Report) -> None:
         """Apply a status to an anchor unless a later one is there."""

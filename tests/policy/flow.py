@@ -26,6 +26,7 @@ BREAKABLE = {
     OperationKind.CLEAR,
     OperationKind.PARK,
     OperationKind.UNPARK,
+    OperationKind.CHECKPOINT,
     OperationKind.OBSERVE,
     OperationKind.REMOVE,
     OperationKind.FORCE_REMOVE,

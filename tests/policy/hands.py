@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, Report
+from holdfast.model import CheckpointRequest, InterruptedCreate, OperationKind, Phase, RefusedCreate, Report
 from holdfast.model.state import Operation, State
 from holdfast.policy.health import timings
 from tests.policy.cluster import Cluster, ConflictError, Kind, NotFoundError, Thing
@@ -46,6 +46,7 @@ class Given:
     strips: bool
     turn: int
     resuming: tuple[str, ...]
+    request: CheckpointRequest | None = None
 
     @classmethod
     def of(cls, state: State, operation: Operation, now: datetime) -> Given:
@@ -70,6 +71,7 @@ class Given:
             strips=operation.strips,
             turn=attempt.turns if attempt is not None else 0,
             resuming=attempt.resuming if attempt is not None else (),
+            request=state.checkpoint,
         )
 
 

@@ -27,6 +27,7 @@ class Law(StrEnum):
     ASKED = "finalizers are taken off only as was asked for, and never the owner's or the anchor's"
     IDENTITY = "every deletion names the uid of what it means"
     WHOLE = "an interrupted submission is made anew, and never filled up"
+    SAVED = "an attempt goes on only from what all who were asked have saved in one place"
     ORDER = "a component is made once what it waits for has come so far, and not before"
     SIGHT = "what was last seen of the living attempt is what is gone by"
     REST = "once all is well, a workload comes to rest where it belongs"

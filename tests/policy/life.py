@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.model import (
     ActionKind,
+    Answers,
     Component,
     ComponentView,
     Failure,
@@ -33,6 +34,7 @@ from holdfast.model.policy import Action
 from holdfast.policy.advance import advance
 from holdfast.policy.edit import edit
 from holdfast.policy.events import (
+    CheckpointDone,
     ClearDone,
     CreateDone,
     Event,
@@ -149,6 +151,9 @@ class Life:
                 self.tell_result(ParkDone(True))
             case OperationKind.UNPARK:
                 self.tell_result(UnparkDone(True))
+            case OperationKind.CHECKPOINT:
+                self.answers(done=self.view.get("running", 0), finished=self.view.get("succeeded", 0))
+                return self
             case OperationKind.OBSERVE:
                 self.state = fold(self.state, ReportDone(), self.now)
                 self.state = observed(self.state, self.look(live=True), operation.since, self.now)
@@ -166,6 +171,17 @@ class Life:
 
     def tell_result(self, event: Event) -> None:
         self.state = fold(self.state, event, self.now)
+
+    def answers(self, *, blind: tuple[Interval, ...] = (), uri: str = "s3://saved/1", **counts: Any) -> Life:
+        """Let the request under way come back, with so many pods done, working, silent or failed."""
+        request = self.state.checkpoint
+        assert request is not None
+        count = {name: value for name, value in counts.items() if isinstance(value, int)}
+        alive = sum(value for name, value in count.items() if name != "finished")
+        told = Answers(at=self.now, running=alive, uri=uri if count.get("done") else "", **counts)
+        self.tell_result(CheckpointDone(request.number, told, blind))
+        self._note()
+        return self
 
     def tell(self, event: Event) -> Life:
         """Deliver a signal, then settle."""

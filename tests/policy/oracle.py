@@ -55,6 +55,8 @@ class Oracle:
         self.tries = 1
         """Which try of its operation the worker makes."""
         self.retried = False
+        self.whole_ones: set[str] = set()
+        """Places of whole checkpoints."""
         self.asked: set[int] = set()
         """Attempts whose finalizers a person wants taken off."""
         self.free = {"owner gone"} if RESTART not in {one.name for one in spec.policy.budgets} else set[str]()
@@ -265,6 +267,7 @@ class Oracle:
                         self._names_what_holds(after)
                 case _:
                     pass
+        self._judge_saved(before, after)
         self._judge_charges(before, after)
         self._judge_phase(before, after, flow)
         if task is not None and any(isinstance(one, Observed) for one in task.inbox):
@@ -285,6 +288,24 @@ class Oracle:
             record.unwell = None
         if newest and record.prepared:
             record.told = seen
+
+    def _judge_saved(self, before: State, after: State) -> None:
+        """Check what is taken for a whole checkpoint, and that attempts go on from nothing else."""
+        begun, saved = after.attempt, after.saved
+        if begun is not None and begun.resume_from:
+            require(begun.resume_from in self.whole_ones, Law.SAVED, f"{begun.resume_from} was never whole")
+        if saved is None or saved == before.saved:
+            return
+        asked = self.cluster.asked.get((saved.attempt, saved.number), [])
+        there = [one for one in asked if one.asked == saved.number]
+        good = [one for one in there if one.saved == saved.uri or one.state is PodState.SUCCEEDED]
+        running = [one for one in there if one.died is None and one.state is PodState.RUNNING and one.deleting is None]
+        lacks = [str(one) for one in running if one.saved != saved.uri]
+        require(not lacks, Law.SAVED, f"{saved.uri} is taken for whole, and {lacks} have not saved it")
+        request = after.checkpoint
+        enough = request is not None and len(good) >= request.running
+        require(enough, Law.SAVED, f"{saved.uri} is taken for whole, and only {len(good)} have saved it: {request}")
+        self.whole_ones.add(saved.uri)
 
     def _judge_charges(self, before: State, after: State) -> None:
         charged = sum(after.used.values()) - sum(before.used.values())

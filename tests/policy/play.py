@@ -5,11 +5,23 @@ Each public method is one thing that may happen at any time; a random script is 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 from holdfast.model import OperationKind, Phase, Stage, State, Workload
 from holdfast.policy.change import PolicyChange, changed
-from holdfast.policy.events import Cancelled, Event, Observed, PolicyChanged, Resumed, Retried, StripAsked, Suspended
+from holdfast.policy.checkpoint import check_ask
+from holdfast.policy.events import (
+    Cancelled,
+    CheckpointAsked,
+    Event,
+    Observed,
+    PolicyChanged,
+    Resumed,
+    Retried,
+    StripAsked,
+    Suspended,
+)
 from holdfast.policy.strip import check_strip
 from tests.policy.carried import Activities
 from tests.policy.cluster import Cluster, Hand, Kind, Thing, Unreachable
@@ -124,6 +136,9 @@ class Play:
         self.weather.collector_acts()
         self.weather.controllers_act()
         self.weather.nodes_act()
+        for pod in self.weather.running():
+            if pod.asked and not pod.saved and not pod.stubborn:
+                pod.saved = f"place-{pod.attempt}-{pod.asked}"
 
     def pod(self, index: int) -> Thing | None:
         running = self.weather.running()
@@ -154,6 +169,12 @@ class Play:
         thing = self.anything(index, Kind.POD, Kind.COMPONENT, Kind.OWNER)
         if thing is not None:
             self.weather.person_holds(thing)
+
+    def pod_answers(self, index: int, what: str) -> None:
+        """A pod that was asked to save its state answers something of its own."""
+        pod = self.pod(index)
+        if pod is not None and pod.asked:
+            pod.saved = what
 
     def pod_becomes_stubborn(self, index: int) -> None:
         pod = self.pod(index)
@@ -187,6 +208,12 @@ class Play:
 
     def suspend(self, *, preempted: bool = False) -> None:
         self.signal(Suspended(preempted=preempted))
+
+    def checkpoint(self) -> None:
+        """A person wants its state saved, if the workflow's validator lets them."""
+        with suppress(ValueError):
+            check_ask(self.flow.spec, self.flow.state)
+            self.signal(CheckpointAsked())
 
     def resume(self) -> None:
         self.signal(Resumed())

@@ -9,6 +9,8 @@ from holdfast.model import (
     After,
     AtEnd,
     Budget,
+    Checkpoint,
+    CheckpointProtocol,
     Component,
     Deletion,
     PodSet,
@@ -76,3 +78,10 @@ PARKED = workload(edit(POLICY, deletion=_IN_PLACE), copies=2)
 """It is suspended where it is, and resumed as the same attempt."""
 PARKED_ORDERED = workload(edit(POLICY, deletion=_IN_PLACE), after=StartStatus.READY)
 PARKED_STREAMS = workload(edit(_STREAMS, deletion=_IN_PLACE))
+_SAVES = Checkpoint(
+    protocol=CheckpointProtocol.ANNOTATION, timeout=timedelta(seconds=100), extension=timedelta(seconds=40)
+)
+SAVING = edit(workload(POLICY), checkpoint=_SAVES)
+"""It saves its state before it is suspended, and resumes from there."""
+SAVING_STREAMS = edit(workload(_STREAMS), checkpoint=edit(_SAVES, components=("train",)))
+SAVING_PARKED = edit(PARKED, checkpoint=_SAVES)

@@ -17,7 +17,7 @@ from holdfast.model import State, Workload
 from holdfast.policy.advance import advance
 from holdfast.policy.events import Cancelled, Resumed, Suspended
 from holdfast.policy.fold import fold
-from tests.policy.cluster import Kind
+from tests.policy.cluster import REFUSES, Kind
 from tests.policy.life import Life
 from tests.policy.play import Play
 from tests.policy.script import step
@@ -30,6 +30,9 @@ from tests.policy.submitted import (
     PARKED,
     PARKED_ORDERED,
     PARKED_STREAMS,
+    SAVING,
+    SAVING_PARKED,
+    SAVING_STREAMS,
     SPEC,
     STREAMS,
 )
@@ -41,6 +44,7 @@ SECONDS = st.sampled_from((1, 10, 31, 61, 95, 200))
 SPECS = (
     *(SPEC, STREAMS, COPIES, COPIES_STREAMS, KEPT, ORDERED, ORDERED_STREAMS),
     *(PARKED, PARKED_ORDERED, PARKED_STREAMS),
+    *(SAVING, SAVING_PARKED, SAVING_STREAMS),
 )
 KINDS = st.sampled_from((Kind.POD, Kind.COMPONENT, Kind.OWNER, Kind.ANCHOR))
 
@@ -80,6 +84,14 @@ class Lives(RuleBasedStateMachine):
         for _ in range(moves):
             if self.play.flow.ended is None:
                 step(self.play, random)
+
+    @rule(index=INDEX, what=st.sampled_from(("", "elsewhere", REFUSES)))
+    def a_pod_answers(self, index: int, what: str) -> None:
+        self.play.pod_answers(index, what)
+
+    @rule()
+    def a_person_wants_it_saved(self) -> None:
+        self.play.checkpoint()
 
     # --- what is seen
 

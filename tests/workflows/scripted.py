@@ -17,6 +17,8 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.contract import (
+    Checkpointed,
+    CheckpointInput,
     Cleared,
     ClearInput,
     Created,
@@ -37,6 +39,7 @@ from holdfast.activities.contract import (
     UnparkInput,
 )
 from holdfast.model import (
+    Answers,
     Component,
     ComponentView,
     CopyCounts,
@@ -73,6 +76,10 @@ class ScriptedCluster:
     """How many creations still to come find an earlier try's half-made work."""
     replaced: list[dict[str, int]] = field(default_factory=list)
     """The launches that were made again, by component."""
+    saves: Answers | None = None
+    """How pods answer that are asked to save their state; None: they never do."""
+    resumed: dict[int, str | None] = field(default_factory=dict[int, "str | None"])
+    """What each attempt goes on from, as it was told to its creation."""
     turns: list[int] = field(default_factory=list[int])
     """The turns of suspension in place, and back, that were taken."""
     refusal: str = ""
@@ -119,6 +126,7 @@ class ScriptedCluster:
     @activity.defn(name=names.ACTIVITY_CREATE)
     async def create(self, payload: CreateInput) -> Created:
         await self._enter("create", payload.report)
+        self.resumed[payload.attempt] = payload.resume_from
         self.overlaps += bool(self.alive)
         self.alive.add(payload.attempt)
         if self.interruptions and payload.replaces_interrupted:
@@ -150,6 +158,15 @@ class ScriptedCluster:
         self.view = {}
         self.reports.append(payload.report_done)
         return Parked(done=True, seen=self.look(payload.attempt, live=True))
+
+    @activity.defn(name=names.ACTIVITY_CHECKPOINT)
+    async def checkpoint(self, payload: CheckpointInput) -> Checkpointed:
+        await self._enter("checkpoint", payload.report)
+        while self.saves is None and datetime.now(UTC) < payload.until:
+            activity.heartbeat()
+            await asyncio.sleep(0.02)
+        silent = Answers(at=datetime.now(UTC), running=payload.running, silent=payload.running)
+        return Checkpointed(answers=self.saves or silent)
 
     @activity.defn(name=names.ACTIVITY_UNPARK)
     async def unpark(self, payload: UnparkInput) -> Unparked:
@@ -208,6 +225,7 @@ class ScriptedCluster:
             self.replace,
             self.clear,
             self.park,
+            self.checkpoint,
             self.unpark,
             self.observe,
             self.remove,

@@ -1,0 +1,215 @@
+"""The two ways in which a pod is asked to save its state: annotations on it, or a POST to its own address (row L32)."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any, Protocol, Self
+
+import aiohttp
+
+from holdfast import names
+from holdfast.activities.contract import CheckpointInput
+from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
+from holdfast.activities.raw import mapping, mappings, one_line
+from holdfast.activities.site import Site
+from holdfast.model import CheckpointProtocol
+from holdfast.model.checkpoint import URI_MAXIMUM
+
+ANSWER_SECONDS = 5.0
+"""How long an endpoint has for one response: what takes longer is answered InProgress, and asked again."""
+ANSWER_BYTES = 16 * 1024
+_MESSAGE_MAXIMUM = 120
+
+
+class Standing(Enum):
+    """How a pod stands that was asked."""
+
+    SILENT = auto()
+    WORKING = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+_WORDS = {"InProgress": Standing.WORKING, "Complete": Standing.DONE, "Failed": Standing.FAILED}
+"""What a pod may answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a pod has said, or that it has said nothing."""
+
+    standing: Standing = Standing.SILENT
+    uri: str = ""
+    message: str = ""
+
+
+class Asker(Protocol):
+    """Asks one pod, as often as it is called, and says how it stands."""
+
+    async def ask(self, pod: Object) -> Answer:
+        """Ask it, if it does not know yet, and return what it has answered so far.
+
+        Raises:
+            Unreachable: if the API server does not answer.
+        """
+        ...
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        ...
+
+    async def __aexit__(self, *_: object) -> None:
+        """End."""
+        ...
+
+
+def asker_of(site: Site, given: CheckpointInput) -> Asker:
+    """Return what asks by the protocol that the workload has chosen."""
+    return _Endpoints(given) if given.checkpoint.protocol is CheckpointProtocol.HTTP else _Annotations(site, given)
+
+
+def read_answer(state: Any, uri: Any, message: Any) -> Answer:
+    """Return an answer as it was given; one that says Complete and names no place yet is not complete. Pure."""
+    standing, place = _WORDS.get(str(state), Standing.SILENT), str(uri or "")
+    text = one_line(message, _MESSAGE_MAXIMUM)
+    if standing is Standing.SILENT and state:
+        return Answer(message=f"it says {str(state)[:40]!r}: expected one of {', '.join(_WORDS)}")
+    if standing is not Standing.DONE:
+        return Answer(standing, message=text)
+    if not place:
+        return Answer(Standing.WORKING, message="it says Complete, and names no URI")
+    if len(place) > URI_MAXIMUM or not place.isprintable():
+        return Answer(Standing.FAILED, message=f"its URI is no printable text of at most {URI_MAXIMUM} characters")
+    return Answer(standing, place, text)
+
+
+class _Annotations:
+    """The request is annotations on the pod, which can be read in it by the downward API; so is the answer."""
+
+    def __init__(self, site: Site, given: CheckpointInput) -> None:
+        self._site = site
+        self._given = given
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    async def ask(self, pod: Object) -> Answer:
+        there = mapping(mapping(pod["metadata"]).get("annotations"))
+        wanted = _request(self._given)
+        asked = {
+            names.ANNOTATION_CHECKPOINT_REQUEST: str(self._given.number),
+            names.ANNOTATION_CHECKPOINT_REASON: wanted["reason"],
+            names.ANNOTATION_CHECKPOINT_DEADLINE: wanted["deadline"],
+        }
+        known = there.get(names.ANNOTATION_CHECKPOINT_REQUEST) == str(self._given.number)
+        if any(there.get(name) != value for name, value in asked.items()):
+            # What it answered to an earlier request goes with the same patch: it is no answer to this one.
+            answered = (
+                names.ANNOTATION_CHECKPOINT_STATE,
+                names.ANNOTATION_CHECKPOINT_URI,
+                names.ANNOTATION_CHECKPOINT_MESSAGE,
+            )
+            await self._patch(pod, {**asked, **({} if known else dict.fromkeys(answered))})
+        if not known:
+            return Answer(message="it has just been asked")
+        return read_answer(
+            there.get(names.ANNOTATION_CHECKPOINT_STATE),
+            there.get(names.ANNOTATION_CHECKPOINT_URI),
+            there.get(names.ANNOTATION_CHECKPOINT_MESSAGE),
+        )
+
+    async def _patch(self, pod: Object, annotations: Mapping[str, str | None]) -> None:
+        metadata = pod["metadata"]
+        try:
+            await self._site.kube.patch(
+                "v1",
+                "Pod",
+                metadata["name"],
+                metadata["namespace"],
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                patch={"metadata": {"annotations": dict(annotations)}},
+            )
+        except (Conflict, NotFound, Forbidden, Invalid, WebhookFailed):
+            return  # It is read again; one that cannot be asked stays silent.
+
+
+class _Endpoints:
+    """The request is a POST to the pod's own address, and nowhere else; the answer is its response."""
+
+    def __init__(self, given: CheckpointInput) -> None:
+        self._given = given
+        self._answers: dict[str, Answer] = {}
+        """By pod uid, of those that have given their last word."""
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+            connector=aiohttp.TCPConnector(limit=64, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(self, pod: Object) -> Answer:
+        uid = str(pod["metadata"]["uid"])
+        said = self._answers.get(uid)
+        if said is None:
+            said = await self._post(pod)
+            if said.standing in {Standing.DONE, Standing.FAILED}:
+                self._answers[uid] = said
+        return said
+
+    async def _post(self, pod: Object) -> Answer:
+        where = address_of(pod)
+        if not where:
+            return Answer(message="it has no address of its own")
+        checkpoint, session = self._given.checkpoint, self._session
+        assert session is not None
+        url = f"http://{where}:{checkpoint.port}{checkpoint.path}"
+        body = {**_request(self._given), "request": self._given.number, "attempt": self._given.attempt}
+        try:
+            async with session.post(url, json=body, allow_redirects=False) as response:
+                if response.status not in {200, 202}:
+                    return Answer(message=f"its endpoint answers {response.status}")
+                text = await response.content.read(ANSWER_BYTES)
+            told = mapping(json.loads(text)) if text.strip() else {"state": "InProgress"}
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            return Answer(message=f"its endpoint does not answer: {one_line(type(error).__name__, _MESSAGE_MAXIMUM)}")
+        return read_answer(told.get("state"), told.get("uri"), told.get("message"))
+
+
+def _request(given: CheckpointInput) -> dict[str, str]:
+    return {"reason": given.reason, "deadline": _stamp(given.until)}
+
+
+def _stamp(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def address_of(pod: Object) -> str:
+    """Return a pod's own address as a URL has it; empty where it has none that is its own alone. Pure."""
+    if mapping(pod.get("spec")).get("hostNetwork"):
+        return ""  # It would be the node's, where anything may listen.
+    status = mapping(pod.get("status"))
+    text = str(status.get("podIP") or next((one.get("ip") for one in mappings(status.get("podIPs"))), "") or "")
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+        return ""
+    return f"[{address}]" if address.version == 6 else str(address)

@@ -1,0 +1,110 @@
+"""Asking the pods of an attempt to save their state, and following their answers until nothing is left to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from holdfast import names
+from holdfast.activities.askers import Answer, Asker, Standing, asker_of
+from holdfast.activities.contract import Checkpointed, CheckpointInput
+from holdfast.activities.copies import each
+from holdfast.activities.deadline import Deadline
+from holdfast.activities.kube import Unreachable
+from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
+from holdfast.activities.report import apply_report
+from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told
+from holdfast.model import Answers
+from holdfast.policy.checkpoint import is_over
+
+_POLL_FIRST = 0.1
+_POLL_LAST = 2.0
+_POLL_SHARE = 0.2
+"""A poll waits a fifth of the time waited so far, so that an answer is noticed a tenth too late on average."""
+_TOLD = 4
+_SETTLE = 10.0
+"""Seconds that a controller has to say that it is complete, once all its pods have ended well."""
+
+
+async def checkpoint(site: Site, given: CheckpointInput) -> Checkpointed:
+    """Ask each running pod to save its state, and return how they stand once nothing is left to wait for (row L32).
+
+    It also returns once `until` has passed, but never without having looked at the pods after that: while the API
+    server does not answer, nothing is known of them.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`, retried.
+    """
+    site.check(given.target)
+    clock = asyncio.get_running_loop().time
+    begun, deadline = clock(), _deadline(given)
+    finished: float | None = None
+    async with told(), Pulse() as pulse, asker_of(site, given) as asker:
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+        while True:
+            late = deadline.left(clock()) <= 0
+            try:
+                answers = await _round(site, given, asker, pulse)
+                finished = None if answers.running else finished or clock()
+                settling = finished is not None and bool(answers.finished) and clock() - finished < _SETTLE
+                if late or (is_over(answers, given.running, given.finished) and not settling):
+                    return Checkpointed(answers=answers, blind=site.blind(pulse.blind))
+            except Unreachable as error:
+                pulse.say(f"asking pods to save: the API server does not answer: {error.message}", *pulse.told)
+                await asyncio.sleep(RETRY_FIRST)
+            pulse.blind = site.blind(pulse.blind)
+            share, left = (clock() - begun) * _POLL_SHARE, deadline.left(clock())
+            await asyncio.sleep(min(_POLL_LAST, max(_POLL_FIRST, share), left if left > 0 else _POLL_LAST))
+
+
+def _deadline(given: CheckpointInput) -> Deadline:
+    wall = datetime.now(UTC)
+    started = activity.info().started_time if activity.in_activity() else wall
+    return Deadline(given.until, started, wall, asyncio.get_running_loop().time())
+
+
+async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse) -> Answers:
+    """Look at the attempt's pods, ask those that run, and return how they stand."""
+    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
+    pods = [(pod, facts) for pod in listed["items"] if (facts := pod_facts(pod)).component in given.components]
+    running = [(pod, facts) for pod, facts in pods if facts.state is PodState.RUNNING]
+    said = await each([pod for pod, _ in running], asker.ask)
+    answers = summed([(facts, answer) for (_, facts), answer in zip(running, said, strict=True)])
+    finished = sum(facts.state is PodState.SUCCEEDED for _, facts in pods)
+    answers = answers.model_copy(update={"finished": finished})
+    pulse.say(
+        f"asking pods to save their state: {answers.done} of {answers.running} have",
+        answers.left,
+        answers.running - answers.done,
+    )
+    return answers
+
+
+def summed(said: list[tuple[PodFacts, Answer]]) -> Answers:
+    """Return the answers of pods as counts, and in words for the first that have not saved. Pure."""
+    count = dict.fromkeys(Standing, 0)
+    for _, answer in said:
+        count[answer.standing] += 1
+    places = sorted({answer.uri for _, answer in said if answer.standing is Standing.DONE})
+    # Those that cannot come first: they decide.
+    order = (Standing.FAILED, Standing.SILENT, Standing.WORKING)
+    left = [(facts, answer) for standing in order for facts, answer in said if answer.standing is standing]
+    return Answers(
+        at=datetime.now(UTC),
+        running=len(said),
+        done=count[Standing.DONE],
+        working=count[Standing.WORKING],
+        silent=count[Standing.SILENT],
+        failed=count[Standing.FAILED],
+        uri=places[0] if len(places) == 1 else "",
+        disagree=len(places) > 1,
+        left=tuple(_sentence(facts, answer) for facts, answer in left[:_TOLD]),
+    )
+
+
+def _sentence(facts: PodFacts, answer: Answer) -> str:
+    words = {Standing.SILENT: "has not answered", Standing.WORKING: "is at it", Standing.FAILED: "cannot save"}
+    return f"{facts.name} {words[answer.standing]}" + (f" ({answer.message})" if answer.message else "")

@@ -1,0 +1,230 @@
+"""How a pod is asked to save its state by HTTP, and what counts as an answer (row L32). The endpoints here are real."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from holdfast import names
+from holdfast.activities import askers
+from holdfast.activities.askers import Answer, Standing, address_of, asker_of, read_answer
+from holdfast.activities.checkpoint import summed
+from holdfast.activities.contract import CheckpointInput, Target
+from holdfast.activities.pod_facts import PodFacts, PodState
+from holdfast.model import Checkpoint, CheckpointProtocol, Phase, Reason, Report
+
+ROW = pytest.mark.row
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def own_address() -> str:
+    """Return an address of this machine that is not its loopback's, without sending anything."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no network but its loopback")
+        return str(probe.getsockname()[0])
+
+
+def pod(ip: str | None, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "train-0", "uid": "u-0"}, "spec": spec, "status": {"podIP": ip} if ip else {}}
+
+
+def given(port: int, path: str = "/checkpoint") -> CheckpointInput:
+    target = Target(
+        cluster="dev",
+        cluster_uid="",
+        namespace="default",
+        name="train",
+        workload_uid="uid",
+        workflow_id="workload/dev/default/train",
+        shard=1,
+        run_as=names.RUN_AS_DEFAULT,
+        source_kind="List",
+    )
+    return CheckpointInput(
+        target=target,
+        attempt=2,
+        checkpoint=Checkpoint(protocol=CheckpointProtocol.HTTP, port=port, path=path),
+        components=("train",),
+        number=3,
+        reason="Preempted",
+        running=1,
+        until=datetime(2026, 1, 1, 12, tzinfo=UTC),
+        report=Report(sequence=1, phase=Phase.CHECKPOINTING, reason=Reason.PREEMPTED),
+    )
+
+
+@asynccontextmanager
+async def endpoint(handler: Handler) -> AsyncIterator[int]:
+    """Serve POST /checkpoint by a handler, and yield the port."""
+    application = web.Application()
+    application.router.add_post("/checkpoint", handler)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "0.0.0.0", 0)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def asked(handler: Handler, times: int = 1) -> list[Answer]:
+    async with endpoint(handler) as port, asker_of(None, given(port)) as asker:  # type: ignore[arg-type]
+        return [await asker.ask(pod(own_address())) for _ in range(times)]
+
+
+@ROW("L32", level="pure")
+async def test_L32_the_request_says_what_is_asked_why_and_until_when():
+    seen: list[Any] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(await request.json())
+        return web.json_response({"state": "Complete", "uri": "s3://saved/7"})
+
+    assert await asked(handler) == [Answer(Standing.DONE, "s3://saved/7")]
+    assert seen == [{"request": 3, "attempt": 2, "reason": "Preempted", "deadline": "2026-01-01T12:00:00Z"}]
+
+
+@ROW("L32", level="pure")
+async def test_L32_the_same_request_is_sent_again_until_its_last_word():
+    answers = [
+        web.Response(status=202),
+        web.json_response({"state": "InProgress", "message": "3 of 9 shards"}),
+        web.json_response({"state": "Complete", "uri": "s3://saved/7"}),
+    ]
+
+    async def handler(_: web.Request) -> web.Response:
+        return answers.pop(0)
+
+    said = await asked(handler, times=4)
+    assert [one.standing for one in said] == [Standing.WORKING, Standing.WORKING, Standing.DONE, Standing.DONE]
+    assert (said[1].message, answers) == ("3 of 9 shards", [])
+
+
+@ROW("L32", level="pure")
+@pytest.mark.parametrize(
+    ("status", "text", "standing"),
+    [
+        (404, "", Standing.SILENT),
+        (500, "", Standing.SILENT),
+        (302, "", Standing.SILENT),
+        (200, "ok", Standing.SILENT),
+        (200, '{"state": "Done"}', Standing.SILENT),
+        (200, '["Complete"]', Standing.SILENT),
+        (200, '{"state": "Failed", "message": "disk full"}', Standing.FAILED),
+        (200, '{"state": "Complete"}', Standing.WORKING),
+    ],
+)
+async def test_L32_only_an_answer_is_an_answer(status: int, text: str, standing: Standing):
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(
+            status=status, text=text, headers={"Location": "http://192.0.2.1/"} if status == 302 else {}
+        )
+
+    (said,) = await asked(handler)
+    assert said.standing is standing
+
+
+async def test_an_endless_answer_is_read_no_further_than_it_may_be_long():
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(text='{"state": "Complete", "uri": "' + "x" * 100_000 + '"}')
+
+    (said,) = await asked(handler)
+    assert said.standing is not Standing.DONE
+
+
+async def test_an_endpoint_that_does_not_answer_is_silent(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(askers, "ANSWER_SECONDS", 0.2)
+    forever = asyncio.Event()
+
+    async def handler(_: web.Request) -> web.Response:
+        await forever.wait()
+        return web.Response()
+
+    (said,) = await asked(handler)
+    assert (said.standing, said.message) == (Standing.SILENT, "its endpoint does not answer: TimeoutError")
+    forever.set()
+
+
+async def test_nothing_is_asked_where_nobody_listens():
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response()
+
+    async with endpoint(handler) as port:
+        pass
+    async with asker_of(None, given(port)) as asker:  # type: ignore[arg-type]
+        assert (await asker.ask(pod(own_address()))).standing is Standing.SILENT
+
+
+@pytest.mark.parametrize(
+    ("ip", "spec", "where"),
+    [
+        ("10.1.2.3", {}, "10.1.2.3"),
+        ("fd00::7", {}, "[fd00::7]"),
+        ("10.1.2.3", {"hostNetwork": True}, ""),
+        ("127.0.0.1", {}, ""),
+        ("169.254.169.254", {}, ""),
+        ("0.0.0.0", {}, ""),
+        ("evil.example.com", {}, ""),
+        ("", {}, ""),
+    ],
+)
+def test_only_a_pods_own_address_is_asked(ip: str, spec: dict[str, Any], where: str):
+    assert address_of(pod(ip, **spec)) == where
+
+
+@ROW("L32", level="pure")
+def test_L32_a_place_that_is_no_plain_text_is_refused():
+    assert read_answer("Complete", "s3://a\nb", "").standing is Standing.FAILED
+    assert read_answer("Complete", "x" * 1025, "").standing is Standing.FAILED
+    assert read_answer("Complete", "x" * 1024, "").standing is Standing.DONE
+
+
+@ROW("L32", level="pure")
+def test_L32_complete_without_a_place_is_not_complete_yet():
+    assert read_answer("Complete", "", "") == Answer(Standing.WORKING, message="it says Complete, and names no URI")
+
+
+@ROW("L32", level="pure")
+def test_L32_a_word_that_is_none_is_told_with_those_that_are():
+    said = read_answer("Finished", "s3://a", "")
+    assert said.message == "it says 'Finished': expected one of InProgress, Complete, Failed"
+
+
+def facts(name: str) -> PodFacts:
+    return PodFacts(
+        uid=name,
+        name=name,
+        namespace="default",
+        workload_uid="uid",
+        attempt=1,
+        component="train",
+        node="",
+        state=PodState.RUNNING,
+        created=None,
+        revision=1,
+    )
+
+
+@ROW("L32", level="pure")
+def test_L32_those_that_name_different_places_disagree():
+    told = summed([(facts("a"), Answer(Standing.DONE, "s3://1")), (facts("b"), Answer(Standing.DONE, "s3://2"))])
+    assert (told.done, told.disagree, told.uri) == (2, True, "")
+
+
+@ROW("L32", level="pure")
+def test_L32_those_that_cannot_are_named_first_and_at_most_four():
+    said = [(facts(f"p-{index}"), Answer()) for index in range(5)]
+    told = summed([*said, (facts("z"), Answer(Standing.FAILED, message="disk full"))])
+    assert told.left[0] == "z cannot save (disk full)"
+    assert len(told.left) == 4
