@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -17,6 +18,10 @@ from holdfast.activities.contract import (
     ClearInput,
     Created,
     CreateInput,
+    LookedNodes,
+    LookNodesInput,
+    MarkedNodes,
+    MarkNodesInput,
     Observation,
     ObserveInput,
     Parked,
@@ -36,6 +41,7 @@ from holdfast.activities.contract import (
 )
 from holdfast.activities.create import create
 from holdfast.activities.kube import Kube
+from holdfast.activities.node_marks import look_nodes, mark_nodes
 from holdfast.activities.nodes import Marks
 from holdfast.activities.observe import observe
 from holdfast.activities.park import park, unpark
@@ -61,6 +67,7 @@ class ClusterActivities:
         limits: Limits,
         sight: Sight | None = None,
         marks: Marks | None = None,
+        silence: timedelta = timedelta(seconds=100),
     ) -> None:
         """Make them.
 
@@ -72,13 +79,23 @@ class ClusterActivities:
             limits: what the operator allows.
             sight: the record of when the cluster could not be seen; the client's own by default.
             marks: by what a bad node is told.
+            silence: how long a node is silent, at most, before it is found Down.
         """
-        self._site = Site(kube, cluster, cluster_uid, installation, limits, sight or kube.sight, marks or Marks())
+        seeing = (sight or kube.sight, marks or Marks(), silence)
+        self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing)
 
     @property
     def short(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of short activities."""
-        return [self.prepare, self.rehearse, self.create, self.observe, self.report]
+        return [
+            self.prepare,
+            self.rehearse,
+            self.create,
+            self.observe,
+            self.report,
+            self.look_nodes,
+            self.mark_nodes,
+        ]
 
     @property
     def waits(self) -> list[Callable[..., Any]]:
@@ -144,6 +161,16 @@ class ClusterActivities:
     async def checkpoint(self, given: CheckpointInput) -> Checkpointed:
         """Ask the pods of an attempt to save their state, and follow their answers."""
         return await checkpoint(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_LOOK_NODES)
+    async def look_nodes(self, given: LookNodesInput) -> LookedNodes:
+        """Look at some nodes and their leases live."""
+        return await look_nodes(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_MARK_NODES)
+    async def mark_nodes(self, given: MarkNodesInput) -> MarkedNodes:
+        """Say on some nodes' objects how they stand."""
+        return await mark_nodes(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, given: ReportInput) -> Reported:

@@ -15,6 +15,11 @@ from holdfast.model import (
     Failure,
     Interval,
     Limits,
+    NodeMarked,
+    NodeSight,
+    NodesSeen,
+    NodeTimings,
+    NodeWish,
     ObjectRef,
     Observation,
     Payload,
@@ -324,6 +329,8 @@ class ObserveInput(Payload):
     owner_uid: str
     plan: tuple[PlannedComponent, ...]
     report: Report
+    leases: bool = False
+    """Whether to ask when the nodes of its living pods were last heard of."""
 
 
 class RemoveInput(Payload):
@@ -404,6 +411,52 @@ class WatchInput(Payload):
     """First and last shard, inclusive."""
 
 
+class WatchNodesInput(Payload):
+    """Watch the leases and the health of a cluster's nodes until told to stop; signals news to their monitor, batched.
+
+    Never a heartbeat of a node, only what changes: silence, a voice again, broken hardware.
+    """
+
+    cluster: str
+    cluster_uid: str
+    timings: NodeTimings
+    known: tuple[NodeSight, ...] = ()
+    """What the monitor was last told of nodes that are not healthy."""
+
+
+class LookNodesInput(Payload):
+    """Look at some nodes and their leases live, by quorum reads. While the API server does not answer, it goes on."""
+
+    cluster: str
+    cluster_uid: str
+    nodes: tuple[str, ...]
+
+
+class LookedNodes(Payload):
+    """What was found of them."""
+
+    nodes: tuple[NodeSight, ...]
+    blind: tuple[Interval, ...] = ()
+
+
+class MarkNodesInput(Payload):
+    """Say on some nodes' objects how they stand, keep new pods off those that are Down, or take both back (row L5).
+
+    A node that holds no pod of this installation and bears no mark of it is left as it is. Every change names the uid
+    and the version of what was read.
+    """
+
+    cluster: str
+    cluster_uid: str
+    nodes: tuple[NodeWish, ...]
+
+
+class MarkedNodes(Payload):
+    """What became of it."""
+
+    nodes: tuple[NodeMarked, ...]
+
+
 __all__ = [
     "CheckpointInput",
     "Checkpointed",
@@ -411,7 +464,12 @@ __all__ = [
     "Cleared",
     "CreateInput",
     "Created",
+    "LookNodesInput",
+    "LookedNodes",
     "MakeInput",
+    "MarkNodesInput",
+    "MarkedNodes",
+    "NodesSeen",
     "Observation",
     "ObserveInput",
     "ParkInput",
@@ -432,6 +490,7 @@ __all__ = [
     "UnparkInput",
     "Unparked",
     "WatchInput",
+    "WatchNodesInput",
     "copies_ref",
     "has_copy",
     "object_name",

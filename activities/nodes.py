@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.activities.node_word import word_on
 from holdfast.activities.pod_facts import PodFacts, PodState
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
-from holdfast.model import Failure, FailureClass, Scope
+from holdfast.model import Failure, FailureClass, NodeWord, Scope
 
+DOWN: Final = "NodeDown"
+"""Reason of a failure: this installation's monitor has found the node Down, for all but sensitive workloads."""
+LOST: Final = "NodeStillDown"
+"""The same, for all."""
 EVICTION: Final = "NodeMarkedForEviction"
 """Reason of a failure: the node's label says that its pods are to leave it."""
 OUT_OF_SERVICE: Final = "NodeTainted"
@@ -36,7 +41,8 @@ class NodeMark:
     reason: str
     message: str
     since: datetime | None = None
-    """When it was marked, where that is told: a label has no time."""
+    """When it was marked, where that is told: a label has no time. Of a silent node, when it was last heard."""
+    cls: FailureClass = FailureClass.HARDWARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +52,24 @@ class Marks:
     labels: tuple[str, ...] = LABELS
     taints: tuple[str, ...] = TAINTS
     conditions: tuple[str, ...] = CONDITIONS
+    installation: str = ""
+    """Whose monitor of silent nodes is listened to; empty: nobody's."""
+
+    @property
+    def faults(self) -> Marks:
+        """Those that tell of broken hardware. A label tells that pods are to leave, for whatever reason."""
+        return Marks((), self.taints, self.conditions)
 
     def of(self, node: Mapping[str, Any]) -> NodeMark | None:
         """Return the mark that a raw node bears, None for a good one."""
-        return self._label(node) or self._taint(node) or self._condition(node)
+        return self._label(node) or self._taint(node) or self._condition(node) or self._word(node)
+
+    def _word(self, node: Mapping[str, Any]) -> NodeMark | None:
+        word, why, heard = word_on(node, self.installation)
+        reason = {NodeWord.DOWN: DOWN, NodeWord.LOST: LOST}.get(word)
+        if reason is None:
+            return None
+        return NodeMark(reason, one_line(why, MESSAGE_MAXIMUM), heard, FailureClass.NODE_LOST)
 
     def _label(self, node: Mapping[str, Any]) -> NodeMark | None:
         labels = mapping(mapping(node.get("metadata")).get("labels"))
@@ -84,13 +104,16 @@ class Marks:
 
 STANDING: Final = frozenset({PodState.PENDING, PodState.RUNNING, PodState.FAILED})
 """Pods that a bad node concerns: one that has succeeded or is going has nothing to lose there."""
+STRANDED: Final = STANDING | {PodState.TERMINATING}
+"""Where nobody is left to end it, one that is going does not go."""
 
 
 def on_marked(pods: Iterable[PodFacts], marks: Mapping[str, NodeMark], attempt: int, at: datetime) -> list[Failure]:
     """Return one failure for each marked node that holds some of these pods, however many they are."""
     by_node: dict[str, list[PodFacts]] = {}
     for pod in pods:
-        if pod.node in marks and pod.state in STANDING:
+        mark = marks.get(pod.node)
+        if mark is not None and pod.state in (STRANDED if mark.cls is FailureClass.NODE_LOST else STANDING):
             by_node.setdefault(pod.node, []).append(pod)
     failures: list[Failure] = []
     for node, there in sorted(by_node.items()):
@@ -99,7 +122,7 @@ def on_marked(pods: Iterable[PodFacts], marks: Mapping[str, NodeMark], attempt: 
         begun = min((pod.created for pod in there if pod.created is not None), default=None)
         failures.append(
             Failure(
-                cls=FailureClass.HARDWARE,
+                cls=mark.cls,
                 scope=Scope.MEMBER,
                 reason=mark.reason,
                 time=mark.since or begun or at,

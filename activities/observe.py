@@ -12,13 +12,18 @@ from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.copies import read_objects
 from holdfast.activities.kube import Forbidden, Unreachable
-from holdfast.activities.nodes import STANDING, NodeMark
+from holdfast.activities.node_marks import LEASE
+from holdfast.activities.nodes import STRANDED, NodeMark
 from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
-from holdfast.activities.raw import version_of
+from holdfast.activities.raw import mapping, time_of, version_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told
-from holdfast.activities.snapshot import summarize
+from holdfast.activities.snapshot import ENDED, summarize
+from holdfast.model import Quiet
+
+LEASES_ASKED = 32
+"""Beyond so many nodes all leases of the cluster are listed at once."""
 
 
 async def observe(site: Site, given: ObserveInput) -> Observation:
@@ -74,11 +79,13 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         unseen=unseen,
         marks=marks,
     )
+    quietest = await _quietest(site, seen_pods, given.attempt) if given.leases and seen.failures else None
     held = anchor is not None and names.FINALIZER in (anchor["metadata"].get("finalizers") or ())
     return seen.model_copy(
         update={
             "anchor_found": held,
             "owner_submitted": owned.submitted if owned else None,
+            "quietest": quietest,
             "others": others(owners, {pod.attempt for pod in seen_pods}, given.attempt),
         }
     )
@@ -86,7 +93,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
 
 async def _marks(site: Site, pods: Sequence[PodFacts]) -> dict[str, NodeMark]:
     """Return the marked ones of the nodes that these pods are on; none where nodes may not be read."""
-    there = sorted({pod.node for pod in pods if pod.node and pod.state in STANDING})
+    there = sorted({pod.node for pod in pods if pod.node and pod.state in STRANDED})
     try:
         # The first alone: where it is forbidden, the others are too.
         found = [await site.kube.find("v1", "Node", name) for name in there[:1]]
@@ -95,6 +102,24 @@ async def _marks(site: Site, pods: Sequence[PodFacts]) -> dict[str, NodeMark]:
         return {}
     marks = {name: site.marks.of(node) for name, node in zip(there, found, strict=True) if node is not None}
     return {name: mark for name, mark in marks.items() if mark is not None}
+
+
+async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet | None:
+    """Return the node with living pods of an attempt whose lease is the oldest; None where none has one to be read."""
+    there = sorted({pod.node for pod in pods if pod.node and pod.attempt == attempt and pod.state not in ENDED})
+    try:
+        if len(there) > LEASES_ASKED:
+            found = (await site.kube.list(*LEASE, names.NODE_LEASES))["items"]
+        else:
+            found = await asyncio.gather(*(site.kube.find(*LEASE, name, names.NODE_LEASES) for name in there))
+    except Forbidden:
+        return None
+    renewed = {one["metadata"]["name"]: time_of(mapping(one.get("spec")).get("renewTime")) for one in found if one}
+    heard = [(at, name) for name, at in renewed.items() if at is not None and name in there]
+    if not heard:
+        return None
+    at, name = min(heard)
+    return Quiet(node=name, renewed=at, down_at=at + site.silence)
 
 
 async def _component(

@@ -13,9 +13,10 @@ from holdfast.activities.contract import PlannedComponent, RemoveInput
 from holdfast.activities.copies import read_objects
 from holdfast.activities.kept import owned_trace, trace
 from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
+from holdfast.activities.node_word import word_on
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
 from holdfast.activities.site import Site
-from holdfast.model import Remnant
+from holdfast.model import NodeWord, Remnant
 
 REMNANTS_TOLD = 16
 NODES_ASKED = 32
@@ -175,10 +176,10 @@ def _unread(given: RemoveInput, name: str, why: str, uid: str = UNREAD_UID) -> O
 
 async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
     """Say of what is left what holds it: at most 16, what is held by a foreign finalizer first, the owner last."""
-    asked = sorted({_node(pod) for pod in remains.pods if _node(pod)})[:NODES_ASKED]
+    asked = sorted({node_of(pod) for pod in remains.pods if node_of(pod)})[:NODES_ASKED]
     answers = await asyncio.gather(*(_is_silent(site, node) for node in asked))
     silent = {node for node, dark in zip(asked, answers, strict=True) if dark}
-    told = [_remnant("Pod", pod, _node(pod), _node(pod) in silent) for pod in remains.pods]
+    told = [_remnant("Pod", pod, node_of(pod), node_of(pod) in silent) for pod in remains.pods]
     pods = {pod["metadata"].get("uid") for pod in remains.pods}
     told += [
         _remnant(component.kind, thing)
@@ -223,8 +224,24 @@ def foreign_finalizers(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(one for one in metadata.get("finalizers") or () if one not in _COLLECTOR)
 
 
-def _node(pod: Mapping[str, Any]) -> str:
+def node_of(pod: Mapping[str, Any]) -> str:
+    """Return the node that a raw pod is on, empty for none. Pure."""
     return str(mapping(pod.get("spec")).get("nodeName") or "")
+
+
+async def nodes_down(site: Site, nodes: Set[str]) -> set[str]:
+    """Return those of some nodes that this installation's monitor has found Down."""
+    asked = sorted(nodes - {""})[:NODES_ASKED]
+    try:
+        found = await asyncio.gather(*(site.kube.find("v1", "Node", name) for name in asked))
+    except (Forbidden, Unreachable):
+        return set()
+    silent = {NodeWord.DOWN, NodeWord.LOST}
+    return {
+        name
+        for name, node in zip(asked, found, strict=True)
+        if node is not None and word_on(node, site.installation)[0] in silent
+    }
 
 
 async def _is_silent(site: Site, node: str) -> bool:

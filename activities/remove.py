@@ -15,7 +15,7 @@ from holdfast.activities.anchor import release_anchor
 from holdfast.activities.attempts import attempts_of, refuse_foreign
 from holdfast.activities.contract import Removed, RemoveInput
 from holdfast.activities.deadline import Deadline
-from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, time_of
 from holdfast.activities.remains import (
     Remains,
@@ -23,6 +23,8 @@ from holdfast.activities.remains import (
     find_owner_gathered,
     find_remains,
     foreign_finalizers,
+    node_of,
+    nodes_down,
     remnants_of,
 )
 from holdfast.activities.report import apply_report
@@ -153,7 +155,23 @@ class _Graceful:
         remains = await find_remains(self._site, self._given)
         self._looked_at = asyncio.get_running_loop().time()
         self._look = self._looked_at - now
+        await _release_stranded(self._site, remains)
         return remains
+
+
+async def _release_stranded(site: Site, remains: Remains) -> None:
+    """Delete by force the pods that nobody is left to end: those being deleted whose node was found Down (row L4)."""
+    dying = [pod for pod in remains.pods if "deletionTimestamp" in pod["metadata"]]
+    dying = [pod for pod in dying if pod["metadata"].get("deletionGracePeriodSeconds") != 0]
+    down = await nodes_down(site, {node_of(pod) for pod in dying})
+    slots = asyncio.Semaphore(_DELETES_AT_ONCE)
+
+    async def release(pod: Object) -> None:
+        async with slots:
+            with suppress(Forbidden):
+                await _delete(site, pod, "v1", "Pod", grace_period=0)
+
+    await _all(release(pod) for pod in dying if node_of(pod) in down)
 
 
 class _Forced:

@@ -48,6 +48,8 @@ class Site:
     limits: Limits
     sight: Sight = field(default_factory=Sight)
     marks: Marks = field(default_factory=Marks)
+    silence: timedelta = timedelta(seconds=100)
+    """How long a node is silent, at most, before it is found Down."""
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
     gathered: Gathered = field(init=False)
@@ -62,12 +64,19 @@ class Site:
         Raises:
             ApplicationError: of type `ClusterMismatch`.
         """
-        if target.cluster != self.cluster:
-            raise _mismatch(f"this worker serves cluster {self.cluster}, and {target.cluster} was meant")
-        if target.cluster_uid and target.cluster_uid != self.cluster_uid:
+        self.check_cluster(target.cluster, target.cluster_uid)
+
+    def check_cluster(self, cluster: str, cluster_uid: str) -> None:
+        """Refuse to act on another cluster than this one; an empty uid is not known yet.
+
+        Raises:
+            ApplicationError: of type `ClusterMismatch`.
+        """
+        if cluster != self.cluster:
+            raise _mismatch(f"this worker serves cluster {self.cluster}, and {cluster} was meant")
+        if cluster_uid and cluster_uid != self.cluster_uid:
             raise _mismatch(
-                f"cluster {target.cluster} was {target.cluster_uid} and is now {self.cluster_uid}: "
-                "another cluster has taken its name"
+                f"cluster {cluster} was {cluster_uid} and is now {self.cluster_uid}: another cluster has taken its name"
             )
 
     async def confirm(self, target: Target) -> None:

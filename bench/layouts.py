@@ -146,6 +146,27 @@ CROWD = Layout(
         Column("late_s", "acted on late", "s", tail=True),
     ),
 )
+NODES = Layout(
+    "nodes",
+    "A tenth of the nodes lose power (l)",
+    "Two-pod workloads on nodes whose leases are renewed every 10 s; a tenth of the nodes falls silent at once. "
+    "Decided: from the moment at which the monitor of nodes found one Down until the workload's own decision, by both "
+    "histories: median / p99 / most. Touched: workloads that had no pod there, and were changed. Then so many are "
+    "only watched.",
+    (
+        Column("affected", "affected"),
+        Column("late_s", "decided", "s", tail=True),
+        Column("missing", "never decided"),
+        Column("twice", "decided twice"),
+        Column("touched", "touched"),
+        Column("silence_s", "silent until Down, at most", "s"),
+        Column("monitor_events_each", "monitor's history events an affected workload"),
+        Column("workload_events_each", "its own"),
+        Column("idle_share", "CPU, few nodes"),
+        Column("cpu_share", "CPU, so many"),
+        Column("above_idle_mib", "memory above few", "MiB"),
+    ),
+)
 WORKERS = Layout(
     "workers",
     "One worker process against several (k)",
@@ -169,4 +190,4 @@ ENGINE = Layout(
     ),
 )
 
-LAYOUTS = (START, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, WORKERS, ENGINE)
+LAYOUTS = (START, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, NODES, WORKERS, ENGINE)

@@ -15,9 +15,11 @@ from pathlib import Path
 from bench import report
 from bench.ground import Ground, Options, floor
 from bench.machine import this_machine
-from bench.measures import crash, crowd, engine, gang, history, idle, latency, removal, start, workers
+from bench.measures import crash, crowd, engine, gang, history, idle, latency, nodes, removal, start, workers
 from bench.samples import Recording, load
 from holdfast.local import NotRunningError, Stack
+
+SHORT_SILENCE = {"HOLDFAST_NODE_DEGRADED": "12s", "HOLDFAST_NODE_DOWN": "3s"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ FULL = (
     Plan(history.NAME, history.measure),
     Plan(workers.NAME, workers.measure),
     Plan(idle.NAME, idle.measure),
+    Plan(nodes.NAME, nodes.measure, alone=True),
     Plan(crowd.NAME, crowd.measure, crowd.NODES, alone=True),
 )
 SMOKE = (
@@ -63,6 +66,7 @@ SMOKE = (
     Plan(history.NAME, lambda on: history.measure(on, (2,))),
     Plan(workers.NAME, lambda on: workers.measure(on, (2,), 2)),
     Plan(idle.NAME, lambda on: idle.measure(on, (2,), 1)),
+    Plan(nodes.NAME, lambda on: nodes.measure(on, 10, 4, 20, 2, SHORT_SILENCE, 8)),
     # What it leaves behind goes with everybody's stack here.
     Plan(crowd.NAME, lambda on: crowd.measure(on, (2, 3), 2, 2, 1)),
 )

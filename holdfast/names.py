@@ -27,6 +27,12 @@ ANNOTATION_ENDED: Final = f"{GROUP}/ended"
 ANNOTATION_TURN: Final = f"{GROUP}/turn"
 ANNOTATION_PARKED: Final = f"{GROUP}/parked"
 ANNOTATION_RUN_AS: Final = f"{GROUP}/run-as"
+ANNOTATION_NODE: Final = f"node.{GROUP}"
+"""On a node, followed by `/` and the installation whose monitor wrote it."""
+TAINT_NODE: Final = f"down.{GROUP}"
+"""Likewise: on a node that is Down or back from it, until its health check has passed."""
+NODE_LEASES: Final = "kube-node-lease"
+"""The namespace of Kubernetes' own node leases."""
 
 # Annotations of pods that are asked to save their state: the request, and their answer to it.
 ANNOTATION_CHECKPOINT_REQUEST: Final = f"{GROUP}/checkpoint-request"
@@ -61,6 +67,7 @@ ENV_RESUME_FROM: Final = "HOLDFAST_RESUME_FROM"
 # Temporal: workflow types.
 WORKLOAD_WORKFLOW: Final = "Workload"
 CLUSTER_WATCH_WORKFLOW: Final = "ClusterWatch"
+NODE_MONITOR_WORKFLOW: Final = "NodeMonitor"
 
 # Temporal: signals, queries, updates of the workload workflow.
 SIGNAL_SUSPEND: Final = "suspend"
@@ -69,6 +76,7 @@ SIGNAL_PREEMPT: Final = "preempt"
 SIGNAL_CANCEL: Final = "cancel"
 SIGNAL_RETRY: Final = "retry"
 SIGNAL_OBSERVE: Final = "observe"
+SIGNAL_NODES: Final = "nodes"
 QUERY_STATUS: Final = "status"
 QUERY_EXPLAIN: Final = "explain"
 UPDATE_POLICY: Final = "update_policy"
@@ -90,6 +98,9 @@ ACTIVITY_REMOVE: Final = "remove"
 ACTIVITY_FORCE_REMOVE: Final = "force_remove"
 ACTIVITY_REPORT: Final = "report"
 ACTIVITY_WATCH: Final = "watch"
+ACTIVITY_WATCH_NODES: Final = "watch_nodes"
+ACTIVITY_LOOK_NODES: Final = "look_nodes"
+ACTIVITY_MARK_NODES: Final = "mark_nodes"
 
 # Temporal: search attributes. Keywords unless said otherwise.
 SA_PHASE: Final = "HoldfastPhase"
@@ -168,6 +179,21 @@ def parse_workflow_id(workflow_id: str) -> tuple[str, str, str]:
 def watch_workflow_id(cluster: str) -> str:
     """Return the id of the workflow that keeps a cluster's watch alive."""
     return f"cluster-watch/{cluster}"
+
+
+def node_monitor_id(cluster: str) -> str:
+    """Return the id of the workflow that keeps the book of a cluster's nodes."""
+    return f"node-monitor/{cluster}"
+
+
+def node_annotation(installation: str) -> str:
+    """Return the annotation by which an installation's monitor says on a node how that node stands."""
+    return f"{ANNOTATION_NODE}/{installation}"
+
+
+def node_taint(installation: str) -> str:
+    """Return the taint by which an installation's monitor keeps new pods off a node."""
+    return f"{TAINT_NODE}/{installation}"
 
 
 def queue_cluster(cluster: str) -> str:

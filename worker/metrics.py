@@ -79,6 +79,8 @@ class Metrics:
             ["resource"],
             registry=registry,
         )
+        self.nodes = Gauge("holdfast_nodes_watched", "Nodes whose leases are watched here.", registry=registry)
+        self.renewals = Counter("holdfast_nodes_renewals", "Renewals of node leases that were seen.", registry=registry)
         self.requests = Counter(
             "holdfast_kubernetes_requests", "Requests to the API server.", ["verb", "code"], registry=registry
         )

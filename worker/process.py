@@ -24,6 +24,7 @@ from holdfast.worker.failpoints import Failpoints
 from holdfast.worker.health import Check, Health
 from holdfast.worker.kube import Connector, WorkerKube
 from holdfast.worker.metrics import Metrics
+from holdfast.worker.node_watch import NodeWatchActivities
 from holdfast.worker.settings import Role, Settings, SettingsError
 from holdfast.worker.watch import WatchActivities
 
@@ -140,14 +141,18 @@ class Process:
             metrics=self.metrics,
             namespaces=given.namespaces,
             signals_per_second=given.watch_signals_per_second,
-            marks=given.marks,
+            marks=given.marks_for(installation),
+        )
+        nodes = NodeWatchActivities(
+            client, connector, cluster_uid=uid, metrics=self.metrics, marks=given.marks_for(installation)
         )
         if Role.WATCH in given.roles:
             self.health.ask_ready("watch", lambda: _watch_check(watch))
         # What the watch could not see here, an activity cannot have seen either.
         sight = SharedSight(kube.sight, watch.intervals)
-        cluster = ClusterActivities(kube, given.cluster, uid, installation, given.limits, sight, given.marks)
-        return roles.Site(cluster, watch)
+        marks = given.marks_for(installation)
+        cluster = ClusterActivities(kube, given.cluster, uid, installation, given.limits, sight, marks, given.silence)
+        return roles.Site(cluster, watch, nodes)
 
     def _note_start(self) -> None:
         given = self._settings

@@ -28,6 +28,7 @@ from holdfast.workflows.cluster_watch import (
     SIGNAL_DIVIDE,
     ClusterWatchInput,
 )
+from holdfast.workflows.node_monitor import MEMO_TIMINGS, SIGNAL_STOP, SIGNAL_TIMINGS, NodeMonitorInput
 
 CHECK_PERIOD: Final = 5.0
 CHECK_DEADLINE: Final = timedelta(seconds=3)
@@ -167,9 +168,41 @@ async def bind(client: Client, settings: Settings, uid: str, installation: str, 
         _compare(settings.cluster, "installation", memo.get(MEMO_INSTALLATION), installation, workflow_id)
         if start and memo.get(MEMO_SHARD_SETS) != len(given.shard_sets):
             await handle.signal(SIGNAL_DIVIDE, given.shard_sets)
+        if start:
+            await _monitor(client, settings, uid)
 
     where = f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
     await persist(TEMPORAL, where, once, health, settings.temporal_wait.total_seconds())
+
+
+async def _monitor(client: Client, settings: Settings, uid: str) -> None:
+    """Have the cluster's nodes watched over, by these settings; or not at all."""
+    timings, workflow_id = settings.node_timings, names.node_monitor_id(settings.cluster)
+    if settings.node_monitor:
+        await client.start_workflow(
+            names.NODE_MONITOR_WORKFLOW,
+            NodeMonitorInput(cluster=settings.cluster, cluster_uid=uid, timings=timings),
+            id=workflow_id,
+            task_queue=names.QUEUE_WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            task_timeout=timedelta(seconds=5),
+            memo={MEMO_TIMINGS: timings.model_dump_json()},
+            static_summary=f"Nodes of cluster {settings.cluster}",
+            static_details="Finds out which nodes are Down, by their leases and their hardware, and says so on them.",
+        )
+    handle = client.get_workflow_handle(workflow_id)
+    try:
+        found = await handle.describe(rpc_timeout=CHECK_DEADLINE)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return
+        raise
+    if found.status is not WorkflowExecutionStatus.RUNNING:
+        return
+    if not settings.node_monitor:
+        await handle.signal(SIGNAL_STOP)
+    elif (await found.memo()).get(MEMO_TIMINGS) != timings.model_dump_json():
+        await handle.signal(SIGNAL_TIMINGS, timings)
 
 
 def _compare(cluster: str, what: str, bound: object, found: str, workflow_id: str) -> None:

@@ -24,9 +24,11 @@ from temporalio.worker import (
 from holdfast import __version__, names
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.worker.logs import LogContext
+from holdfast.worker.node_watch import NodeWatchActivities
 from holdfast.worker.settings import Role, Settings
 from holdfast.worker.watch import WatchActivities
 from holdfast.workflows.cluster_watch import ClusterWatch
+from holdfast.workflows.node_monitor import NodeMonitor
 from holdfast.workflows.versioning import BEHAVIOR
 from holdfast.workflows.workload import WorkloadWorkflow
 
@@ -43,6 +45,7 @@ class Site:
 
     cluster: ClusterActivities
     watch: WatchActivities
+    nodes: NodeWatchActivities
 
 
 def workers(
@@ -70,7 +73,7 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
     return Worker(
         client,
         task_queue=names.QUEUE_WORKFLOWS,
-        workflows=[WorkloadWorkflow, ClusterWatch],
+        workflows=[WorkloadWorkflow, ClusterWatch, NodeMonitor],
         workflow_runner=runner,
         max_cached_workflows=settings.max_cached_workflows,
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
@@ -106,8 +109,9 @@ def _share(settings: Settings, role: Role, site: Site) -> tuple[str, list[Callab
         return names.queue_cluster(settings.cluster), site.cluster.all, settings.max_concurrent_activities
     if role is Role.WAIT:
         return names.queue_wait(settings.cluster), site.cluster.all, settings.max_concurrent_waits
-    # One more than the parts, so that a part may begin anew while its last try is still ending.
-    return names.queue_watch(settings.cluster), [site.watch.watch], settings.watch_shard_sets + 1
+    # One more than the parts and the nodes, so that one may begin anew while its last try is still ending.
+    watches = [site.watch.watch, site.nodes.watch_nodes]
+    return names.queue_watch(settings.cluster), watches, settings.watch_shard_sets + 2
 
 
 def _build_id(settings: Settings) -> str | None:

@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -21,12 +22,14 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from holdfast import names
 from holdfast.activities.nodes import CONDITIONS, LABELS, TAINTS, Marks
 from holdfast.errors import HoldfastError
-from holdfast.model import Duration, Limits, format_duration
+from holdfast.model import Duration, Limits, NodeTimings, format_duration
 
 ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
 ENV_FAILPOINT = "HOLDFAST_FAILPOINT"
 ENV_FAILPOINT_TRACE = "HOLDFAST_FAILPOINT_TRACE"
+DECIDED_WITHIN = timedelta(seconds=10)
+"""After its silence has been long enough, a node is found Down, and that is told to its workloads."""
 CONFIG_DEFAULT = Path("holdfast.toml")
 SHARD_SETS_MAXIMUM = 64
 
@@ -203,6 +206,19 @@ class Settings(BaseSettings):
     """Taints of a node with broken hardware: `key` or `key=value`."""
     node_fault_conditions: NodeMarks = CONDITIONS
     """Conditions of a node with broken hardware: `type` where True is bad, else `type=status`."""
+    node_monitor: bool = True
+    """Whether nodes that fall silent are found Down, by their leases. Without it only marks count."""
+    node_degraded: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().degraded
+    """Time without a renewal of its lease after which a node is Degraded; kubelets renew it every 10 s."""
+    node_down: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().down
+    """So much more, and it is Down: the workloads with pods there are told."""
+    node_sensitive_down: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().sensitive_down
+    """The same for sensitive workloads."""
+    node_check: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().check
+    """How long a node that is back from Down must be heard until the health check that lets it have pods again."""
+    node_flaps: Annotated[int, Field(ge=1, le=16)] = NodeTimings().flaps
+    """A node that falls silent so often in `node_flap_window` stays Degraded until it is heard for as long."""
+    node_flap_window: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().flap_window
 
     max_concurrent_workflow_tasks: Count = 100
     max_concurrent_activities: Count = 200
@@ -250,6 +266,27 @@ class Settings(BaseSettings):
     def marks(self) -> Marks:
         """By what a bad node is told."""
         return Marks(self.node_eviction_labels, self.node_fault_taints, self.node_fault_conditions)
+
+    def marks_for(self, installation: str) -> Marks:
+        """By what a bad node is told, what this installation's own monitor says of it among that."""
+        return replace(self.marks, installation=installation)
+
+    @property
+    def node_timings(self) -> NodeTimings:
+        """How long a node may be silent."""
+        return NodeTimings(
+            degraded=self.node_degraded,
+            down=self.node_down,
+            sensitive_down=self.node_sensitive_down,
+            check=self.node_check,
+            flaps=self.node_flaps,
+            flap_window=self.node_flap_window,
+        )
+
+    @property
+    def silence(self) -> timedelta:
+        """How long a node is silent, at most, before it is found Down; no time where nobody looks for that."""
+        return self.node_timings.until_down + DECIDED_WITHIN if self.node_monitor else timedelta(0)
 
     @property
     def acts_on_cluster(self) -> bool:

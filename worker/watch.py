@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import structlog
 from temporalio import activity
-from temporalio.client import AsyncActivityCancelledError, Client
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
@@ -31,10 +31,8 @@ from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.missing import Missing
 from holdfast.worker.signals import Signals
+from holdfast.worker.staying import beat, worker_leaves
 
-HEARTBEAT_PERIOD: Final = 1.5
-LEASE: Final = 4.0
-"""Seconds without an accepted heartbeat after which this activity ends itself: soon another will run."""
 SIGNALS_AT_ONCE: Final = 20
 DOUBTS_AT_ONCE: Final = 10
 SIGNAL_DEADLINE: Final = 5.0
@@ -212,7 +210,7 @@ class _Watching:
             earlier = (*earlier, Interval(begin=self._memory.at, end=begun))
         self.feeds.recall(earlier)
         await self.feeds.open()
-        works = (self._attend(), self._beat(), self._worker_leaves(), self._unbroken())
+        works = (self._attend(), beat(self._client, self._remember), worker_leaves(self._remember), self._unbroken())
         tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -385,31 +383,3 @@ class _Watching:
         blind = self.feeds.intervals(now - timedelta(hours=1))
         self._version = max(self._version, self.feeds.highest)
         return Memory(digests=self._attention.digests(), at=now, blind=blind, version=self._version).wire()
-
-    async def _beat(self) -> None:
-        """Heartbeat through the client, which says when it fails; the SDK's own would not."""
-        handle = self._client.get_async_activity_handle(task_token=activity.info().task_token)
-        accepted = self._loop.time()
-        while True:
-            memory = self._remember()
-            activity.heartbeat(memory)  # For the SDK's own clock.
-            try:
-                async with asyncio.timeout(HEARTBEAT_PERIOD):
-                    await handle.heartbeat(memory)
-                accepted = self._loop.time()
-            except AsyncActivityCancelledError as cancelled:
-                raise asyncio.CancelledError("the watch is no longer wanted") from cancelled
-            except (RPCError, TimeoutError) as error:
-                lost = isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
-                if lost or self._loop.time() - accepted > LEASE:
-                    raise ApplicationError("the heartbeat is not accepted: another watch takes over") from error
-            await asyncio.sleep(HEARTBEAT_PERIOD)
-
-    async def _worker_leaves(self) -> None:
-        await activity.wait_for_worker_shutdown()
-        activity.heartbeat(self._remember())
-        raise ApplicationError(
-            "this worker goes away: another takes the watch over",
-            category=ApplicationErrorCategory.BENIGN,
-            next_retry_delay=timedelta(milliseconds=10),
-        )

@@ -36,6 +36,7 @@ with workflow.unsafe.imports_passed_through():
         planned,
     )
     from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
+    from holdfast.policy.fate import matters
     from holdfast.policy.health import timings
     from holdfast.policy.operations import patience, patience_left
     from holdfast.policy.order import awaited
@@ -230,7 +231,14 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             return Call(names.ACTIVITY_UNPARK, wait, unpark, Unparked, ENDLESS)
         case OperationKind.OBSERVE:
             there = tuple(one for one in plan if one.name not in waiting)
-            observe = ObserveInput(target=target, attempt=number, owner_uid=owner, plan=there, report=operation.report)
+            observe = ObserveInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=there,
+                report=operation.report,
+                leases=matters(state.policy),
+            )
             return Call(names.ACTIVITY_OBSERVE, short, observe, Observation, timedelta(minutes=5))
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
             until = operation.until or now

@@ -15,4 +15,6 @@ from holdfast import names
 BEHAVIOR: Final = VersioningBehavior.AUTO_UPGRADE
 """Auto-upgrade with patches: a pinned month-long run would never let its old workers go."""
 
-DECLARED: Final = {names.WORKLOAD_WORKFLOW: BEHAVIOR, names.CLUSTER_WATCH_WORKFLOW: BEHAVIOR}
+DECLARED: Final = dict.fromkeys(
+    (names.WORKLOAD_WORKFLOW, names.CLUSTER_WATCH_WORKFLOW, names.NODE_MONITOR_WORKFLOW), BEHAVIOR
+)

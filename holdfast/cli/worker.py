@@ -48,6 +48,23 @@ def worker(
         str | None,
         typer.Option(help="Conditions of nodes with broken hardware: type=status.", rich_help_panel=_KUBERNETES),
     ] = None,
+    node_monitor: Annotated[
+        bool | None, typer.Option(help="Whether silent nodes are found Down.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    node_degraded: Annotated[
+        str | None, typer.Option(help="Silence until a node is Degraded, 30s.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    node_down: Annotated[
+        str | None, typer.Option(help="So much more until it is Down, 60s.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    node_sensitive_down: Annotated[
+        str | None, typer.Option(help="The same for sensitive workloads, 5m.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    node_check: Annotated[
+        str | None, typer.Option(help="From its return to its health check, 30s.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    node_flaps: Annotated[int | None, typer.Option(rich_help_panel=_KUBERNETES)] = None,
+    node_flap_window: Annotated[str | None, typer.Option(rich_help_panel=_KUBERNETES)] = None,
     temporal_address: Annotated[
         str | None, typer.Option("--temporal-address", "--address", help="host:port", rich_help_panel=_TEMPORAL)
     ] = None,

@@ -84,7 +84,7 @@ def reason(reason: Reason) -> str:
             return "SufficientPodsReady"
         case Reason.INSUFFICIENT_PODS_READY | Reason.PODS_NOT_ADMITTED | Reason.PODS_NOT_RUNNING:
             return "InsufficientPodsReady"
-        case Reason.FOUND_FAILED_PODS | Reason.NODE_LOST:
+        case Reason.FOUND_FAILED_PODS | Reason.NODE_DOWN | Reason.NODE_STILL_DOWN | Reason.NODE_LOST:
             return "FoundFailedPods"
         case Reason.MISSING_COMPONENT:
             return "MissingComponent"

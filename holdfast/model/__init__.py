@@ -13,6 +13,17 @@ from holdfast.model.checkpoint import (
 from holdfast.model.component import After, Component, PodSet, SchedulingGate, StatusRule, Toleration
 from holdfast.model.copies import CopyLabel, CopyWord
 from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
+from holdfast.model.nodes import (
+    NodeBook,
+    NodeMarked,
+    NodeRecord,
+    NodeSight,
+    NodesSeen,
+    NodeState,
+    NodeTimings,
+    NodeWish,
+    NodeWord,
+)
 from holdfast.model.observation import (
     ComponentView,
     CopyCounts,
@@ -21,6 +32,7 @@ from holdfast.model.observation import (
     Observation,
     Payload,
     PodCounts,
+    Quiet,
 )
 from holdfast.model.policy import (
     Action,
@@ -112,6 +124,15 @@ __all__ = [
     "Match",
     "Model",
     "NodeAvoidance",
+    "NodeBook",
+    "NodeMarked",
+    "NodeRecord",
+    "NodeSight",
+    "NodeState",
+    "NodeTimings",
+    "NodeWish",
+    "NodeWord",
+    "NodesSeen",
     "ObjectRef",
     "Observation",
     "OnUnresponsive",
@@ -123,6 +144,7 @@ __all__ = [
     "PodCounts",
     "PodSet",
     "Policy",
+    "Quiet",
     "Reactive",
     "Reason",
     "RefusedCreate",

@@ -153,6 +153,15 @@ class ComponentView(Payload):
         return self.copies.ready + self.copies.succeeded + self.copies.failed >= self.copies.expected
 
 
+class Quiet(Payload):
+    """A node where pods of the attempt live, and when its lease was last renewed by its own clock."""
+
+    node: str
+    renewed: Time
+    down_at: Time
+    """When it will have had the time to be found Down, if it is not heard of."""
+
+
 class Observation(Payload):
     """A whole snapshot of one attempt, from the watch's cache or from a live read.
 
@@ -186,6 +195,8 @@ class Observation(Payload):
     failures_total: int = 0
     stuck: Annotated[tuple[Failure, ...], Field(exclude_if=lambda value: not value)] = ()
     """Pods that their kubelets could not start so far, at most 16; failures only to a policy that says so (row L16)."""
+    quietest: Annotated[Quiet | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of the nodes where its pods live, the one that was heard of least lately (live looks that ask for it)."""
     blind: tuple[Interval, ...] = ()
 
     @property

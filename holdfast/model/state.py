@@ -112,6 +112,8 @@ class Attempt(Payload):
     healthy_since: Time | None = None
     """Since when all its pods have run, or succeeded, without a break; None while they do not."""
     removing_at: Time | None = None
+    stranded: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Nodes that were Down as its removal began, with pods of it: what runs there cannot be told to end (row L4)."""
     forced_rounds: int = 0
     strip: bool = False
     """Whether a person has asked for the finalizers of what is left to be taken off."""

@@ -61,6 +61,8 @@ class Reason(StrEnum):
     MISSING_COMPONENT = "MissingComponent"
     FAILED_COMPONENT = "FailedComponent"
     CREATE_FAILED = "CreateFailed"
+    NODE_DOWN = "NodeDown"
+    NODE_STILL_DOWN = "NodeStillDown"
     NODE_LOST = "NodeLost"
     RETRY_LIMIT_EXCEEDED = "RetryLimitExceeded"
     LAUNCH_LIMIT_EXCEEDED = "LaunchLimitExceeded"

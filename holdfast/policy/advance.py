@@ -33,8 +33,8 @@ from holdfast.policy.decision import (
 )
 from holdfast.policy.edit import edit
 from holdfast.policy.ending import is_clearing
-from holdfast.policy.health import LIVE, assess, removal_due, timings
-from holdfast.policy.nodes import exclude, standing
+from holdfast.policy.health import LIVE, assess, current, removal_due, timings
+from holdfast.policy.nodes import down_in, exclude, standing
 from holdfast.policy.operations import is_timed, patience, promise
 from holdfast.policy.order import first_waiting
 from holdfast.policy.park import park, unpark
@@ -257,7 +257,7 @@ def _begin_removal(state: State, now: datetime, *, pause_after: bool, pause: tim
     if attempt is None or attempt.stage is Stage.GONE:
         return state
     if attempt.stage in LIVE:
-        attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now)
+        attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now, stranded=down_in(current(state)))
     attempt = edit(attempt, pause_after=pause_after, pause=pause, replacing=(), interrupted="")
     attempt = edit(attempt, parking=None, parking_at=None, parked=(), resuming=())
     return edit(state, attempt=attempt, unhealthy=None)

@@ -42,6 +42,7 @@ from holdfast.policy.decision import (
     Wait,
 )
 from holdfast.policy.ending import clearing
+from holdfast.policy.fate import open_fate
 from holdfast.policy.health import admission_due, awaited, current, failures, lateness, warmup_due
 from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.order import met, returning, turn
@@ -163,7 +164,7 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     back = returning(spec, state, seen, {one.component for one in due})
     if back and not isinstance(ruled, Look):
         return Unpark(back, met(spec, back, "resuming"))
-    replaced = _replaced(state, due, now) if due else None
+    replaced = _replaced(spec, state, due, now) if due else None
     if replaced is not None and not (isinstance(replaced, Wait) and ruled is not None):
         return replaced
     if ruled is not None:
@@ -216,6 +217,9 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
     if submitted and (state.looked_at is None or state.looked_at < when):
         return Look(f"confirming before it is acted on: {ruling.failure.sentence()}")
+    held = open_fate(state, ruling, now)
+    if held is not None:
+        return held
     if ruling.action.kind is ActionKind.FAIL:
         if ruling.lost:
             return Fail(Reason.SUCCESS_UNREACHABLE, ruling.failure, f"{ruling.lost}: {ruling.failure.sentence()}")
@@ -241,7 +245,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     )
 
 
-def _replaced(state: State, due: tuple[Due, ...], now: datetime) -> Decision:
+def _replaced(spec: Workload, state: State, due: tuple[Due, ...], now: datetime) -> Decision:
     """Decide on components that are to be made again alone: those whose time has come, once a look has confirmed it."""
     attempt = state.attempt
     assert attempt is not None
@@ -258,17 +262,17 @@ def _replaced(state: State, due: tuple[Due, ...], now: datetime) -> Decision:
         assert one.charge is not None
         limit, used = state.policy.budget(one.charge).limit, attempt.used.get(one.component, 0)
         if limit is not None and used >= limit:
-            failure = _exhausted(state, attempt, one, now)
+            failure = _exhausted(spec, state, attempt, one, now)
             return Fail(Reason.LAUNCH_LIMIT_EXCEEDED, failure, f"{one.charge} budget is used up ({used}): {one.why}")
     names = tuple(one.component for one in ready)
-    failed = [one for one in _seen_failures(state, attempt) if one.component in names]
+    failed = [one for one in _seen_failures(spec, state, attempt) if one.component in names]
     exclude = blamed_for(state.policy, failed, now)
     return Replace(names, tuple(one.component for one in charged), why, exclude=exclude)
 
 
-def _exhausted(state: State, attempt: Attempt, due: Due, now: datetime) -> Failure:
+def _exhausted(spec: Workload, state: State, attempt: Attempt, due: Due, now: datetime) -> Failure:
     """Return the failure that a member ends with whose budget is used up: what was seen of it, or that alone."""
-    for one in _seen_failures(state, attempt):
+    for one in _seen_failures(spec, state, attempt):
         if one.component == due.component:
             return one
     return Failure(
@@ -282,9 +286,9 @@ def _exhausted(state: State, attempt: Attempt, due: Due, now: datetime) -> Failu
     )
 
 
-def _seen_failures(state: State, attempt: Attempt) -> list[Failure]:
+def _seen_failures(spec: Workload, state: State, attempt: Attempt) -> list[Failure]:
     seen = current(state)
-    return heeded(state.policy, attempt, seen.failures) if seen is not None else []
+    return heeded(state.policy, attempt, seen.failures, sensitive=spec.sensitive) if seen is not None else []
 
 
 def failure_reason(failure: Failure) -> Reason:

@@ -228,7 +228,7 @@ def _removed(state: State, event: RemoveDone, operation: Operation, now: datetim
             preempted_at=None,
             pause_until=now + pause if attempt.pause_after else None,
         )
-        return cause(state, Reason.DELETION_COMPLETE, f"attempt {attempt.number} is proven gone", now)
+        return cause(state, Reason.DELETION_COMPLETE, f"attempt {attempt.number} is proven gone{_but(attempt)}", now)
     if attempt is None:
         return state
     if kind is OperationKind.REMOVE and now < removal_due(state, attempt, now):
@@ -250,6 +250,14 @@ def _removed(state: State, event: RemoveDone, operation: Operation, now: datetim
     if kind is OperationKind.REMOVE:
         return cause(state, Reason.DELETION_FORCED, f"forcing the deletion of what is left: {left}{more}", now)
     return cause(state, Reason.DELETION_BLOCKED, f"still there: {left}{more}", now) if changed else state
+
+
+def _but(attempt: Attempt) -> str:
+    """Say what the proof does not cover: where a node is Down, its pods are gone, and their processes may not be."""
+    if not attempt.stranded:
+        return ""
+    names = ", ".join(attempt.stranded[:3]) + (f" and {more} more" if (more := len(attempt.stranded) - 3) > 0 else "")
+    return f", but for what may still run on {names} until that is heard again or powered off"
 
 
 def _refused(state: State, type_: str, message: str, now: datetime) -> State:

@@ -196,7 +196,7 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
         return []  # Some of it has been made again, and nothing is known of that yet.
     # What is made again, alone, is an event of its component and no failure of the workload.
     replaced = made_again(spec, state, seen)
-    counted = heeded(state.policy, attempt, seen.failures) if seen is not None else []
+    counted = heeded(state.policy, attempt, seen.failures, sensitive=spec.sensitive) if seen is not None else []
     if seen is not None and timings(state).launch_grace_period is not None:
         counted += seen.stuck
     found = [one for one in counted if one.component not in replaced]

@@ -12,7 +12,9 @@ from holdfast.model import (
     Failure,
     FailureClass,
     NodeAvoidance,
+    Observation,
     Policy,
+    Reason,
     State,
 )
 from holdfast.policy.edit import edit
@@ -23,18 +25,50 @@ MARKED_KEPT = 32
 WHY_KEPT = 200
 NAMES_TOLD = 3
 
+LOSSES = frozenset({Reason.NODE_DOWN, Reason.NODE_STILL_DOWN})
+"""As the monitor of nodes has them: a node is Down, and Down for sensitive workloads too."""
+
 Excluded = tuple[ExcludedNode, ...]
 
 
-def heeded(policy: Policy, attempt: Attempt, failures: Iterable[Failure]) -> list[Failure]:
+def heeded(policy: Policy, attempt: Attempt, failures: Iterable[Failure], *, sensitive: bool = False) -> list[Failure]:
     """Return the failures that count, of those that were seen.
 
     That a node is marked is nothing to a policy that says nothing of hardware: its pods run. Nor does it count where
     the node was to be avoided and was chosen all the same: another reset, charged to nothing, would come to the same.
+    That a node is Down is nothing to a policy that says nothing of lost nodes (row L4): its controllers wait for it, as
+    Kubernetes does. A sensitive workload waits for it longer than others.
     """
     spoken = any(FailureClass.HARDWARE in rule.match.classes for rule in policy.rules)
     avoided = {node.name for node in attempt.avoided if node.required}
-    return [one for one in failures if one.cls is not FailureClass.HARDWARE or (spoken and one.node not in avoided)]
+    told = frozenset[str]()
+    if speaks_of_loss(policy):
+        told = frozenset({Reason.NODE_STILL_DOWN}) if sensitive else LOSSES
+    return [
+        one
+        for one in failures
+        if (one.reason in told if is_loss(one) else one.cls is not FailureClass.HARDWARE)
+        or (one.cls is FailureClass.HARDWARE and spoken and one.node not in avoided)
+    ]
+
+
+def is_loss(failure: Failure) -> bool:
+    """Whether a failure is that the monitor of nodes has found one Down: nothing was heard of the pod itself."""
+    return failure.cls is FailureClass.NODE_LOST and failure.reason in LOSSES
+
+
+def down_in(seen: Observation | None) -> tuple[str, ...]:
+    """Return the nodes with pods of an attempt that are Down by what was seen of it last."""
+    return tuple(sorted({one.node for one in seen.failures if is_loss(one)})) if seen is not None else ()
+
+
+def speaks_of_loss(policy: Policy) -> bool:
+    """Whether a rule is about lost nodes as such, and not about pods that were displaced from one."""
+    return any(
+        FailureClass.NODE_LOST in rule.match.classes
+        and (not rule.match.reasons or LOSSES.intersection(rule.match.reasons))
+        for rule in policy.rules
+    )
 
 
 def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excluded:

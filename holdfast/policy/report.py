@@ -33,6 +33,8 @@ WARNINGS = frozenset(
         Reason.MISSING_COMPONENT,
         Reason.FAILED_COMPONENT,
         Reason.CREATE_FAILED,
+        Reason.NODE_DOWN,
+        Reason.NODE_STILL_DOWN,
         Reason.NODE_LOST,
         Reason.RETRY_LIMIT_EXCEEDED,
         Reason.LAUNCH_LIMIT_EXCEEDED,

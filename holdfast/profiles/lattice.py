@@ -112,7 +112,10 @@ BATCH = _policy(
 
 INTERACTIVE = _policy(
     "lattice-interactive",
-    (Rule(name="hardware", match=HARDWARE, action=FAIL_AT_ONCE),),
+    (
+        Rule(name="hardware", match=HARDWARE, action=FAIL_AT_ONCE),
+        Rule(name="node-lost", match=NODE_LOST, action=FAIL_AT_ONCE),
+    ),
     FAIL_AT_ONCE,
     (_LAUNCHES,),
 )
@@ -120,7 +123,10 @@ INTERACTIVE = _policy(
 
 SERVICE = _policy(
     "lattice-service",
-    (Rule(name="hardware", match=HARDWARE, action=REQUEUE_ELSEWHERE),),
+    (
+        Rule(name="hardware", match=HARDWARE, action=REQUEUE_ELSEWHERE),
+        Rule(name="node-lost", match=NODE_LOST, action=REQUEUE),
+    ),
     REQUEUE,
     (_REQUEUES, _LAUNCHES),
 )

@@ -11,9 +11,19 @@ from datetime import datetime, timedelta
 
 from holdfast.activities.component_view import has_ended
 from holdfast.activities.contract import planned
+from holdfast.activities.nodes import DOWN, LOST, NodeMark
 from holdfast.activities.pod_facts import PodState
 from holdfast.activities.snapshot import summarize
-from holdfast.model import Component, Interval, Observation, Remnant, Workload
+from holdfast.model import (
+    Component,
+    FailureClass,
+    Interval,
+    NodeTimings,
+    Observation,
+    Remnant,
+    Workload,
+    format_duration,
+)
 from holdfast.policy.edit import edit
 from holdfast.simulation import controllers
 from holdfast.simulation.clock import START, Clock
@@ -53,6 +63,10 @@ class World:
     """Whether there is something new to see."""
     lost: dict[str, datetime] = field(default_factory=dict[str, datetime])
     """Silent nodes, until when."""
+    down: dict[str, NodeMark] = field(default_factory=dict[str, NodeMark])
+    """Those of them that have been found Down."""
+    heard: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """When each silent node was heard last."""
     unschedulable: list[Trouble] = field(default_factory=list[Trouble])
     pods_refused: list[Trouble] = field(default_factory=list[Trouble])
     refused: list[Trouble] = field(default_factory=list[Trouble])
@@ -191,7 +205,7 @@ class World:
         """Take a deleted pod away, unless something holds it."""
         if pod.deleting is None or pod not in self.pods or pod.finalizer:
             return
-        if not pod.forced and ((pod.stubborn and not pod.finished) or pod.node in self.lost):
+        if not pod.forced and ((pod.stubborn and not pod.finished) or self._is_stuck_on(pod.node)):
             return
         if not pod.forced and pod.node and not pod.finished and self.clock.now < pod.deleting + self.latencies.stop:
             return
@@ -261,9 +275,29 @@ class World:
     def lose(self, node: str, until: datetime) -> None:
         """Let a node fall silent."""
         self.lost[node] = until
+        self.heard[node] = self.clock.now
+        heard, waits = self.clock.now, NodeTimings()
+        for reason, silence in ((DOWN, waits.until_down), (LOST, waits.until_lost)):
+            self.clock.after(silence, lambda reason=reason: self._find_down(node, reason, heard))
         self.clock.after(self.latencies.evict, lambda: self._evict(node))
         if until < EVER:
             self.clock.at(until, lambda: self._back(node))
+
+    def _is_stuck_on(self, node: str) -> bool:
+        """Whether a pod that is deleted stays, since its node says nothing and has not been found Down yet."""
+        return node in self.lost and node not in self.down
+
+    def _find_down(self, node: str, reason: str, heard: datetime) -> None:
+        if node not in self.lost or self.heard.get(node) != heard:
+            return
+        silence = format_duration(self.clock.now - heard)
+        self.down[node] = NodeMark(
+            reason, f"its lease has not been renewed for {silence}", heard, FailureClass.NODE_LOST
+        )
+        self.changed = True
+        for pod in [one for one in self.pods if one.node == node and one.deleting is not None]:
+            self.let_go(pod)
+        self.sync()
 
     def _evict(self, node: str) -> None:
         if node not in self.lost:
@@ -275,6 +309,9 @@ class World:
 
     def _back(self, node: str) -> None:
         self.lost.pop(node, None)
+        self.down.pop(node, None)
+        self.heard.pop(node, None)
+        self.changed = True
         for pod in [one for one in self.pods if one.node == node]:
             self.let_go(pod)
             self.start(pod)
@@ -342,6 +379,7 @@ class World:
             live=live,
             revision=self._revision,
             blind=self.blindness(),
+            marks=self.down,
         )
         return edit(seen, owner_submitted=owner.submitted if owner is not None else None)
 

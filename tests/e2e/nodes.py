@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -61,37 +62,61 @@ class Nodes:
 
 
 @asynccontextmanager
-async def open_nodes(kube: Kube, count: int) -> AsyncIterator[Nodes]:
-    """Make some nodes, and wait until pods can run on them."""
-    group = f"g{secrets.token_hex(3)}"  # A letter first: 51e845 would be read as a number.
-    nodes = Nodes(kube, group, tuple(f"own-{group}-{number}" for number in range(count)))
+async def open_nodes(kube: Kube, count: int, *, agent: str = "fake", group: str = "") -> AsyncIterator[Nodes]:
+    """Make some nodes, and wait until pods can run on them.
+
+    Args:
+        kube: with an administrator's rights.
+        count: how many.
+        agent: the value of the annotation by which whoever plays their kubelet knows them.
+        group: of nodes that a test's pods may run on; empty: one of their own.
+    """
+    group = group or f"g{secrets.token_hex(3)}"  # A letter first: 51e845 would be read as a number.
+    own = group if agent == "fake" else agent
+    nodes = Nodes(kube, group, tuple(f"own-{own}-{number}" for number in range(count)))
     try:
-        for name in nodes.names:
-            await kube.create(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Node",
-                    "metadata": {
-                        "name": name,
-                        "labels": {GROUP: group, "kubernetes.io/hostname": name},
-                        "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
-                    },
-                    "spec": {"taints": [{"key": GROUP, "value": group, "effect": "NoSchedule"}]},
-                    "status": {"capacity": CAPACITY, "allocatable": CAPACITY},
-                }
-            )
+        await _each(lambda name: kube.create(_node(name, agent, group)), nodes.names)
 
         async def ready() -> bool:
             found = (await kube.list("v1", "Node", labels=f"{GROUP}={group}"))["items"]
-            return len(found) == count and all(map(_ready, found))
+            ours = [node for node in found if node["metadata"]["name"] in nodes.names]
+            return len(ours) == count and all(map(_ready, ours))
 
         await until(ready, 60, f"{count} nodes are ready")
         yield nodes
     finally:
-        for name in nodes.names:
+
+        async def remove(name: str) -> None:
             with contextlib.suppress(NotFound):
                 found = await kube.get("v1", "Node", name)
                 await kube.delete("v1", "Node", name, uid=found["metadata"]["uid"])
+
+        await _each(remove, nodes.names)
+
+
+async def _each(call: Callable[[str], Awaitable[Any]], names: Sequence[str]) -> None:
+    """Make a call for each name, some at once."""
+    slots = asyncio.Semaphore(20)
+
+    async def one(name: str) -> None:
+        async with slots:
+            await call(name)
+
+    await asyncio.gather(*map(one, names))
+
+
+def _node(name: str, agent: str, group: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {GROUP: group, "kubernetes.io/hostname": name},
+            "annotations": {"kwok.x-k8s.io/node": agent, "node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "spec": {"taints": [{"key": GROUP, "value": group, "effect": "NoSchedule"}]},
+        "status": {"capacity": CAPACITY, "allocatable": CAPACITY},
+    }
 
 
 def _ready(node: dict[str, Any]) -> bool:

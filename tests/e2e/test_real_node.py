@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from holdfast import names
+from tests.e2e.held import real_node
 from tests.e2e.site import Site, appwrapper, until
 from tests.e2e.space import Space, open_space
 
@@ -28,7 +29,7 @@ async def real(shared_site: Site) -> AsyncIterator[Space]:
     """A namespace whose default service account is there, as the kubelet needs it."""
     if await shared_site.kube.find("v1", "Node", "real") is None:
         pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
-    async with open_space(shared_site) as space:
+    async with real_node(shared_site.stack), open_space(shared_site) as space:
 
         async def there() -> bool:
             return await shared_site.kube.find("v1", "ServiceAccount", "default", space.namespace) is not None
@@ -79,22 +80,23 @@ def ended(space: Space, attempt: int = 1) -> list[dict[str, Any]]:
     ]
 
 
+def processes(marker: str) -> list[int]:
+    """Return the shells whose script has the marker."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[0] == b"sh" and marker.encode() in words[2]:
+                found.append(int(entry.name))
+    return found
+
+
 async def kill(marker: str) -> None:
     """Kill with -9 the one process whose command line has the marker."""
-
-    def find() -> list[int]:
-        found: list[int] = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    words = (entry / "cmdline").read_bytes().split(b"\0")
-                except OSError:
-                    continue
-                if words[0] == b"sh" and marker.encode() in words[2]:
-                    found.append(int(entry.name))
-        return found
-
-    (process,) = await asyncio.to_thread(find)
+    (process,) = await asyncio.to_thread(processes, marker)
     os.kill(process, signal.SIGKILL)
 
 

@@ -1,0 +1,162 @@
+"""Nodes as their leases tell of them: the operator's waits, what was seen of a node, and what is remembered of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from holdfast.model.base import Duration, Time
+from holdfast.model.observation import Interval, Payload
+
+
+class NodeTimings(Payload):
+    """How long a node may be silent (row L4), as the operator of its cluster sets it.
+
+    Silence is time without a renewal of the node's lease, as seen here; time in which nothing could be seen is none.
+    """
+
+    degraded: Duration = timedelta(seconds=30)
+    """Silence after which it is Degraded."""
+    down: Duration = timedelta(seconds=60)
+    """So much more, and it is Down."""
+    sensitive_down: Duration = timedelta(minutes=5)
+    """The same for sensitive workloads."""
+    check: Duration = timedelta(seconds=30)
+    """How long a node that was Down must be heard without a break until its health check; doubled each time anew."""
+    flaps: Annotated[int, Field(ge=1, le=16)] = 3
+    """A node that falls silent so often in `flap_window` stays Degraded until it is heard without a break as long."""
+    flap_window: Duration = timedelta(minutes=10)
+
+    @property
+    def until_down(self) -> timedelta:
+        """Silence after which a node is Down."""
+        return self.degraded + self.down
+
+    @property
+    def until_lost(self) -> timedelta:
+        """Silence after which it is Down for sensitive workloads too."""
+        return self.degraded + max(self.down, self.sensitive_down)
+
+
+class NodeState(StrEnum):
+    """How a node stands (row L4)."""
+
+    HEALTHY = "Healthy"
+    DEGRADED = "Degraded"
+    """Silent: nothing is done yet."""
+    DOWN = "Down"
+    """Its workloads have been told."""
+    RETURNING = "Returning"
+    """Back from Down: it takes no new pods until a health check passes (row L5)."""
+
+
+class NodeWord(StrEnum):
+    """What stands on a node's object for the workloads that have pods there."""
+
+    NONE = ""
+    DOWN = "Down"
+    """Silent for too long, for all but sensitive workloads."""
+    LOST = "Lost"
+    """The same, for all."""
+    FAULTY = "Faulty"
+    """Its hardware is broken: who looks at its pods sees that itself."""
+    RETURNING = "Returning"
+
+
+class NodeSight(Payload):
+    """One node as seen: a whole snapshot of what matters of it."""
+
+    name: str
+    uid: str = ""
+    renewed: str = ""
+    """The renewal time that its lease bears, in the node's own words; empty where it has none."""
+    heard: Time | None = None
+    """When that renewal was seen here."""
+    silent: bool = False
+    fault: str = ""
+    """Reason by which its hardware is told to be broken; empty for a sound one."""
+    message: str = ""
+    gone: bool = False
+    """Whether the node's object is gone, or another one has its name."""
+    ready: bool = True
+    """Whether its kubelet says that it is ready (live looks)."""
+
+
+class NodesSeen(Payload):
+    """News of some nodes, and how many there are."""
+
+    at: Time
+    nodes: tuple[NodeSight, ...] = ()
+    total: int = 0
+    """Nodes with a lease."""
+    silent: int = 0
+    held_since: Time | None = None
+    """Since when so many are silent that it is rather the sight of them that is lost; None where it is not."""
+    blind: tuple[Interval, ...] = ()
+
+
+class NodeRecord(Payload):
+    """What is remembered of a node that is not, or was not always, healthy."""
+
+    name: str
+    uid: str = ""
+    state: NodeState = NodeState.HEALTHY
+    since: Time
+    at: Time
+    """When it was last seen."""
+    renewed: str = ""
+    heard: Time | None = None
+    steady: Time | None = None
+    """Since when it has been heard without a break; None while it is silent."""
+    fault: str = ""
+    message: str = ""
+    ready: bool = True
+    flaps: tuple[Time, ...] = ()
+    """When it fell silent, in the window that counts."""
+    downs: int = 0
+    """How often it was Down."""
+    word: NodeWord = NodeWord.NONE
+    """What is to stand on its object."""
+    told: NodeWord = NodeWord.NONE
+    """What was last put there."""
+    looked: Time | None = None
+    """When it was last looked at live."""
+    why: str = ""
+    """By which evidence and rule it is in its state."""
+    refused: str = ""
+    """Why its object could not be marked; empty where it could."""
+
+
+class NodeBook(Payload):
+    """All that the monitor of a cluster's nodes remembers: exceptions only, however many nodes there are."""
+
+    nodes: dict[str, NodeRecord] = {}
+    total: int = 0
+    silent: int = 0
+    held_since: Time | None = None
+    blind: tuple[Interval, ...] = ()
+    decided: int = 0
+    """How often a node was found Down."""
+
+
+class NodeWish(Payload):
+    """What is to stand on a node's object."""
+
+    name: str
+    uid: str
+    word: NodeWord
+    why: str = ""
+    since: Time
+    heard: Time | None = None
+
+
+class NodeMarked(Payload):
+    """What became of such a wish."""
+
+    name: str
+    word: NodeWord
+    gone: bool = False
+    refused: str = ""
