@@ -15,6 +15,6 @@ from holdfast import names
 BEHAVIOR: Final = VersioningBehavior.AUTO_UPGRADE
 """Auto-upgrade with patches: a pinned month-long run would never let its old workers go."""
 
-DECLARED: Final = dict.fromkeys(
+DECLARED: Final[dict[str, VersioningBehavior]] = dict.fromkeys(
     (names.WORKLOAD_WORKFLOW, names.CLUSTER_WATCH_WORKFLOW, names.NODE_MONITOR_WORKFLOW), BEHAVIOR
 )

@@ -128,6 +128,8 @@ class NodeRecord(Payload):
     """By which evidence and rule it is in its state."""
     refused: str = ""
     """Why its object could not be marked; empty where it could."""
+    tried: Time | None = None
+    """When that was tried last."""
 
 
 class NodeBook(Payload):

@@ -136,7 +136,7 @@ def marked(book: NodeBook, done: Iterable[NodeMarked], now: datetime) -> NodeBoo
         if one.gone:
             del nodes[one.name]
         elif one.refused:
-            nodes[one.name] = edit(record, refused=one.refused, looked=now)
+            nodes[one.name] = edit(record, refused=one.refused, tried=now)
         else:
             nodes[one.name] = edit(record, told=one.word, refused="")
     return edit(book, nodes=nodes)
@@ -166,7 +166,7 @@ def plan(book: NodeBook, timings: NodeTimings, now: datetime) -> Plan:
     waits: list[tuple[datetime, str]] = []
     for record in book.nodes.values():
         if record.word is not record.told:
-            again = (record.looked or now) + REFUSED_AGAIN
+            again = (record.tried or now) + REFUSED_AGAIN
             if record.refused and now < again:
                 waits.append((again, f"{record.name} could not be marked: tried again"))
             else:

@@ -110,7 +110,7 @@ def is_tainted(node: dict[str, Any], site: Site) -> bool:
 @asynccontextmanager
 async def opened(stack: Stack, directory: Path, **environment: str) -> AsyncIterator[Space]:
     async with open_site(stack, directory, prefix="n") as site:
-        await site.start_worker(**environment)
+        await site.start_worker(kubeconfig=None, **environment)
         async with open_space(site) as space:
             yield space
 
@@ -236,6 +236,10 @@ async def test_L8_broken_hardware_is_down_at_once_and_kept_free_until_it_is_soun
         handle = await space.submit(workload(space, "train", nodes.places(job("train", 1))))
         await space.reach(handle, "Running", 1)
         ((bad,),) = [{pod["spec"]["nodeName"] for pod in await space.pods("train")}]
+        stays = nodes.places(job("stays", 1))
+        stays["template"]["spec"]["template"]["spec"]["nodeName"] = bad
+        other = await space.submit(workload(space, "stays", stays, policy=Policy()))
+        await space.reach(other, "Running", 1)
         begun = datetime.now(UTC)
         if how == "condition":
             await nodes.condition(bad, FAULT, "True")
@@ -258,3 +262,4 @@ async def test_L8_broken_hardware_is_down_at_once_and_kept_free_until_it_is_soun
             await nodes.condition(bad, FAULT, "False")
             await stands(space.site, bad, NodeState.HEALTHY)
             assert not await kept_free()
+        assert (await space.site.status(other)).restarts == 0, "its policy says nothing of hardware"

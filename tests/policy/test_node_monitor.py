@@ -69,6 +69,7 @@ class Monitor:
         self.sees(self.sight(name, silent=False, heard=self.now))
 
     def step(self) -> None:
+        wanted = None
         for _ in range(20):
             self.book = settle(self.book, self.timings, at(self.now))
             wanted = plan(self.book, self.timings, at(self.now))
@@ -261,6 +262,18 @@ def test_L4_after_a_mass_silence_whoever_is_still_silent_has_the_whole_grace_aga
     assert monitor.state() is DEGRADED
     monitor.until(365)
     assert monitor.state() is DOWN
+
+
+@ROW("L5", level="pure")
+def test_L5_a_node_that_cannot_be_marked_is_tried_again_and_passes_no_check_by_that():
+    book = NodeBook(nodes={"a": NodeRecord(name="a", since=at(0), at=at(0), heard=at(0), steady=at(0))})
+    down = book.nodes["a"].model_copy(update={"state": RETURNING, "word": NodeWord.RETURNING, "downs": 1})
+    book = NodeBook(nodes={"a": down})
+    refused = marked(book, [NodeMarked(name="a", word=NodeWord.RETURNING, refused="forbidden")], at(40))
+    after = settle(refused, TIMINGS, at(40))
+    assert after.nodes["a"].state is RETURNING
+    assert plan(after, TIMINGS, at(41)).mark == ()
+    assert [wish.name for wish in plan(after, TIMINGS, at(101)).mark] == ["a"]
 
 
 def test_a_node_that_is_made_anew_is_another_one():
