@@ -197,6 +197,8 @@ class World:
             span = timedelta(0) if pod.finished or not pod.node else self.latencies.stop
             if not forced:
                 self.clock.after(span, lambda: self.let_go(pod))
+        elif pod.node in self.down:
+            self.clock.after(timedelta(0), lambda: self.let_go(pod))
         if forced:
             pod.forced = True
             self.let_go(pod)
@@ -205,7 +207,7 @@ class World:
         """Take a deleted pod away, unless something holds it."""
         if pod.deleting is None or pod not in self.pods or pod.finalizer:
             return
-        if not pod.forced and ((pod.stubborn and not pod.finished) or self._is_stuck_on(pod.node)):
+        if not pod.forced and ((pod.stubborn and not pod.finished) or self._is_stuck(pod)):
             return
         if not pod.forced and pod.node and not pod.finished and self.clock.now < pod.deleting + self.latencies.stop:
             return
@@ -283,9 +285,12 @@ class World:
         if until < EVER:
             self.clock.at(until, lambda: self._back(node))
 
-    def _is_stuck_on(self, node: str) -> bool:
-        """Whether a pod that is deleted stays, since its node says nothing and has not been found Down yet."""
-        return node in self.lost and node not in self.down
+    def _is_stuck(self, pod: Pod) -> bool:
+        """Whether a pod that is deleted stays, since its node says nothing: until a removal meets it on one Down."""
+        owner = self.owners.get(pod.thing.attempt)
+        return pod.node in self.lost and not (
+            pod.node in self.down and owner is not None and owner.deleting is not None
+        )
 
     def _find_down(self, node: str, reason: str, heard: datetime) -> None:
         if node not in self.lost or self.heard.get(node) != heard:
