@@ -23,7 +23,6 @@ from holdfast.plugin import with_passthrough
 from holdfast.workflows.node_monitor import NodeMonitor, NodeMonitorInput, NodeMonitorStatus
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
-ROW = pytest.mark.row
 TIMINGS = NodeTimings(
     degraded=timedelta(seconds=1),
     down=timedelta(seconds=1),
@@ -89,9 +88,8 @@ async def standing(handle: WorkflowHandle[Any, Any]) -> set[NodeState]:
     return {one.state for one in status.book.nodes.values()}
 
 
-@ROW("L4", level="pure")
 @pytest.mark.parametrize("cached", [0, 100])
-async def test_L4_a_rack_that_is_lost_costs_a_few_events_and_its_history_replays(client: Client, cached: int) -> None:
+async def test_a_rack_that_is_lost_costs_a_few_events_and_its_history_replays(client: Client, cached: int) -> None:
     """Fifty nodes go and come back; then the timings change, which begins a new run with the same book."""
     cluster = Pretended()
     workers = (
