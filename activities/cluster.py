@@ -28,6 +28,8 @@ from holdfast.activities.contract import (
     ParkInput,
     Prepared,
     PrepareInput,
+    Probed,
+    ProbeInput,
     Rehearsed,
     RehearseInput,
     Removed,
@@ -46,6 +48,7 @@ from holdfast.activities.nodes import Marks
 from holdfast.activities.observe import observe
 from holdfast.activities.park import park, unpark
 from holdfast.activities.prepare import prepare
+from holdfast.activities.probe import probe
 from holdfast.activities.rehearse import rehearse_change
 from holdfast.activities.remove import force_remove, remove
 from holdfast.activities.replace import replace
@@ -100,7 +103,8 @@ class ClusterActivities:
     @property
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
-        return [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark, self.checkpoint]
+        waits = [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark]
+        return [*waits, self.checkpoint, self.probe]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -171,6 +175,11 @@ class ClusterActivities:
     async def mark_nodes(self, given: MarkNodesInput) -> MarkedNodes:
         """Say on some nodes' objects how they stand."""
         return await mark_nodes(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_PROBE)
+    async def probe(self, given: ProbeInput) -> Probed:
+        """Ask the pods of an attempt whether they still serve, until one has been silent for too long."""
+        return await probe(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, given: ReportInput) -> Reported:

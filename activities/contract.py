@@ -23,6 +23,7 @@ from holdfast.model import (
     ObjectRef,
     Observation,
     Payload,
+    Probe,
     Remnant,
     Report,
     Time,
@@ -386,6 +387,28 @@ class Progress(Payload):
     """When the cluster could not be seen; carried from one try of the activity to the next."""
     borne: float = 0.0
     """Seconds for which transient refusals have been borne so far, over all tries."""
+
+
+class ProbeInput(Payload):
+    """Ask the running pods of an attempt, round after round, whether they still serve (row L28).
+
+    Only pods of the workload's namespace, workload and attempt are asked, at their own addresses. What the API server
+    does not tell, or this worker cannot do, counts neither for nor against a pod. It ends with a failure, or when it is
+    cancelled, and then hands over what it has counted; counts also survive its worker, in its heartbeats.
+    """
+
+    target: Target
+    attempt: int
+    probe: Probe
+    failing: dict[str, int] = {}
+    """How often in a row pods have not answered before it began, by uid."""
+
+
+class Probed(Payload):
+    """Which pod has been silent for too long, or how far it was as it was broken off."""
+
+    failure: Failure | None = None
+    failing: dict[str, int] = {}
 
 
 class ReportInput(Payload):

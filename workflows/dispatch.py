@@ -24,6 +24,8 @@ with workflow.unsafe.imports_passed_through():
         ParkInput,
         Prepared,
         PrepareInput,
+        Probed,
+        ProbeInput,
         Removed,
         RemoveInput,
         Replaced,
@@ -89,6 +91,17 @@ def _patience(state: State, kind: OperationKind) -> float | None:
     if state.policy.refused_create is RefusedCreate.WAIT:
         return patience_left(state) if kind is OperationKind.CREATE else patience(state)
     return timings(state).admission_grace_period.total_seconds()
+
+
+def probe_of(spec: Workload, state: State, uid: str) -> Call:
+    """Return the activity call that asks the living attempt's pods whether they still serve (row L28)."""
+    if spec.probe is None or state.attempt is None:
+        raise ValueError("there is nothing to ask")
+    attempt = state.attempt
+    given = ProbeInput(
+        target=target_of(spec, state, uid), attempt=attempt.number, probe=spec.probe, failing=attempt.probe_failing
+    )
+    return Call(names.ACTIVITY_PROBE, names.queue_wait(spec.cluster), given, Probed, ENDLESS)
 
 
 def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:

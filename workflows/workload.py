@@ -42,11 +42,12 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold
     from holdfast.policy.operations import begin
+    from holdfast.policy.probe import probed
     from holdfast.policy.steps import End, Interrupt, Run, Sleep
     from holdfast.policy.strip import StripRequest, check_strip
     from holdfast.policy.submitted import submitted
     from holdfast.workflows.clock import Clock
-    from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of
+    from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of, probe_of
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
     from holdfast.workflows.rehearsal import refused, rehearse
 
@@ -79,6 +80,8 @@ class WorkloadWorkflow:
         self._clock = Clock()
         self._inbox: list[events.Event] = []
         self._handle: workflow.ActivityHandle[Any] | None = None
+        self._probe: workflow.ActivityHandle[Any] | None = None
+        self._probed: int | None = None
         self._timer: asyncio.Task[None] | None = None
         self._timer_until: datetime | None = None
         self._shown: tuple[Phase, int, bool] | None = None
@@ -135,6 +138,7 @@ class WorkloadWorkflow:
                 state = begin(spec, state, step, now)
             self._state = state
             self._show(spec, state, now)
+            self._ask(spec, state)
             match step:
                 case Run(_, why):
                     if self._full() and state.operation is None:
@@ -163,6 +167,7 @@ class WorkloadWorkflow:
             bool(self._inbox)
             or (self._handle is not None and self._handle.done())
             or (self._timer is not None and self._timer.done())
+            or (self._probe is not None and self._probe.done())
         )
 
     def _take_in(self, state: State, now: datetime) -> State:
@@ -172,6 +177,9 @@ class WorkloadWorkflow:
             state = fold(state, event, now)
         if self._timer is not None and self._timer.done():
             self._timer, self._timer_until = None, None
+        if self._probe is not None and self._probe.done():
+            probe, self._probe = self._probe, None
+            state = self._answered(state, probe, now)
         handle, operation = self._handle, state.operation
         if handle is not None and handle.done() and operation is not None:
             self._handle = None
@@ -194,6 +202,14 @@ class WorkloadWorkflow:
                 workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
             return fold(state, events.OperationInterrupted(), now)
         return succeeded(state, operation, result, now)
+
+    def _answered(self, state: State, probe: workflow.ActivityHandle[Any], now: datetime) -> State:
+        """Fold in how the asking of pods has ended; one that ended otherwise is begun again (row L28)."""
+        try:
+            said = probe.result()
+        except (ActivityError, asyncio.CancelledError):
+            return state
+        return fold(state, events.ProbeEnded(self._probed or 0, said.failure, dict(said.failing)), now)
 
     def _count_preemption(self, span: timedelta) -> None:
         """Count how long it took from a preemption's wish until all was proven gone (row U8); not again on replay."""
@@ -218,6 +234,37 @@ class WorkloadWorkflow:
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=why[:200],
         )
+
+    def _ask(self, spec: Workload, state: State) -> None:
+        """Have the pods of the attempt that lives asked, by one activity however long that takes (row L28)."""
+        number = probed(spec, state)
+        if self._probe is not None and number != self._probed:
+            self._probe.cancel()
+            self._probe = None
+        if number is None or self._probe is not None or self._full():
+            return
+        call = probe_of(spec, state, self._uid)
+        self._probed = number
+        self._probe = workflow.start_activity(
+            call.activity,
+            call.argument,
+            task_queue=call.queue,
+            result_type=call.result_type,
+            start_to_close_timeout=call.start_to_close,
+            heartbeat_timeout=HEARTBEAT,
+            retry_policy=RETRY,
+            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=f"asking attempt {number} whether it serves",
+        )
+
+    async def _silenced(self) -> None:
+        """Wait until nobody is asked any more, and what was counted has been handed over."""
+        while self._probe is not None and not self._probe.done():
+            self._probe.cancel()
+            try:
+                await workflow.wait_condition(self._probe.done)
+            except asyncio.CancelledError:
+                self._inbox.append(events.Cancelled("cancelled through Temporal"))
 
     def _break_off(self, state: State) -> None:
         if self._handle is not None and state.operation is not None:
@@ -249,6 +296,7 @@ class WorkloadWorkflow:
     async def _continue(self) -> None:
         """Begin a new run with the same memory, so that no history grows for ever."""
         await self._handlers_finished()
+        await self._silenced()
         if self._state is None:
             return
         state = self._take_in(self._state, self._clock.now())

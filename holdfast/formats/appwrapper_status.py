@@ -86,6 +86,8 @@ def reason(reason: Reason) -> str:
             return "InsufficientPodsReady"
         case Reason.FOUND_FAILED_PODS | Reason.NODE_DOWN | Reason.NODE_STILL_DOWN | Reason.NODE_LOST:
             return "FoundFailedPods"
+        case Reason.PROBE_FAILED:
+            return "FoundFailedPods"
         case Reason.MISSING_COMPONENT:
             return "MissingComponent"
         case Reason.FAILED_COMPONENT:

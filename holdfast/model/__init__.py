@@ -47,6 +47,7 @@ from holdfast.model.policy import (
     Success,
     Timings,
 )
+from holdfast.model.probe import Probe, ProbeKind
 from holdfast.model.report import Condition, Event, Report
 from holdfast.model.state import (
     Attempt,
@@ -144,6 +145,8 @@ __all__ = [
     "PodCounts",
     "PodSet",
     "Policy",
+    "Probe",
+    "ProbeKind",
     "Quiet",
     "Reactive",
     "Reason",

@@ -150,6 +150,8 @@ class Attempt(Payload):
     """Seconds that are left of its walltime while it is suspended in place."""
     told: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
     """A failure of it that somebody has told who watches over something else, such as its nodes (row L25)."""
+    probe_failing: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = Field(default_factory=dict)
+    """How often in a row pods have not answered their probe, by uid, as asking was broken off (row L28)."""
     audited: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
     """What was written down of it before it was done, where its workload is sensitive (row L36)."""
     resume_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""

@@ -64,6 +64,7 @@ class Reason(StrEnum):
     NODE_DOWN = "NodeDown"
     NODE_STILL_DOWN = "NodeStillDown"
     NODE_LOST = "NodeLost"
+    PROBE_FAILED = "ProbeFailed"
     RETRY_LIMIT_EXCEEDED = "RetryLimitExceeded"
     LAUNCH_LIMIT_EXCEEDED = "LaunchLimitExceeded"
     SUBMISSION_TIMEOUT = "SubmissionTimeout"

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
@@ -17,6 +17,7 @@ from holdfast.model.component import Component
 from holdfast.model.labels import LABEL_NAME, check_label
 from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive
 from holdfast.model.policy import Policy
+from holdfast.model.probe import Probe
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
@@ -52,6 +53,8 @@ class Workload(Model):
     """Whether a kind that the cluster lacks is waited for, at most for the submission timeout, and not refused."""
     lifecycle: Annotated[Lifecycle, Field(exclude_if=lambda value: value == Bounded())] = Bounded()
     """How long it is to live."""
+    probe: Annotated[Probe | None, Field(exclude_if=lambda value: value is None)] = None
+    """How its running pods are asked whether they still serve; only where it is to run without end (row L28)."""
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is never run again without a person's word, and what is done to it is written down first (L7, L36)."""
     policy: Policy = Policy()
@@ -103,6 +106,7 @@ class Workload(Model):
                     raise ValueError(f"policy.rules[{rule.name}].match.components: {name!r} names no component")
         self._check_units()
         self._check_lifecycle()
+        self._check_probe()
         self._check_success()
         self._check_order()
         self._check_dependencies()
@@ -144,6 +148,25 @@ class Workload(Model):
         for path, one in [("policy.replacement", self.policy.replacement), *given]:
             if one is not None and (one.failed or one.completed or one.deleted):
                 raise ValueError(f"{path}: a sensitive workload is not run again by itself: expected none")
+
+    def _check_probe(self) -> None:
+        """Refuse to ask what is to end by itself, what has no pods, and what has no address of its own (row L28)."""
+        if self.probe is None:
+            return
+        if isinstance(self.lifecycle, Bounded):
+            raise ValueError("probe: expected only where lifecycle is Unbounded or Reactive, found Bounded")
+        with_pods = {one.name: one for one in self.components if one.pod_sets}
+        for index, name in enumerate(self.probe.components):
+            if name not in with_pods:
+                allowed = ", ".join(with_pods) or "none has any"
+                raise ValueError(f"probe.components[{index}]: {name!r}: expected a component with pods: {allowed}")
+        for index, component in enumerate(self.components):
+            asked = component.name in (self.probe.components or with_pods)
+            for pod_set in component.pod_sets if asked else ():
+                path = f"{pod_set.path}.spec"
+                if _at({"template": component.template}, path).get("hostNetwork"):
+                    where = f"components[{index}].{path}.hostNetwork"
+                    raise ValueError(f"{where}: the address of such pods is their node's, which no probe asks")
 
     def _check_success(self) -> None:
         """Refuse success by what is no component, or by one that is complete as soon as it is there (row J12)."""
@@ -291,3 +314,9 @@ class Workload(Model):
 def _digest(document: Any) -> str:
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _at(document: Any, path: str) -> Mapping[str, Any]:
+    for key in path.split("."):
+        document = cast("Mapping[str, Any]", document).get(key) if isinstance(document, dict) else None
+    return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {}

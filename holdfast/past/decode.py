@@ -21,6 +21,7 @@ from holdfast.activities.contract import (
     Created,
     Parked,
     Prepared,
+    Probed,
     Rehearsed,
     Removed,
     Replaced,
@@ -45,6 +46,7 @@ _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_OBSERVE: Observation,
     names.ACTIVITY_REMOVE: Removed,
     names.ACTIVITY_FORCE_REMOVE: Removed,
+    names.ACTIVITY_PROBE: Probed,
     names.ACTIVITY_REPORT: Reported | None,
 }
 _CHANGES: Final = {

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, assert_never
 
 from holdfast import names
-from holdfast.activities.contract import Rehearsed
+from holdfast.activities.contract import Probed, Rehearsed
 from holdfast.model import Cause, OperationKind, State, Workload
 from holdfast.past.tasks import CancelAsked, Finished, Fired, Signalled, Task, Updated
 from holdfast.policy import events
@@ -181,6 +181,11 @@ class Life:
         match result:
             case Finished(names.ACTIVITY_REHEARSE):
                 return self._rehearsed(result)
+            case Finished(names.ACTIVITY_PROBE):
+                if isinstance(result.result, Probed) and self.state is not None and self.state.attempt is not None:
+                    said, number = result.result, self.state.attempt.number
+                    self._inbox.append(events.ProbeEnded(number, said.failure, dict(said.failing)))
+                return True
             case Finished():
                 if not self._busy:
                     raise ValueError(f"{result.activity} came back, and nothing was under way")
@@ -304,7 +309,7 @@ class Life:
 
     def _check(self, task: Task) -> None:
         # A rehearsal changes nothing: only its answer counts.
-        begun = [one for one in task.begun if one != names.ACTIVITY_REHEARSE]
+        begun = [one for one in task.begun if one not in {names.ACTIVITY_REHEARSE, names.ACTIVITY_PROBE}]
         if self._begun != begun:
             ours, theirs = (", ".join(each) or "nothing" for each in (self._begun, begun))
             raise ValueError(f"it began {theirs}, where this release would have begun {ours}")

@@ -205,6 +205,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     state, avoided = exclude(state, decision.exclude, now)
     attempt = edit(
         attempt,
+        told=None if attempt.told is not None and attempt.told.component in decision.components else attempt.told,
         avoided=state.excluded,
         replacing=decision.components,
         replaced_at=now,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observation, Policy, Reason, Remnant
 
@@ -155,6 +155,16 @@ class RemoveDone:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeEnded:
+    """The asking of an attempt's pods has ended: one has been silent for too long, or it was broken off."""
+
+    attempt: int
+    failure: Failure | None = None
+    failing: dict[str, int] = field(default_factory=dict[str, int])
+    """How often in a row pods have not answered so far, by uid."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReportDone:
     """The status reached the cluster."""
 
@@ -200,6 +210,7 @@ Event = (
     | UnparkDone
     | CheckpointDone
     | RemoveDone
+    | ProbeEnded
     | ReportDone
     | OperationRefused
     | OperationInterrupted

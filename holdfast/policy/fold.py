@@ -15,6 +15,7 @@ from holdfast.policy.events import (
     Event,
     Observed,
     PolicyChanged,
+    ProbeEnded,
     Reconfigured,
     Resumed,
     Retried,
@@ -23,6 +24,7 @@ from holdfast.policy.events import (
 )
 from holdfast.policy.health import LIVE
 from holdfast.policy.hold import contradiction, foreign_attempt, hold
+from holdfast.policy.probe import heard
 from holdfast.policy.record import cause, shortened
 from holdfast.policy.sight import union
 from holdfast.policy.strip import stripping
@@ -40,6 +42,8 @@ def fold(state: State, event: Event, now: datetime) -> State:
         case CheckpointAsked(note):
             state = edit(state, intent=edit(state.intent, checkpoint=True, note=shortened(note)))
             return cause(state, Reason.CHECKPOINT_REQUESTED, shortened(note) or "a checkpoint was asked for", now)
+        case ProbeEnded(number, failure, failing):
+            return heard(state, number, failure, failing)
         case Observed(observation):
             return observed(state, observation, looked_at=None, now=now)
         case _:

@@ -200,6 +200,8 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     if seen is not None and timings(state).launch_grace_period is not None:
         counted += seen.stuck
     found = [one for one in counted if one.component not in replaced]
+    if attempt.told is not None:
+        found += heeded(state.policy, attempt, (attempt.told,))
     for one in awaited(spec, state, seen):
         for reason, count, until in (
             (Reason.PODS_NOT_ADMITTED, one.absent, admission_due(state, attempt, one.component)),

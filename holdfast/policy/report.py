@@ -36,6 +36,7 @@ WARNINGS = frozenset(
         Reason.NODE_DOWN,
         Reason.NODE_STILL_DOWN,
         Reason.NODE_LOST,
+        Reason.PROBE_FAILED,
         Reason.RETRY_LIMIT_EXCEEDED,
         Reason.LAUNCH_LIMIT_EXCEEDED,
         Reason.PROLOGUE_FAILURE_MAX_RETRIES,

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "_check_order": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_success": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_lifecycle": "fields of Holdfast's own document (tests/model/test_refusals.py)",
+    "_check_probe": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_units": "rules of Holdfast's own document (tests/model/test_refusals.py)",
     "_uid_is_label_safe": "given by the client (tests/model/test_refusals.py)",
     "_name_is_label_safe": "a component's name, which is made from its place and kind (tests/model/test_refusals.py)",

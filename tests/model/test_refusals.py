@@ -31,6 +31,13 @@ def policy(**fields: Any) -> Spoiled:
     return {"policy": fields}
 
 
+def serving(components: Any = None, **probe: Any) -> Spoiled:
+    """Return a service that is asked so; `components` are the probe's by name, or the workload's own."""
+    own = isinstance(components, list) and isinstance(components[0], dict)
+    asked = {"port": 80, **probe} | ({} if own or components is None else {"components": components})
+    return {"lifecycle": {"kind": "Unbounded"}, "probe": asked} | ({"components": components} if own else {})
+
+
 def rule(name: str = "r", **fields: Any) -> Spoiled:
     return {"name": name, **fields}
 
@@ -145,6 +152,22 @@ TABLE: list[tuple[Spoiled, str]] = [
         "lifecycle.min: 2: expected 1, the pods of its",
     ),
     ({"lifecycle": {"kind": "Endless"}}, "lifecycle: "),
+    # How it is asked whether it serves.
+    ({"probe": {"port": 80}}, "probe: expected only where lifecycle is Unbounded or Reactive, found Bounded"),
+    (serving(kind="HTTP", path="no-slash"), "path: 'no-slash': expected a path that begins with /"),
+    (serving(kind="HTTP", path="/a\r\nHost: other"), "path: '/a\\r\\nHost: other': expected a path"),
+    (serving(path="/healthz"), "path: '/healthz': expected only where kind is HTTP"),
+    (serving(kind="exec"), "probe.kind: is not one of the allowed values"),
+    (serving(host="metadata.google.internal"), "probe.host: is not a field here"),
+    (serving(port=0), "probe.port: "),
+    (serving(period="0s"), "period: 0s: expected at least 1s"),
+    (serving(timeout="31s"), "timeout: 31s: expected at most the period, 30s"),
+    (serving(failureThreshold=0), "probe.failureThreshold: "),
+    (serving(components=["nobody"]), "probe.components[0]: 'nobody': expected a component with pods: train"),
+    (
+        serving(**of_template(spec={"template": {"spec": {"hostNetwork": True}}})),
+        "components[0].template.spec.template.spec.hostNetwork: the address of such pods is their node's",
+    ),
     (
         {"sensitive": True, **policy(replacement={"failed": True})},
         "policy.replacement: a sensitive workload is not",

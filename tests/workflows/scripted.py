@@ -28,6 +28,8 @@ from holdfast.activities.contract import (
     ParkInput,
     Prepared,
     PrepareInput,
+    Probed,
+    ProbeInput,
     Rehearsed,
     RehearseInput,
     Removed,
@@ -52,6 +54,7 @@ from holdfast.model import (
     Report,
     Scope,
 )
+from holdfast.policy.probe import silence
 
 
 @dataclass
@@ -89,6 +92,11 @@ class ScriptedCluster:
     rehearsing: int = 0
     views: dict[str, ComponentView] = field(default_factory=dict[str, ComponentView])
     """The components by name, where there are several; those that are made come to be in it."""
+    probes: list[ProbeInput] = field(default_factory=list[ProbeInput])
+    silent_in: int = 0
+    """The attempt in which a pod does not answer its probe any more."""
+    broken_off: int = 0
+    """How many probes have handed over what they had counted."""
     foreign: int = 0
     """A later attempt than any that was asked for, which is in the cluster all the same."""
 
@@ -213,6 +221,18 @@ class ScriptedCluster:
         self.reports.append(payload.report_gone)
         return Removed(gone=True)
 
+    @activity.defn(name=names.ACTIVITY_PROBE)
+    async def probe(self, payload: ProbeInput) -> Probed:
+        self.probes.append(payload)
+        try:
+            while self.silent_in != payload.attempt:
+                activity.heartbeat()
+                await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            self.broken_off += 1
+            return Probed(failing={"uid": 2})
+        return Probed(failure=silence(payload.attempt, datetime.now(UTC), "train", "train-0", "node-7", "no answer"))
+
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, payload: ReportInput) -> None:
         await self._enter("report", payload.report)
@@ -231,6 +251,7 @@ class ScriptedCluster:
             self.remove,
             self.force_remove,
             self.report,
+            self.probe,
         ]
 
     def look(self, attempt: int, *, live: bool = False) -> Observation:

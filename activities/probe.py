@@ -1,0 +1,231 @@
+"""Asking a workload's pods whether they still serve: in rounds, at their own addresses, for months (rows L28, L29).
+
+A probe is a request that the worker makes to an address and a path that a user has a say in. So only pods are asked,
+at the address that the API server has of them; none that shares its node's network; and no redirection is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import aiohttp
+from temporalio import activity
+from yarl import URL
+
+from holdfast import names
+from holdfast.activities.contract import Probed, ProbeInput
+from holdfast.activities.kube import KubeError
+from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
+from holdfast.activities.raw import mapping, mappings, one_line, time_of
+from holdfast.activities.site import BEAT_LAST, Site, is_broken_off
+from holdfast.model import Failure, Probe, ProbeKind
+from holdfast.policy.probe import silence
+
+AT_ONCE: Final = 32
+"""Pods of one workload that are asked at the same time."""
+OURS: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.ENETUNREACH}
+)
+"""Errors that are this worker's own: they say nothing of a pod."""
+MESSAGE_MAXIMUM: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A pod that can be asked."""
+
+    facts: PodFacts
+    address: str
+    since: datetime
+
+
+Answer = str | None
+"""Why a pod is silent; empty where it has answered; None where that is not known."""
+
+
+async def probe(site: Site, given: ProbeInput) -> Probed:
+    """Ask round after round, until a pod has been silent as often as it may in a row.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`.
+    """
+    site.check(given.target)
+    rules, (failing, due) = given.probe, _earlier(given)
+    try:
+        while True:
+            await _until(due, failing)
+            begun = datetime.now(UTC)
+            due = begun + rules.period
+            with suppress(KubeError):  # What cannot be asked for now is asked for in the next round.
+                pods = await _pods(site, given, begun)
+                answers = await _beating(answers_of(rules, pods), failing, begun)
+                failing = counted(failing, pods, answers)
+                silent = worst(pods, answers, failing, rules.failure_threshold)
+                if silent is not None:
+                    return Probed(failure=_failure(given, silent, answers[silent.facts.uid] or "", begun))
+            _beat(failing, due)
+    except asyncio.CancelledError:
+        if not is_broken_off():
+            raise
+        return Probed(failing=failing)
+
+
+def counted(failing: Mapping[str, int], pods: Sequence[Asked], answers: Mapping[str, Answer]) -> dict[str, int]:
+    """Return how often in a row each pod has been silent, after a round; those that answered are left out."""
+    after: dict[str, int] = {}
+    for pod in pods:
+        uid, before = pod.facts.uid, failing.get(pod.facts.uid, 0)
+        answer = answers[uid]
+        count = before if answer is None else before + 1 if answer else 0
+        if count:
+            after[uid] = count
+    return after
+
+
+def worst(
+    pods: Sequence[Asked], answers: Mapping[str, Answer], failing: Mapping[str, int], threshold: int
+) -> Asked | None:
+    """Return the first pod, by name, that has been silent as often as it may, and was so just now."""
+    over = [pod for pod in pods if answers[pod.facts.uid] and failing.get(pod.facts.uid, 0) >= threshold]
+    return min(over, key=lambda pod: pod.facts.name, default=None)
+
+
+def asked(raw: Mapping[str, Any]) -> Asked | None:
+    """Return a pod as it can be asked; None where it does not run, or has no address that is its own alone."""
+    facts, spec, status = pod_facts(raw), mapping(raw.get("spec")), mapping(raw.get("status"))
+    if facts.state is not PodState.RUNNING or status.get("phase") != "Running" or spec.get("hostNetwork"):
+        return None
+    address = str(status.get("podIP") or "")
+    if not _is_its_own(address) or address in {status.get("hostIP"), *_addresses(status.get("hostIPs"))}:
+        return None
+    running = (mapping(mapping(one.get("state")).get("running")) for one in mappings(status.get("containerStatuses")))
+    begun = [time for one in running if (time := time_of(one.get("startedAt"))) is not None]
+    since = max(begun, default=time_of(status.get("startTime")) or facts.created)
+    return Asked(facts, address, since) if since is not None else None
+
+
+def _addresses(entries: Any) -> Iterable[str]:
+    return (str(one.get("ip")) for one in mappings(entries))
+
+
+def _is_its_own(address: str) -> bool:
+    """Whether an address can be a pod's: neither this worker's own machine nor one of a cloud's own services."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified)
+
+
+async def _pods(site: Site, given: ProbeInput, now: datetime) -> list[Asked]:
+    """Return the pods to ask in a round: those of the attempt that have run for as long as they need to begin."""
+    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    found = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, resource_version="0", keep=asked)
+    pods: list[Asked | None] = found["items"]
+    chosen = given.probe.components
+    return [
+        pod
+        for pod in pods
+        if pod is not None
+        and pod.facts.component
+        and (not chosen or pod.facts.component in chosen)
+        and pod.since + given.probe.initial_delay <= now
+    ]
+
+
+async def answers_of(rules: Probe, pods: Sequence[Asked]) -> dict[str, Answer]:
+    """Ask all of these pods, and return what each said, by uid."""
+    few = asyncio.Semaphore(AT_ONCE)
+    timeout = aiohttp.ClientTimeout(total=rules.timeout.total_seconds())
+    connector = aiohttp.TCPConnector(force_close=True, limit=AT_ONCE)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector, auto_decompress=False) as session:
+
+        async def ask(pod: Asked) -> Answer:
+            async with few:
+                try:
+                    if rules.kind is ProbeKind.HTTP:
+                        return await _get(session, rules, pod.address)
+                    return await _connect(rules, pod.address)
+                except TimeoutError:
+                    return f"no answer within {rules.timeout.total_seconds():g} s"
+                except (OSError, aiohttp.ClientError) as error:
+                    if getattr(error, "errno", None) in OURS:
+                        return None
+                    return one_line(str(error), MESSAGE_MAXIMUM) or type(error).__name__
+
+        said = await asyncio.gather(*(ask(pod) for pod in pods))
+    return {pod.facts.uid: answer for pod, answer in zip(pods, said, strict=True)}
+
+
+async def _get(session: aiohttp.ClientSession, rules: Probe, address: str) -> Answer:
+    host = f"[{address}]" if ":" in address else address
+    url = URL(f"http://{host}:{rules.port}{rules.path}", encoded=True)
+    async with session.get(url, allow_redirects=False, headers={"User-Agent": "holdfast-probe"}) as response:
+        return "" if 200 <= response.status < 400 else f"HTTP {response.status}"
+
+
+async def _connect(rules: Probe, address: str) -> Answer:
+    async with asyncio.timeout(rules.timeout.total_seconds()):
+        _, writer = await asyncio.open_connection(address, rules.port)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return ""
+
+
+def _failure(given: ProbeInput, pod: Asked, answer: str, now: datetime) -> Failure:
+    facts, rules = pod.facts, given.probe
+    message = f"{rules.words} failed {rules.failure_threshold} times in a row: {answer}"
+    return silence(given.attempt, now, facts.component, facts.name, facts.node, message)
+
+
+# --- what outlives this worker: the counts, and when the next round is
+
+
+def _earlier(given: ProbeInput) -> tuple[dict[str, int], datetime]:
+    """Return what an earlier try had counted, and when it would have asked next."""
+    first = datetime.now(UTC) + given.probe.initial_delay
+    details = activity.info().heartbeat_details if activity.in_activity() else ()
+    said = mapping(details[0]) if details else mapping(None)
+    counts = said.get("failing")
+    due = time_of(said.get("due"))
+    if not isinstance(counts, dict) or due is None:
+        return dict(given.failing), first
+    return {str(uid): int(count) for uid, count in counts.items()}, due  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _beat(failing: Mapping[str, int], due: datetime) -> None:
+    if activity.in_activity():
+        activity.heartbeat({"failing": dict(failing), "due": due.isoformat()})
+
+
+async def _until(due: datetime, failing: Mapping[str, int]) -> None:
+    """Wait for a time, with heartbeats."""
+    while True:
+        _beat(failing, due)
+        left = (due - datetime.now(UTC)).total_seconds()
+        if left <= 0:
+            return
+        await asyncio.sleep(min(left, BEAT_LAST))
+
+
+async def _beating(
+    answers: Awaitable[dict[str, Answer]], failing: Mapping[str, int], begun: datetime
+) -> dict[str, Answer]:
+    """Wait for the answers of a round, with heartbeats; who takes over meanwhile asks it again."""
+    task = asyncio.ensure_future(answers)
+    try:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=BEAT_LAST)
+            if done:
+                return task.result()
+            _beat(failing, begun)
+    finally:
+        task.cancel()

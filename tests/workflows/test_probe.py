@@ -1,0 +1,116 @@
+"""One activity asks a service's pods for as long as it runs: begun and ended with its attempt (rows L28, L29)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHandle
+
+from holdfast import names
+from holdfast.model import Policy, Probe, Unbounded, Workload
+from tests.policy.life import RULES, workload
+from tests.workflows.conftest import SCALED, Run
+from tests.workflows.test_workload import events, replays
+
+pytestmark = pytest.mark.e2e
+Environment = Callable[..., Any]
+
+
+def service() -> Workload:
+    return workload(policy=Policy(rules=RULES, timings=SCALED), probe=Probe(port=8080), lifecycle=Unbounded())
+
+
+async def asked(run: Run, times: int) -> None:
+    """Wait until pods have begun to be asked so often."""
+    for _ in range(400):
+        if len(run.cluster.probes) >= times:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"asked {len(run.cluster.probes)} times, not {times}")
+
+
+async def pending(handle: WorkflowHandle[Any, Any]) -> list[str]:
+    described = (await handle.describe()).raw_description
+    return [one.activity_type.name for one in described.pending_activities]
+
+
+async def test_L29_silence_resets_and_the_next_attempt_is_asked_anew(environment: Environment):
+    async with environment() as run:
+        handle = await run.start(service())
+        await run.running(handle)
+        await asked(run, 1)
+        assert await pending(handle) == [names.ACTIVITY_PROBE]
+        run.cluster.silent_in = 1
+        status = await run.running(handle, 2)
+        assert status.restarts == 1
+        assert any("train-0: ProbeFailed on node-7: no answer" in each.message for each in status.causes)
+        await asked(run, 2)
+        assert [one.attempt for one in run.cluster.probes] == [1, 2]
+        await handle.signal(names.SIGNAL_CANCEL, "enough")
+        assert (await handle.result()).phase == "Cancelled"
+        await replays(handle)
+
+
+async def test_L28_a_suspension_ends_it_and_a_resumption_begins_it_again(environment: Environment):
+    async with environment() as run:
+        handle = await run.start(service())
+        await run.running(handle)
+        await asked(run, 1)
+        await handle.signal(names.SIGNAL_SUSPEND)
+        await run.reach(handle, "Suspended")
+        for _ in range(200):
+            if not await pending(handle):
+                break
+            await asyncio.sleep(0.05)
+        assert await pending(handle) == []
+        assert run.cluster.broken_off == 1
+        await handle.signal(names.SIGNAL_RESUME)
+        await run.running(handle, 2)
+        await asked(run, 2)
+        assert run.cluster.probes[-1].failing == {}, "another attempt's pods"
+        await handle.signal(names.SIGNAL_CANCEL)
+        assert (await handle.result()).restarts == 0
+        await replays(handle)
+
+
+async def test_L28_it_costs_no_history_however_long_it_lasts(environment: Environment):
+    async with environment() as run:
+        handle = await run.start(service())
+        await run.running(handle)
+        await asked(run, 1)
+        for _ in range(200):
+            if await pending(handle) == [names.ACTIVITY_PROBE]:
+                break
+            await asyncio.sleep(0.05)
+        history = [0]
+        while history[-20:] != history[-1:] * 20:  # Twenty looks in a row: each heartbeat is more often than that.
+            history.append(len((await handle.fetch_history()).events))
+            await asyncio.sleep(0.05)
+        assert history[-1] <= 40
+        await handle.signal(names.SIGNAL_CANCEL)
+        await handle.result()
+        assert await events(handle) <= 60
+
+
+async def test_L28_what_was_counted_goes_on_in_the_next_run(environment: Environment):
+    async with environment(suggest=45) as run:
+        handle = await run.start(service())
+        await run.running(handle)
+        await asked(run, 1)
+        first = (await handle.describe()).run_id
+        for number in range(40):
+            await run.cluster.sees(handle, 1, running=2)
+            if len(run.cluster.probes) > 1:
+                break
+            await asyncio.sleep(0.05 * (number % 3))
+        await asked(run, 2)
+        again = run.client.get_workflow_handle(handle.id)
+        assert (await again.describe()).run_id != first
+        assert [one.failing for one in run.cluster.probes[:2]] == [{}, {"uid": 2}]
+        assert [one.attempt for one in run.cluster.probes[:2]] == [1, 1]
+        await again.signal(names.SIGNAL_CANCEL)
+        await again.result()
+        await replays(run.client.get_workflow_handle(handle.id, run_id=first))
