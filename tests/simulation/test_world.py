@@ -143,7 +143,7 @@ EXAMPLES = {
     "componentFailed": {"component": "train"},
     "blind": {"for": "4m"},
     "stuck": {"finalizer": "example.com/hold", "for": "30m"},
-    **{name: {} for name in ("suspend", "resume", "preempt", "cancel", "retry")},
+    **{name: {} for name in ("suspend", "resume", "preempt", "checkpoint", "cancel", "retry")},
 }
 
 
