@@ -78,7 +78,7 @@ async def _lose(
         await pods.all_reach("running", PODS * workloads)
         await ground.rest(lease_seconds / 2)
         affected = _on(pods, doomed)
-        lengths = await _lengths(system, range(workloads))
+        lengths = await _quiet(system, range(workloads))
         told = (await monitor.describe()).history_length
         mark = ground.audit.mark()
         agents.kill()
@@ -167,6 +167,17 @@ async def _all_down(monitor: WorkflowHandle[Any, Any], nodes: set[str]) -> bool:
 
 async def _status(system: HoldfastSystem, name: str) -> Any:
     return await system.site.status(system.site.client.get_workflow_handle(system.workflow_id(name)))
+
+
+async def _quiet(system: HoldfastSystem, indices: range) -> dict[str, int]:
+    """Return the lengths of the histories once nothing more comes."""
+    last = await _lengths(system, indices)
+    while True:
+        await asyncio.sleep(1)
+        found = await _lengths(system, indices)
+        if found == last:
+            return found
+        last = found
 
 
 async def _lengths(system: HoldfastSystem, indices: range) -> dict[str, int]:
