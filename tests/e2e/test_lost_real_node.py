@@ -143,7 +143,7 @@ async def test_L5_a_node_that_comes_back_after_its_workload_was_moved_makes_no_s
 
         await until(ended, 120, "the process of the first attempt has ended")
         await stands(space.site, "real", NodeState.HEALTHY, 120)
-        assert await _is_free(space)
+        await until(lambda: _is_free(space), 30, "it takes pods again")
         status = await space.site.status(handle)
         assert (status.phase, status.attempt, status.restarts) == ("Running", 2, 1)
         assert [pod["metadata"]["uid"] for pod in await space.pods("train")] == [moved["metadata"]["uid"]]
