@@ -32,6 +32,8 @@ PODS = 2
 LEASE_SECONDS = 40
 WATCHED = 5000
 WINDOW = 60.0
+SETTLED = 60.0
+"""Seconds until nothing more is told of workloads that have just begun to run: the least urgent comes after 45 s."""
 TOUCHES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
@@ -76,7 +78,7 @@ async def _lose(
         monitor = system.site.client.get_workflow_handle(names.node_monitor_id(system.site.cluster))
         await in_flight([lambda index=index: _submit(system, well, f"w{index}") for index in range(workloads)])
         await pods.all_reach("running", PODS * workloads)
-        await ground.rest(lease_seconds / 2)
+        await ground.rest(SETTLED)
         affected = _on(pods, doomed)
         lengths = await _quiet(system, range(workloads))
         told = (await monitor.describe()).history_length
