@@ -30,6 +30,15 @@ from holdfast.model import (
 )
 
 
+class PodBounds(Payload):
+    """What the nodes do to a workload's pods by themselves (row L18)."""
+
+    active_deadline: int | None = None
+    """Seconds from a pod's start after which its node ends it; None: never."""
+    termination_grace: int | None = None
+    """Seconds between TERM and KILL, for a pod whose template does not say; None: what Kubernetes gives it."""
+
+
 class PrepareInput(Payload):
     """Ensure the anchor and this attempt's owner exist, after everything that can refuse has had its say.
 
@@ -59,6 +68,7 @@ class PrepareInput(Payload):
     it is not asked."""
     config_hashes: dict[str, str] = {}
     labels: dict[str, str] = {}
+    bounds: PodBounds = PodBounds()
 
 
 class Prepared(Payload):
@@ -94,6 +104,7 @@ class RehearseInput(Payload):
     """Whether all others are there: then nothing that one of them brings is still to come."""
     config_hashes: dict[str, str] = {}
     labels: dict[str, str] = {}
+    bounds: PodBounds = PodBounds()
     nodes_excluded: tuple[str, ...] = ()
     nodes_disliked: tuple[str, ...] = ()
     waits: bool = False
@@ -124,6 +135,7 @@ class MakeInput(Payload):
     launches: dict[str, int] = {}
     """By component: how often it has been made again within this attempt; 0 where left out."""
     labels: dict[str, str] = {}
+    bounds: PodBounds = PodBounds()
     nodes_excluded: tuple[str, ...] = ()
     """Nodes on which none of its pods is to run (row A17)."""
     nodes_disliked: tuple[str, ...] = ()

@@ -7,16 +7,20 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from holdfast import names
 from holdfast.activities.affinity import PlacementError, keep_off
-from holdfast.activities.contract import Target, planned
+from holdfast.activities.contract import PodBounds, Target, planned
 from holdfast.activities.copy_labels import copy_labels
 from holdfast.activities.raw import mapping
 from holdfast.model import Component, PodSet
 
 _WITH_TTL = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
+_NO_DEADLINE = frozenset({"apps"})
+"""API groups whose controllers refuse a deadline in the template of their pods."""
+
+UNBOUND: Final = PodBounds()
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
 
 
@@ -46,6 +50,7 @@ def inject(
     disliked: Sequence[str] = (),
     copy_index: int | None = None,
     resume_from: str | None = None,
+    bounds: PodBounds = UNBOUND,
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -62,6 +67,7 @@ def inject(
         disliked: nodes to which its pods prefer any other.
         copy_index: which copy it is, where the component has copies.
         resume_from: the checkpoint that its pods go on from, empty for none; None: they make none.
+        bounds: what nodes do to its pods by themselves.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -105,6 +111,7 @@ def inject(
         if resume_from:
             _add(pod_metadata, "annotations", {names.ANNOTATION_RESUME_FROM: resume_from}, f"{pod_set.path}.metadata")
         _apply(pod_set, template, pod_metadata)
+        _bind(template["spec"], bounds, _group(sent), f"{pod_set.path}.spec")
         ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
         _add_environment(template["spec"], pod_set.path, ours_told, resumes=resume_from is not None)
         try:
@@ -112,6 +119,9 @@ def inject(
         except PlacementError as error:
             raise InjectionError(error.path, error.message) from None
     _take_ttl(sent)
+    if (_group(sent), sent["kind"]) == ("batch", "Job") and isinstance(sent.get("spec"), dict):
+        # Its controller would make a pod again that its node has ended, with a deadline of its own.
+        _lower(sent["spec"], bounds.active_deadline, "template.spec")
     metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
     return sent
 
@@ -121,10 +131,31 @@ def _take_ttl(sent: dict[str, Any]) -> None:
 
     It would look like one that another hand has deleted, and be run again; the workload's SuccessTTL rules its removal.
     """
-    group = str(sent["apiVersion"]).rpartition("/")[0]
     spec = sent.get("spec")
-    if (group, sent["kind"]) in _WITH_TTL and isinstance(spec, dict):
+    if (_group(sent), sent["kind"]) in _WITH_TTL and isinstance(spec, dict):
         cast("dict[str, Any]", spec).pop("ttlSecondsAfterFinished", None)
+
+
+def _group(sent: Mapping[str, Any]) -> str:
+    return str(sent["apiVersion"]).rpartition("/")[0]
+
+
+def _bind(spec: dict[str, Any], bounds: PodBounds, group: str, path: str) -> None:
+    """Add what the node does to a pod by itself; a template that says less, or its own grace, is left as it is."""
+    if group not in _NO_DEADLINE:
+        _lower(spec, bounds.active_deadline, path)
+    if bounds.termination_grace is not None and spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = bounds.termination_grace
+
+
+def _lower(spec: dict[str, Any], deadline: int | None, path: str) -> None:
+    """Bound `activeDeadlineSeconds`: what the template says counts where it is less."""
+    given = spec.get("activeDeadlineSeconds")
+    if deadline is None:
+        return
+    if given is not None and not isinstance(given, int):
+        raise InjectionError(f"{path}.activeDeadlineSeconds", f"expected a whole number, found {given!r}")
+    spec["activeDeadlineSeconds"] = deadline if given is None else min(given, deadline)
 
 
 def owner_reference(name: str, uid: str) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
             owner_uid=given.owner_uid,
             installation=site.installation,
             labels=given.labels,
+            bounds=given.bounds,
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
             excluded=given.nodes_excluded,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
-from holdfast.model import FailureClass
+from holdfast.model import DEADLINE_EXCEEDED, FailureClass
 
 MESSAGE_MAXIMUM = 200
 
@@ -150,7 +150,7 @@ def _failure(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _class(reason: str, message: str, disruption: str) -> FailureClass:
-    if reason == "DeadlineExceeded":
+    if reason == DEADLINE_EXCEEDED:
         return FailureClass.DEADLINE
     if reason == "Evicted" and "exceed" in message.lower():
         return FailureClass.APP  # It used more than its own limit, and not merely more than others on a full node.

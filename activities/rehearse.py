@@ -113,6 +113,7 @@ async def _problems_of(
             owner_uid=_NOBODY,
             installation=site.installation,
             labels=given.labels,
+            bounds=given.bounds,
             config_hash=given.config_hashes.get(component.name, ""),
             excluded=change.nodes_excluded if change is not None else (),
             disliked=change.nodes_disliked if change is not None else (),

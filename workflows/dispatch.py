@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ with workflow.unsafe.imports_passed_through():
         ObserveInput,
         Parked,
         ParkInput,
+        PodBounds,
         Prepared,
         PrepareInput,
         Probed,
@@ -42,6 +44,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.health import timings
     from holdfast.policy.operations import patience, patience_left
     from holdfast.policy.order import awaited
+    from holdfast.policy.walltime import backstop
 
 HEARTBEAT = timedelta(seconds=8)
 """Short, so that a killed worker's operation moves to another within ten seconds."""
@@ -104,6 +107,15 @@ def probe_of(spec: Workload, state: State, uid: str) -> Call:
     return Call(names.ACTIVITY_PROBE, names.queue_wait(spec.cluster), given, Probed, ENDLESS)
 
 
+def bounds_of(spec: Workload) -> PodBounds:
+    """Return what its nodes do to its pods by themselves: the same in all of its life, as what is sent must be."""
+    deadline, grace = backstop(spec), spec.policy.deletion.termination_grace
+    return PodBounds(
+        active_deadline=math.ceil(deadline.total_seconds()) if deadline is not None else None,
+        termination_grace=int(grace.total_seconds()) if grace is not None else None,
+    )
+
+
 def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     """Return the activity call for the operation that has just been begun in the state."""
     operation, attempt = state.operation, state.attempt
@@ -120,7 +132,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     disliked = tuple(sorted(node.name for node in avoided if not node.required))
     resume_from = attempt.resume_from if attempt is not None and spec.checkpoint is not None else None
     kills = attempt is not None and attempt.kills
-    waits = state.policy.refused_create is RefusedCreate.WAIT
+    waits, bounds = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec)
     # An operation that may wait for ever is bounded by its heartbeats alone.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
     short, wait = names.queue_cluster(spec.cluster), names.queue_wait(spec.cluster)
@@ -141,6 +153,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 components=spec.components if number == 1 else (),
                 config_hashes=spec.config_hashes if number == 1 else {},
                 labels=spec.labels if number == 1 else {},
+                bounds=bounds,
             )
             may_take = ENDLESS if spec.allow_missing_kinds else short_time
             return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, may_take)
@@ -153,6 +166,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 config_hashes=spec.config_hashes,
                 labels=spec.labels,
                 resume_from=resume_from,
+                bounds=bounds,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,
@@ -175,6 +189,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 launches=operation.launches,
                 labels=spec.labels,
                 resume_from=resume_from,
+                bounds=bounds,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,

@@ -43,9 +43,11 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.fold import fold
     from holdfast.policy.operations import begin
     from holdfast.policy.probe import probed
+    from holdfast.policy.requeue import RequeueRequest
     from holdfast.policy.steps import End, Interrupt, Run, Sleep
     from holdfast.policy.strip import StripRequest, check_strip
     from holdfast.policy.submitted import submitted
+    from holdfast.policy.walltime import WalltimeExtension, extended, extension
     from holdfast.workflows.clock import Clock
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of, probe_of
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
@@ -398,6 +400,11 @@ class WorkloadWorkflow:
         if observation.workload_uid == self._uid:
             self._inbox.append(events.Observed(observation))
 
+    @workflow.signal(name=names.SIGNAL_REQUEUE, description="Tell of a failure of its nodes: its rules decide")
+    def requeue(self, request: RequeueRequest) -> None:
+        """Take in that a workload must go back to its queue: once for each requeue count that is expected (row L25)."""
+        self._inbox.append(events.RequeueAsked(request))
+
     @workflow.query(name=names.QUERY_STATUS, description="Phase, attempt, budgets, conditions, causes")
     def status(self) -> Status | None:
         """Return the status."""
@@ -483,6 +490,23 @@ class WorkloadWorkflow:
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         check_ask(self._spec, self._state)
+
+    @workflow.update(name=names.UPDATE_EXTEND, description="Let it run longer than its walltime said")
+    def extend_walltime(self, change: WalltimeExtension) -> Status:
+        """Extend the walltime of a workload that is under way; returns its status, with the new deadline (row L18)."""
+        if self._spec is None or self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        total = extension(self._spec, self._state, change)
+        # At once, so that whoever else asks in the same moment is judged by what is left to extend.
+        self._state = extended(self._state, total)
+        self._inbox.append(events.WalltimeExtended(total, change.note))
+        return status_of(self._spec, self._state, workflow.now(), self._uid)
+
+    @extend_walltime.validator
+    def _check_extension(self, change: WalltimeExtension) -> None:
+        if self._spec is None or self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        extension(self._spec, self._state, change)
 
     @workflow.update(name=names.UPDATE_STRIP, description="Take finalizers off what a forced removal cannot remove")
     def strip_finalizers(self, request: StripRequest) -> None:

@@ -1,4 +1,4 @@
-"""Commands that want something of a workload: suspend, resume, preempt, checkpoint, cancel, retry, strip finalizers."""
+"""Commands that want something of a workload: suspend, resume, preempt, checkpoint, cancel, retry, extend, strip."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
+    from holdfast.model import Status
 
 Reason = Annotated[str, typer.Option("--reason", help="Why, for its history: as if a stranger will read it.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Return only when it is done.")]
@@ -163,6 +164,34 @@ def strip_finalizers(
     )
 
 
+def extend(
+    name: Name,
+    by: Annotated[str, typer.Argument(help="How much longer, for example 1h.")],
+    namespace: Namespace = None,
+    reason: Reason = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Let it run longer than its walltime said, as far as its `lifecycle.extendableTo` allows."""
+    named = chosen(name, namespace)
+
+    async def go() -> Status:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            run = await holdfast.get(named.name, named.namespace)
+            return await run.extend(by, reason)
+
+    status = asyncio.run(go())
+
+    def said() -> str:
+        until = status.walltime_until
+        end = f"it may run until {until:%Y-%m-%d %H:%M:%S} UTC" if until is not None else "each attempt may run longer"
+        return f"{named.namespace}/{named.name}: {end}"
+
+    emit(status.model_dump(mode="json"), output, said)
+
+
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
     commands: tuple[Callable[..., None], ...] = (
@@ -172,6 +201,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
         checkpoint,
         cancel,
         retry,
+        extend,
         strip_finalizers,
     )
     for command in commands:

@@ -32,7 +32,9 @@ from holdfast.model.history import History
 from holdfast.past import Story, history_of
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
+from holdfast.policy.walltime import WalltimeExtension
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
 _POLL_FIRST: Final = 0.2
@@ -204,6 +206,19 @@ class Run:
         """
         return Policy.model_validate(await self._update(names.UPDATE_POLICY, change, dict[str, Any], "the policy"))
 
+    async def extend(self, by: str, note: str = "") -> Status:
+        """Let it run longer by so much, for example `1h`, than its walltime said; return its status (row L18).
+
+        Raises:
+            HoldfastError: if it has no walltime, is over, or may not be extended so far; the message says how far.
+        """
+        change = WalltimeExtension(by=by, note=note)
+        return Status.model_validate(await self._update(names.UPDATE_EXTEND, change, dict[str, Any], "more walltime"))
+
+    async def requeue(self, request: RequeueRequest) -> None:
+        """Tell of a failure of its nodes, on which its rules decide: once for each requeue count expected (row L25)."""
+        await self._signal(names.SIGNAL_REQUEUE, request.model_dump(mode="json", by_alias=True))
+
     async def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
         """Change what components are made of; return those that differ, which are made again alone (row S8).
 
@@ -322,7 +337,7 @@ class Run:
         await self._signal(signal, reason)
         return await self.until(reached) if wait else await self.recorded()
 
-    async def _signal(self, signal: str, reason: str, *more: float) -> None:
+    async def _signal(self, signal: str, reason: str | dict[str, Any], *more: float) -> None:
         given = (reason, *more) if reason or more else ()
         try:
             await self.handle.signal(signal, args=given)

@@ -17,6 +17,8 @@ from holdfast.formats.text import Json, documents
 from holdfast.model import (
     Action,
     ActionKind,
+    Bounded,
+    Budget,
     Checkpoint,
     CheckpointProtocol,
     Policy,
@@ -49,6 +51,9 @@ _OTHERS: Final[Mapping[str, str]] = {
     "runAs": "run_as",
     "suspend": "suspend",
     "allowMissingKinds": "allow_missing_kinds",
+    "sensitive": "sensitive",
+    "walltime": "walltime",
+    "walltimeExtendableTo": "extendable_to",
 }
 _CHECKPOINT: Final[Mapping[str, str]] = {
     "checkpoint": "protocol",
@@ -65,6 +70,7 @@ NAMES: Final = (*TIMING_NAMES, *_OTHERS, *_CHECKPOINT)
 
 _LIMITS: Final[Mapping[str, str]] = {"retryLimit": RESTART, "launchLimit": LAUNCH}
 _RESETS: Final[Mapping[str, str]] = {"restartBudgetResetAfter": RESTART, "launchBudgetResetAfter": LAUNCH}
+_BOUNDS: Final[Mapping[str, str]] = {"walltime": "walltime", "extendable_to": "walltimeExtendableTo"}
 _RULES: Final[Mapping[str, str]] = {"ruleLimits": "limit", "rulePauses": "pause"}
 """What is given by rules' names, `{oom: 2}`, and the field of their actions that it is."""
 
@@ -96,6 +102,8 @@ class Settings:
     """Fields of the workload itself."""
     checkpoint: dict[str, Any] = field(default_factory=dict[str, Any])
     """Fields of how it saves its state."""
+    bounds: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
+    """How long it may run, and how long after extensions."""
     paths: dict[str, str] = field(default_factory=dict[str, str])
     """Where each field of the workload was given."""
 
@@ -133,18 +141,27 @@ class Settings:
 
     def problems(self, policy: Policy) -> list[Problem]:
         """Return what of these settings the policy has no place for; its rules apart."""
-        budgets = {budget.name for budget in policy.budgets}
+        known = {budget.name: budget for budget in policy.budgets}
+        over = [
+            Problem(self.paths[name], f"expected at most {known[budget].maximum}", limit)
+            for name, budget in _LIMITS.items()
+            if (limit := self.limits.get(budget)) is not None and budget in known and _exceeds(known[budget], limit)
+        ]
         given = [(name, budget, self.limits.get(budget)) for name, budget in _LIMITS.items()]
         given += [(name, budget, self.resets.get(budget)) for name, budget in _RESETS.items()]
-        return [
+        return over + [
             Problem(
                 self.paths[name],
                 f"profile {policy.profile} has no {budget} budget",
                 format_duration(value) if isinstance(value, timedelta) else value,
             )
             for name, budget, value in given
-            if value is not None and budget not in budgets
+            if value is not None and budget not in known
         ]
+
+
+def _exceeds(budget: Budget, limit: int) -> bool:
+    return budget.maximum is not None and limit > budget.maximum
 
 
 def read_duration(text: str, path: str, *, floor: bool = False) -> timedelta | Problem:
@@ -222,6 +239,7 @@ def read_settings(given: Iterable[Given]) -> tuple[Settings, list[Problem]]:
             problems.append(problem)
     if settings.checkpoint:
         problems += _read_checkpoint(settings)
+    problems += _bounded(settings)
     return settings, problems
 
 
@@ -241,6 +259,19 @@ def _read_checkpoint(settings: Settings) -> list[Problem]:
     return []
 
 
+def _bounded(settings: Settings) -> list[Problem]:
+    """Make the lifecycle of what was given of the walltime; what they contradict is a problem."""
+    given = {name: settings.bounds[name] for name in ("walltime", "extendable_to") if name in settings.bounds}
+    if not given:
+        return []
+    try:
+        settings.fields["lifecycle"] = Bounded.model_validate(given)
+    except ValidationError as error:
+        path = settings.paths[_BOUNDS[next(reversed(given))]]
+        return [Problem(path, one.message, one.value) for one in problems_of(error, Bounded)]
+    return []
+
+
 def _set(settings: Settings, name: str, given: Given) -> Problem | None:
     if name in TIMING_NAMES:
         if given.value.strip() == NEVER and TIMING_NAMES[name] in _MAY_BE_NEVER:
@@ -250,6 +281,13 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
         if isinstance(duration, Problem):
             return duration
         settings.timings[TIMING_NAMES[name]] = duration
+        return None
+    if name in _BOUNDS.values():
+        span = read_duration(given.value, given.path)
+        if isinstance(span, Problem):
+            return span
+        settings.bounds[_OTHERS[name]] = span
+        settings.paths[name] = given.path
         return None
     if name in _LIMITS:
         limit = read_retry_limit(given.value, given.path)
@@ -284,7 +322,7 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
         settings.paths[name] = given.path
         return None
     value: Any = given.value
-    if name in {"suspend", "allowMissingKinds"}:
+    if name in {"suspend", "allowMissingKinds", "sensitive"}:
         if value not in {"true", "false"}:
             return Problem(given.path, "is not one of the allowed values", value, ("true", "false"))
         value = value == "true"

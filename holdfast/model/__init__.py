@@ -65,6 +65,7 @@ from holdfast.model.state import (
 )
 from holdfast.model.status import BudgetStatus, Deadline, Explanation, Status
 from holdfast.model.vocabulary import (
+    DEADLINE_EXCEEDED,
     ActionKind,
     AtEnd,
     ConditionType,
@@ -85,6 +86,7 @@ from holdfast.model.vocabulary import (
 from holdfast.model.workload import Source, Workload
 
 __all__ = [
+    "DEADLINE_EXCEEDED",
     "Action",
     "ActionKind",
     "After",

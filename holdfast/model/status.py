@@ -49,6 +49,12 @@ class Status(Payload):
     attempt: int = 0
     executions: int = 0
     restarts: int = 0
+    requeues: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How often it went back to its queue: what whoever asks for that must expect (row L25)."""
+    submitted_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When it was submitted, which no requeue changes (row L26)."""
+    walltime_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When the walltime of its living attempt is over (row L18)."""
     budgets: tuple[BudgetStatus, ...] = ()
     conditions: tuple[Condition, ...] = ()
     pods: PodCounts = PodCounts()

@@ -122,6 +122,10 @@ class FailureClass(StrEnum):
     UNKNOWN = "Unknown"
 
 
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+"""Kubernetes' own word for a pod or Job that was ended by its `activeDeadlineSeconds`."""
+
+
 class Scope(StrEnum):
     """How much of a workload a failure, a budget or a restart concerns."""
 

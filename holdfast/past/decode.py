@@ -32,7 +32,9 @@ from holdfast.model import Observation, State, Status
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
+from holdfast.policy.walltime import WalltimeExtension
 
 _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_PREPARE: Prepared,
@@ -49,11 +51,13 @@ _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_PROBE: Probed,
     names.ACTIVITY_REPORT: Reported | None,
 }
+_DOCUMENTS: Final[dict[str, Any]] = {names.SIGNAL_OBSERVE: Observation, names.SIGNAL_REQUEUE: RequeueRequest}
 _CHANGES: Final = {
     names.UPDATE_POLICY: PolicyChange,
     names.UPDATE_COMPONENTS: ComponentsChange,
     names.UPDATE_STRIP: StripRequest,
     names.UPDATE_CHECKPOINT: CheckpointAsk,
+    names.UPDATE_EXTEND: WalltimeExtension,
 }
 _SINGLE_BATCH: Final = 2
 """The SDK's flag of histories whose tasks are told everything at once."""
@@ -217,9 +221,9 @@ class _Reading:
         signal = event.workflow_execution_signaled_event_attributes
         name, payloads = signal.signal_name, list(signal.input.payloads)
         what = f"signal {name} at event {event.event_id}"
-        if name == names.SIGNAL_OBSERVE:
-            seen = await self.value(payloads[:1], Observation, what)
-            return Signalled(name, seen) if seen is not None else None
+        if name in _DOCUMENTS:
+            value = await self.value(payloads[:1], _DOCUMENTS[name], what)
+            return Signalled(name, value) if value is not None else None
         if not payloads:
             return Signalled(name, "")
         text = await self.value(payloads[:1], str, what)

@@ -28,9 +28,11 @@ from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold
 from holdfast.policy.operations import begin
+from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.submitted import submitted
+from holdfast.policy.walltime import WalltimeExtension, extended, extension
 from holdfast.workflows.outcome import is_breakable, refusal, succeeded
 
 _CANCELLED: Final = "cancelled through Temporal"
@@ -133,6 +135,11 @@ class Life:
                     return
                 if isinstance(change, CheckpointAsk):
                     self._inbox.append(events.CheckpointAsked(change.note))
+                    return
+                if isinstance(change, WalltimeExtension):
+                    total = extension(self.spec, self.state, change)
+                    self.state = extended(self.state, total)
+                    self._inbox.append(events.WalltimeExtended(total, change.note))
                     return
                 # An older release put changes in force without asking the API server.
                 if self._changes or names.ACTIVITY_REHEARSE in task.begun:
@@ -318,6 +325,8 @@ class Life:
 
 
 def _signal(name: str, value: Any, uid: str, within: float | None) -> events.Event | None:
+    if isinstance(value, RequeueRequest):
+        return events.RequeueAsked(value)
     if name == names.SIGNAL_OBSERVE:
         return events.Observed(value) if value.workload_uid == uid else None
     match name:

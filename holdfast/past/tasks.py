@@ -9,7 +9,9 @@ from typing import Any, Literal
 from holdfast.model import Observation, State, Status
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
+from holdfast.policy.walltime import WalltimeExtension
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class Signalled:
     """A signal: its name, and its reason or its snapshot."""
 
     name: str
-    value: Observation | str
+    value: Observation | RequeueRequest | str
     within: float | None = None
     """Of a preemption: for how many seconds a checkpoint is waited for at most."""
 
@@ -26,7 +28,7 @@ class Signalled:
 class Updated:
     """An update that was accepted; a change of components is in force once the API server has said that it would do."""
 
-    change: PolicyChange | ComponentsChange | StripRequest | CheckpointAsk
+    change: PolicyChange | ComponentsChange | StripRequest | CheckpointAsk | WalltimeExtension
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.model import Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
+from holdfast.model import AtEnd, Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
+from holdfast.policy.audit import audited
 from holdfast.policy.budgets import charged, follow
 from holdfast.policy.checkpoint import ask, asked, due_at
 from holdfast.policy.decide import decide
@@ -34,15 +35,17 @@ from holdfast.policy.decision import (
 from holdfast.policy.edit import edit
 from holdfast.policy.ending import is_clearing
 from holdfast.policy.health import LIVE, assess, current, removal_due, timings
+from holdfast.policy.hold import hold
 from holdfast.policy.nodes import down_in, exclude, standing
 from holdfast.policy.operations import is_timed, patience, promise
 from holdfast.policy.order import first_waiting
 from holdfast.policy.park import park, unpark
 from holdfast.policy.record import cause
 from holdfast.policy.report import quota_in, report_of
-from holdfast.policy.rules import action_of
+from holdfast.policy.requeue import next_cycle
 from holdfast.policy.settle import enter, settle
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
+from holdfast.policy.walltime import clocked, ends_at
 
 FIRST_FORCED_ROUND = timedelta(seconds=30)
 LATER_FORCED_ROUND = timedelta(minutes=10)
@@ -70,9 +73,10 @@ def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
     A decision that changes the state may make room for another (a suspension of a workload that has nothing in the
     cluster is at once complete), so decisions are taken until one of them is to wait or to do something.
     """
+    state = next_cycle(state, now)
     while True:
         before = state
-        ready = settle(spec, follow(spec, assess(spec, state, now), now), now)
+        ready = settle(spec, clocked(spec, follow(spec, assess(spec, state, now), now), now), now)
         decision = decide(spec, ready, now)
         state = _apply(spec, ready, decision, now)
         yield Taken(decision, ready, state)
@@ -97,7 +101,9 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return _replace(spec, state, decision, now)
         case Start(names, why):
             return _start(state, names, why, now)
-        case Hold(why):
+        case Hold(why, rule):
+            number = state.attempt.number if state.attempt is not None else 0
+            state = hold(state, why, number, now, rule) if rule and state.held is None else state
             return enter(state, Phase.PENDING, Reason.HELD, why, now)
         case Checkpoint(reason, why):
             return enter(ask(spec, state, decision, now), Phase.CHECKPOINTING, reason, why, now)
@@ -116,15 +122,17 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             state = _begin_removal(state, now, pause_after=False)
             return _forced(state, now) if decision.kill else state
         case Fail(reason, failure, why):
-            state = edit(state, outcome=Phase.FAILED, outcome_failure=failure, unhealthy=None)
+            state = edit(_answered(state), outcome=Phase.FAILED, outcome_failure=failure, unhealthy=None)
             state = cause(enter(state, Phase.FAILED, reason, why, now), reason, why, now)
             attempt = state.attempt
             if attempt is not None and not state.anchored:
                 # Refused before anything of it was created.
                 return edit(state, attempt=edit(attempt, stage=Stage.GONE, gone_at=now))
+            if reason is Reason.WALLTIME_EXCEEDED and state.policy.deletion.at_end is AtEnd.ALL:
+                return _begin_removal(state, now, pause_after=False)
             return _hold(state, timings(state).deletion_on_failure_grace_period, now)
         case Succeed(why):
-            state = edit(state, outcome=Phase.SUCCEEDED, unhealthy=None)
+            state = edit(_answered(state), outcome=Phase.SUCCEEDED, unhealthy=None)
             state = cause(enter(state, Phase.SUCCEEDED, Reason.COMPLETED, why, now), Reason.COMPLETED, why, now)
             return _hold(state, timings(state).success_ttl, now)
         case Clear(components, why):
@@ -143,6 +151,11 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return _retry(state, why, now)
         case Ignore() | Wait() | Look():
             return state
+
+
+def _answered(state: State) -> State:
+    """Return the state with nothing to ask a person for any more, where that was because it is sensitive."""
+    return edit(state, held=None) if state.held is not None and state.held.rule else state
 
 
 def _hold(state: State, span: timedelta | None, now: datetime) -> State:
@@ -189,12 +202,15 @@ def _restart(state: State, decision: Restart, now: datetime) -> State:
     state, avoided = exclude(state, decision.exclude, now)
     if avoided:
         why += f"; then {avoided}"
-    state = charged(state, charge, now, requeue=action_of(state.policy, decision.rule).requeue)
+    state = charged(state, charge, now, requeue=decision.requeue)
     if decision.limited:
         state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})
-    state = cause(edit(state, restarts=state.restarts + 1), Reason.RESETTING, why, now)
-    state = enter(state, Phase.RESETTING, Reason.RESETTING, why, now)
-    return _begin_removal(state, now, pause_after=True, pause=decision.pause)
+    reason = Reason.REQUEUED if decision.requeue else Reason.RESETTING
+    if decision.requeue:
+        state = edit(state, requeues=state.requeues + 1)
+    state = cause(edit(state, restarts=state.restarts + 1), reason, why, now)
+    state = enter(state, Phase.RESETTING, reason, why, now)
+    return _begin_removal(state, now, pause_after=True, pause=decision.pause, requeue=decision.requeue)
 
 
 def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> State:
@@ -251,7 +267,10 @@ def _retry(state: State, why: str, now: datetime) -> State:
     return _begin_removal(state, now, pause_after=False)
 
 
-def _begin_removal(state: State, now: datetime, *, pause_after: bool, pause: timedelta | None = None) -> State:
+def _begin_removal(
+    state: State, now: datetime, *, pause_after: bool, pause: timedelta | None = None, requeue: bool = False
+) -> State:
+    state = _answered(state)
     if state.held is not None:
         state = _unhold(state, state.held, now)
     attempt = state.attempt
@@ -259,7 +278,7 @@ def _begin_removal(state: State, now: datetime, *, pause_after: bool, pause: tim
         return state
     if attempt.stage in LIVE:
         attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now, stranded=down_in(current(state)))
-    attempt = edit(attempt, pause_after=pause_after, pause=pause, replacing=(), interrupted="")
+    attempt = edit(attempt, pause_after=pause_after, pause=pause, requeue=requeue, replacing=(), interrupted="")
     attempt = edit(attempt, parking=None, parking_at=None, parked=(), resuming=())
     return edit(state, attempt=attempt, unhealthy=None)
 
@@ -286,7 +305,15 @@ def _unhold(state: State, held: Held, now: datetime) -> State:
 
 def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
     """Return what to carry out, given what is already under way."""
-    wanted = _wanted(spec, state, decision, now)
+    step, until = _step(spec, state, decision, now), ends_at(state)
+    if isinstance(step, Sleep) and until is not None and now < until and (step.until is None or until < step.until):
+        # Whatever it waits for, its walltime goes on; one held for a contradiction is not touched by it.
+        return Sleep(until, f"walltime: {step.why}") if state.held is None or state.held.rule else step
+    return step
+
+
+def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
+    wanted = audited(spec, state, _wanted(spec, state, decision, now))
     running = state.operation
     if running is None:
         return wanted

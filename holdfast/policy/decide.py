@@ -1,6 +1,6 @@
 """The one decision: what should become of this workload now?
 
-Precedence: user delete > suspend and preempt > failure rules > membership (DESIGN.md, the one decision function).
+Precedence: user delete > walltime > suspend and preempt > failure rules > membership (DESIGN.md, the decision).
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model import (
+    DEADLINE_EXCEEDED,
     ActionKind,
     Attempt,
     Failure,
     FailureClass,
+    Held,
     Observation,
     Phase,
     Reason,
@@ -48,21 +50,26 @@ from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.order import met, returning, turn
 from holdfast.policy.park import parked, parks
 from holdfast.policy.replace import Due, due_replacements
+from holdfast.policy.requeue import CYCLE, is_queued, place
 from holdfast.policy.restart import due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.rules import Ruling, rule_on
 from holdfast.policy.success import judged, reached
+from holdfast.policy.walltime import over, walltime
 
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
     """Return what is to be done now. Pure: the same spec, state and time always give the same decision."""
     if state.held is not None and not (state.intent.cancel or state.intent.retry):
-        return Hold(state.held.why)
+        return _held(spec, state, state.held, now)
     if state.outcome is not None:
         return _settled(spec, state, now)
     if state.held is not None and state.intent.retry and not state.intent.cancel:
         return Retry(state.intent.note or "a person asked to remove what is there and begin anew")
     if state.intent.cancel:
         return Cancel(state.intent.cancel_reason, _said("its deletion was asked for", state.intent.note))
+    exceeded = over(spec, state, now)
+    if exceeded is not None:
+        return exceeded
     attempt = state.attempt
     removing = attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}
     if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
@@ -79,7 +86,7 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if removing:
         return Ignore("its removal is under way")
     if attempt is None or attempt.stage is Stage.GONE:
-        return _absent(state, now)
+        return _absent(spec, state, now)
     if attempt.suspended:
         return parked(spec, state)
     return _living(spec, state, now)
@@ -88,6 +95,17 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
 def _succeeded(spec: Workload, state: State) -> str:
     seen = current(state)
     return reached(spec, state, seen, {one.component for one in due_replacements(spec, state, seen)})
+
+
+def _held(spec: Workload, state: State, held: Held, now: datetime) -> Decision:
+    """Decide for a workload that waits for a person: what contradicts itself is not touched, whatever the time is.
+
+    One that is held because it is sensitive may still succeed, and its walltime goes on.
+    """
+    if not held.rule:
+        return Hold(held.why)
+    succeeded = _succeeded(spec, state)
+    return Succeed(succeeded) if succeeded else over(spec, state, now) or Hold(held.why, held.rule)
 
 
 def _said(what: str, note: str) -> str:
@@ -121,7 +139,7 @@ def _settled(spec: Workload, state: State, now: datetime) -> Decision:
     return Release(Reason.TTL_EXPIRED, "the time its resources were held for is over")
 
 
-def _absent(state: State, now: datetime) -> Decision:
+def _absent(spec: Workload, state: State, now: datetime) -> Decision:
     """Decide for a workload of which nothing is in the cluster."""
     if state.intent.suspend:
         if state.in_doubt and state.phase is Phase.SUSPENDED:
@@ -130,7 +148,9 @@ def _absent(state: State, now: datetime) -> Decision:
     if state.pause_until is not None and now < state.pause_until:
         if state.intent.retry:
             return Retry(state.intent.note or "a person asked not to wait")
-        return Wait(state.pause_until, "retry pause")
+        return Wait(state.pause_until, place(spec, state) if is_queued(state) else "retry pause")
+    if is_queued(state):
+        return Wait(now + CYCLE, place(spec, state))
     return Create("nothing of it is in the cluster")
 
 
@@ -223,7 +243,15 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     if ruling.action.kind is ActionKind.FAIL:
         if ruling.lost:
             return Fail(Reason.SUCCESS_UNREACHABLE, ruling.failure, f"{ruling.lost}: {ruling.failure.sentence()}")
-        return Fail(failure_reason(ruling.failure), ruling.failure, f"rule {ruling.rule}: {ruling.failure.sentence()}")
+        reason = failure_reason(ruling.failure)
+        ended = ruling.failure.cls is FailureClass.DEADLINE or ruling.failure.reason == DEADLINE_EXCEEDED
+        if ended and walltime(spec, state) is not None:
+            reason = Reason.WALLTIME_EXCEEDED
+        return Fail(reason, ruling.failure, f"rule {ruling.rule}: {ruling.failure.sentence()}")
+    if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
+        # What its node would not start has not run: that is tried elsewhere, as for any other.
+        why = f"it is sensitive, and is not run again without a person's word: {ruling.failure.sentence()}"
+        return Hold(f"{why} (rule {ruling.rule})", ruling.rule)
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)
     acted = state.acted.get(ruling.rule, 0)
@@ -242,6 +270,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         blamed(state.policy.exclusion, found, now),
         limited=ruling.action.limit is not None,
         pause=ruling.action.pause,
+        requeue=ruling.action.requeue,
     )
 
 

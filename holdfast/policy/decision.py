@@ -50,6 +50,8 @@ class Restart:
     """Whether its rule may act only so often, and this is one of those times."""
     pause: timedelta | None = None
     """What its rule says to wait before the next attempt; None: as the policy says."""
+    requeue: bool = False
+    """Whether the workload goes back to its queue once this attempt is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Do nothing until a person says what: the cluster and the memory contradict each other."""
+    """Do nothing until a person says what: cluster and memory contradict each other, or it is sensitive."""
 
     why: str
+    rule: str = ""
+    """The rule that would have run it again, where it is sensitive."""
 
 
 @dataclass(frozen=True, slots=True)

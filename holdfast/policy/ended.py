@@ -19,6 +19,7 @@ from holdfast.model import (
     State,
 )
 from holdfast.model.state import INTERVALS_KEPT
+from holdfast.policy.audit import written
 from holdfast.policy.edit import edit
 from holdfast.policy.ending import idle
 from holdfast.policy.events import (
@@ -40,6 +41,7 @@ from holdfast.policy.health import LIVE, pause_of, removal_due
 from holdfast.policy.hold import hold
 from holdfast.policy.park import asleep, returned
 from holdfast.policy.record import cause, shortened
+from holdfast.policy.requeue import pause as paused
 from holdfast.policy.sight import union
 
 _REFUSALS = {
@@ -102,6 +104,8 @@ def ended(
                 return edit(state, checkpoint=edit(request, answers=edit(answers, at=now)))
         case RemoveDone() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
+        case ReportDone(sequence) if sequence <= state.sequence and operation.audits:
+            return written(state, operation.audits)
         case ReportDone(sequence) if sequence > state.sequence:
             # The cluster bears what was told before this memory was restored: it is told again, above that.
             return edit(state, sequence=sequence, told=None, told_causes=told_causes)
@@ -216,7 +220,7 @@ def _removed(state: State, event: RemoveDone, operation: Operation, now: datetim
             state = edit(state, anchored=False)
         if attempt is None or attempt.stage is Stage.GONE:
             return state
-        pause = pause_of(state, attempt)
+        pause = paused(attempt, pause_of(state, attempt))
         gone = edit(attempt, stage=Stage.GONE, gone_at=now, remnants=(), remnants_total=0)
         state = edit(
             state,

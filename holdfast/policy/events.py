@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observation, Policy, Reason, Remnant
+from holdfast.policy.requeue import RequeueRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,22 @@ class PolicyChanged:
 
     policy: Policy
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WalltimeExtended:
+    """A person lets a workload run longer."""
+
+    total: float
+    """Seconds by which its walltime is extended in all."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueAsked:
+    """Somebody who watches over something else says that a workload must go back to its queue (row L25)."""
+
+    request: RequeueRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +218,8 @@ Event = (
     | StripAsked
     | Observed
     | PolicyChanged
+    | WalltimeExtended
+    | RequeueAsked
     | Reconfigured
     | PrepareDone
     | CreateDone

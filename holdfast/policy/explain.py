@@ -12,6 +12,7 @@ from holdfast.model import (
     ExcludedNode,
     Explanation,
     Failure,
+    FailureClass,
     OnUnresponsive,
     OperationKind,
     Parking,
@@ -39,13 +40,17 @@ from holdfast.policy.order import waits
 from holdfast.policy.park import shown, waits_to_return
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.report import conditions, still_runs
+from holdfast.policy.requeue import is_queued
+from holdfast.policy.requeue import pause as paused
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
 from holdfast.policy.sight import due
 from holdfast.policy.strip import let_go
 from holdfast.policy.success import wanted
+from holdfast.policy.walltime import ends_at
 
 CAUSES_SHOWN = 5
+ENDS = "its walltime is over: TERM, KILL after each pod's own grace, and it has failed"
 _REMEDIES: dict[str, str] = {
     Reason.PODS_NOT_ADMITTED: "its controllers' Events (kubectl describe) name the quota, webhook or right they lack",
     Reason.PODS_NOT_RUNNING: "its pods' Events (kubectl describe pod) name the node, volume or image they wait for",
@@ -78,6 +83,9 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         attempt=state.attempt.number if state.attempt is not None else 0,
         executions=state.executions,
         restarts=state.restarts,
+        requeues=state.requeues,
+        submitted_at=spec.submitted_at,
+        walltime_until=ends_at(state),
         budgets=budgets_of(state, asked or now),
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=expected_now(spec, state)),
@@ -216,6 +224,8 @@ def _now(spec: Workload, state: State) -> str:
         return f"checkpoint {request.number}: {many} Pod are asked to save their state{more}{so_far}"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
+    if is_queued(state):
+        return "waiting in its queue; its quota is released"
     if state.pause_until is not None:
         return "pausing before the next attempt; its quota is kept"
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
@@ -272,7 +282,7 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
             at = max(now, state.operation.until)
             result.append(Deadline(at=at, what="what is left then is told, and forced again"))
         at = max(now, result[0].at if result else now)
-        result.append(Deadline(at=at, what=f"once gone: {_once_gone(state, attempt, at)}"))
+        result.append(Deadline(at=at, what=f"once gone: {_once_gone(spec, state, attempt, at)}"))
         return tuple(result)
     if attempt is not None and attempt.parking is Parking.GOING and attempt.parking_at is not None:
         at = max(now, due(attempt.parking_at, timings(state).forceful_deletion_grace_period, state.blind))
@@ -282,9 +292,10 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
         )
     if asked(state) is not None:
         return _checkpoint_next(spec, state, now)
-    decision = decide(spec, state, now)
+    decision, walltime = decide(spec, state, now), ends_at(state)
+    ends = [Deadline(at=walltime, what=ENDS)] if walltime is not None else []
     if not isinstance(decision, Wait):
-        return ()
+        return tuple(ends)
     result = [Deadline(at=decision.until, what=decision.why)]
     if state.outcome is not None:
         return (Deadline(at=decision.until, what=f"{decision.why} is over: its resources are removed"),)
@@ -293,7 +304,8 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
         result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {then}"))
     elif state.pause_until is not None:
         result.append(Deadline(at=decision.until, what=_next_one(state, decision.until, " is created")))
-    return tuple(result)
+    # What is due first comes first, and what follows it stays beside it.
+    return (*ends, *result) if ends and ends[0].at < decision.until else (*result, *ends)
 
 
 def _checkpoint_next(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
@@ -313,12 +325,15 @@ def _checkpoint_next(spec: Workload, state: State, now: datetime) -> tuple[Deadl
     )
 
 
-def _once_gone(state: State, attempt: Attempt, at: datetime) -> str:
+def _once_gone(spec: Workload, state: State, attempt: Attempt, at: datetime) -> str:
     """Say what follows the proof that an attempt is gone, as things stand."""
     if state.outcome is not None:
         return f"its quota is released, and it ends as {state.outcome.value}"
     if state.intent.suspend:
         return "its quota is released, and it waits for resume"
+    if attempt.requeue:
+        pause = format_duration(paused(attempt, pause_of(state, attempt)))
+        return f"its quota is released, and it goes back to queue {spec.queue}; after {pause} {_next_one(state, at)}"
     if attempt.pause_after:
         pause = format_duration(pause_of(state, attempt))
         return f"retry pause {pause}, then {_next_one(state, at)}"
@@ -331,6 +346,8 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
     action = ruling.action
     if action.kind is not ActionKind.RESTART:
         return "the workload fails"
+    if spec.sensitive and failure.cls is not FailureClass.LAUNCH:
+        return "it is held until a person says retry or cancel, since it is sensitive"
     if is_alone(state, ruling):
         return _alone(spec, state, ruling)
     blame = blamed_for(state.policy, (failure,), at)
@@ -346,7 +363,8 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
     if limit is not None and used >= limit:
         return f"the workload fails, since its {action.charge} budget is used up ({used} of {limit})"
     bound = f" of {limit}" if limit is not None else ""
-    return f"reset ({action.charge} {used + 1}{bound}{f', {counted}' if counted else ''}), then {then}"
+    what = "requeue" if action.requeue else "reset"
+    return f"{what} ({action.charge} {used + 1}{bound}{f', {counted}' if counted else ''}), then {then}"
 
 
 def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
@@ -382,7 +400,7 @@ def _unblock(spec: Workload, state: State) -> str:
             return let_go(spec, state, attempt, finalizers)
         if any(each.unreachable for each in attempt.remnants):
             return "a node does not answer: power it off or repair it; a process may still run there"
-    if state.reason is Reason.RESETTING and state.pause_until is not None:
+    if is_queued(state) or (state.reason is Reason.RESETTING and state.pause_until is not None):
         return "retry skips the pause"
     full = attempt is not None and attempt.stage is Stage.SUBMITTED and any(node.required for node in attempt.avoided)
     if attempt is not None and full and not_ready(spec, state):

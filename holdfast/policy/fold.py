@@ -17,17 +17,22 @@ from holdfast.policy.events import (
     PolicyChanged,
     ProbeEnded,
     Reconfigured,
+    RequeueAsked,
     Resumed,
     Retried,
     StripAsked,
     Suspended,
+    WalltimeExtended,
 )
 from holdfast.policy.health import LIVE
 from holdfast.policy.hold import contradiction, foreign_attempt, hold
 from holdfast.policy.probe import heard
 from holdfast.policy.record import cause, shortened
+from holdfast.policy.requeue import asked as requeue_asked
+from holdfast.policy.requeue import is_queued
 from holdfast.policy.sight import union
 from holdfast.policy.strip import stripping
+from holdfast.policy.walltime import told_extended
 
 
 def fold(state: State, event: Event, now: datetime) -> State:
@@ -44,6 +49,10 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return cause(state, Reason.CHECKPOINT_REQUESTED, shortened(note) or "a checkpoint was asked for", now)
         case ProbeEnded(number, failure, failing):
             return heard(state, number, failure, failing)
+        case WalltimeExtended(total, note):
+            return told_extended(state, total, note, now)
+        case RequeueAsked(request):
+            return requeue_asked(state, request, now)
         case Observed(observation):
             return observed(state, observation, looked_at=None, now=now)
         case _:
@@ -111,7 +120,7 @@ def _can_retry(state: State) -> bool:
         return True
     if state.outcome is Phase.FAILED:
         return attempt is not None and attempt.stage in LIVE
-    return state.outcome is None and state.phase is Phase.RESETTING
+    return state.outcome is None and (state.phase is Phase.RESETTING or is_queued(state))
 
 
 def observed(state: State, observation: Observation, looked_at: datetime | None, now: datetime) -> State:

@@ -11,12 +11,15 @@ from holdfast.policy.record import cause
 _RESTORED = "either was restored from a backup"
 
 
-def hold(state: State, why: str, newest: int, now: datetime) -> State:
-    """Return the state held: nothing is done until a person says `retry` or `cancel`."""
-    if state.held is not None:
+def hold(state: State, why: str, newest: int, now: datetime, rule: str = "") -> State:
+    """Return the state held: nothing is done until a person says `retry` or `cancel`.
+
+    `rule` is what would have run it again, where it is sensitive; a contradiction stands above that.
+    """
+    if state.held is not None and (rule or not state.held.rule):
         return edit(state, held=edit(state.held, newest=max(newest, state.held.newest)))
     return cause(
-        edit(state, held=Held(since=now, why=why, newest=newest), intent=edit(state.intent, retry=False)),
+        edit(state, held=Held(since=now, why=why, newest=newest, rule=rule), intent=edit(state.intent, retry=False)),
         Reason.HELD,
         why,
         now,

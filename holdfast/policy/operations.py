@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Attempt, Operation, OperationKind, RefusedCreate, Report, State, SuspendMode, Workload
+from holdfast.model import (
+    Attempt,
+    Operation,
+    OperationKind,
+    Reason,
+    RefusedCreate,
+    Report,
+    State,
+    SuspendMode,
+    Workload,
+)
 from holdfast.policy.edit import edit
 from holdfast.policy.events import ClearDone, CreateDone, ParkDone, RemoveDone, ReplaceDone, UnparkDone
 from holdfast.policy.fold import fold
 from holdfast.policy.health import timings
 from holdfast.policy.park import mergeable
+from holdfast.policy.record import cause
 from holdfast.policy.report import events_of, report_of
 from holdfast.policy.settle import settle
 from holdfast.policy.steps import Run
@@ -41,6 +52,8 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     What it reports at its end is the status that its good end will lead to, worked out by the same functions that will
     work it out then, so that the cluster is told without an activity of its own.
     """
+    if run.audits:
+        state = cause(state, Reason.AUDITED, f"before {run.audits}: {run.why}", now)
     first = report_of(spec, state, state.sequence + 1, events_of(state))
     attempt = state.attempt
     operation = Operation(
@@ -50,6 +63,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         until=run.until,
         strips=run.kind is OperationKind.FORCE_REMOVE and attempt is not None and attempt.strip,
         releases=run.kind in {OperationKind.REMOVE, OperationKind.FORCE_REMOVE} and state.outcome is not None,
+        audits=run.audits,
         report=first,
         causes=state.causes_total,
         patience=patience(state) if run.kind in _SUBMITTING else None,

@@ -11,6 +11,7 @@ from holdfast.policy.health import current, expected_now, shortfall
 from holdfast.policy.order import waits
 from holdfast.policy.park import waits_to_return
 from holdfast.policy.record import cause
+from holdfast.policy.requeue import place, queues
 
 
 def enter(state: State, phase: Phase, reason: Reason, message: str, now: datetime) -> State:
@@ -31,6 +32,9 @@ def settle(spec: Workload, state: State, now: datetime) -> State:
         if request is not None and not state.intent.suspend:
             text = f"checkpoint {request.number}: {request.why}"
             state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, text, now)
+    if queues(state) and attempt is not None:
+        state = edit(state, attempt=edit(attempt, requeued_in=state.cycle))
+        return enter(state, Phase.PENDING, Reason.QUEUED, place(spec, state), now)
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         if attempt.ready_at is not None and state.phase is Phase.RESUMING:
             state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)

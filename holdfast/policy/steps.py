@@ -15,6 +15,8 @@ class Run:
     kind: OperationKind
     why: str
     until: datetime | None = None
+    audits: str = ""
+    """What it writes down, so that it can be done then (reports of sensitive workloads)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model import (
+    DEADLINE_EXCEEDED,
     Action,
     ActionKind,
     Budget,
@@ -52,6 +53,13 @@ UNKNOWN = Rule(
 
 DEADLINE = Rule(name="deadline", match=Match(classes=(FailureClass.DEADLINE,)), action=FAIL_AT_ONCE)
 """A pod or Job that was ended by its own deadline, the walltime's backstop among them: final under every policy."""
+
+JOB_DEADLINE = Rule(
+    name="job-deadline",
+    match=Match(scopes=(Scope.COMPONENT,), reasons=(DEADLINE_EXCEEDED,)),
+    action=FAIL_AT_ONCE,
+)
+"""The same, as a Job says it of itself."""
 
 PROLOGUE = Rule(
     name="prologue",
@@ -91,7 +99,7 @@ def _policy(profile: str, rules: tuple[Rule, ...], default: Action, budgets: tup
             forceful_deletion_grace_period=timedelta(minutes=10),
             success_ttl=timedelta(days=7),
         ),
-        rules=(UNKNOWN, DEADLINE, PROLOGUE, *rules),
+        rules=(UNKNOWN, DEADLINE, JOB_DEADLINE, PROLOGUE, *rules),
         default=default,
         budgets=budgets,
         refused_create=RefusedCreate.WAIT,

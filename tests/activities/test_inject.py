@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import names
-from holdfast.activities.contract import Target
+from holdfast.activities.contract import PodBounds, Target
 from holdfast.activities.inject import InjectionError, inject, sent_hash
 from holdfast.model import Component, PodSet, SchedulingGate, Toleration
 
@@ -289,3 +289,43 @@ def test_the_template_is_otherwise_unchanged(
         assert component.template == before
     assert contains(got, template)
     assert without_ours(got, template, pod_set, labels) == template
+
+
+BOUNDS = PodBounds(active_deadline=900, termination_grace=30)
+
+
+def bound(template: dict[str, Any], bounds: PodBounds = BOUNDS) -> dict[str, Any]:
+    given: dict[str, Any] = {"target": TARGET, "attempt": 1, "owner_uid": "o", "installation": "inst", "labels": {}}
+    return inject(part(template), **given, bounds=bounds)
+
+
+@pytest.mark.row("L18", level="pure")
+def test_L18_pods_and_jobs_bear_the_backstop_and_a_grace_where_they_say_nothing():
+    made = bound(job())
+    spec = made["spec"]["template"]["spec"]
+    assert (spec["activeDeadlineSeconds"], spec["terminationGracePeriodSeconds"]) == (900, 30)
+    assert made["spec"]["activeDeadlineSeconds"] == 900, "else its controller would make them again"
+    plain = sent(part())["spec"]
+    assert "activeDeadlineSeconds" not in plain
+    assert not {"activeDeadlineSeconds", "terminationGracePeriodSeconds"} & plain["template"]["spec"].keys()
+
+
+@pytest.mark.row("L18", level="pure")
+@pytest.mark.parametrize(("own", "kept"), [(60, 60), (3600, 900)])
+def test_L18_what_a_template_says_counts_where_it_is_less_and_its_grace_always(own: int, kept: int):
+    template = job()
+    template["spec"]["activeDeadlineSeconds"] = own
+    template["spec"]["template"]["spec"] |= {"activeDeadlineSeconds": own, "terminationGracePeriodSeconds": 600}
+    made = bound(template)["spec"]
+    assert (made["activeDeadlineSeconds"], made["template"]["spec"]["activeDeadlineSeconds"]) == (kept, kept)
+    assert made["template"]["spec"]["terminationGracePeriodSeconds"] == 600
+    template["spec"]["activeDeadlineSeconds"] = "soon"
+    with pytest.raises(InjectionError, match="expected a whole number, found 'soon'"):
+        bound(template)
+
+
+@pytest.mark.row("L18", level="pure")
+def test_L18_where_a_controller_refuses_a_deadline_there_is_none():
+    made = bound({**job(), "apiVersion": "apps/v1", "kind": "Deployment"})
+    assert "activeDeadlineSeconds" not in made["spec"]["template"]["spec"]
+    assert made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 30

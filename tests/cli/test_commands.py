@@ -123,6 +123,7 @@ def test_the_schema_is_the_published_one() -> None:
         ("cancel", "x", "--reason", "over"),
         ("retry", "x"),
         ("strip-finalizers", "x"),
+        ("extend", "x", "1h"),
         ("submit", str(JOB)),
     ],
     ids=lambda command: command[0],
@@ -216,7 +217,7 @@ def test_version_names_what_matters_in_a_bug_report() -> None:
 
 def test_every_command_of_ux_is_there() -> None:
     wanted = "submit list status explain watch suspend resume preempt cancel retry validate schema doctor history"
-    wanted += " strip-finalizers"
+    wanted += " strip-finalizers extend"
     text = run("--help").output
     for command in [*wanted.split(), "namespace", "worker", "dev", "demo", "version"]:
         assert f" {command} " in text, command

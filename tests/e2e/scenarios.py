@@ -15,6 +15,7 @@ import yaml
 from holdfast import names
 from tests.e2e.crash import pod
 from tests.e2e.jobsets import jobset, replicated
+from tests.e2e.lattice import allocation, loses_its_node
 from tests.e2e.saving import gang, save
 from tests.e2e.site import appwrapper, until
 from tests.e2e.space import STUBBORN, Handle, Space
@@ -197,6 +198,20 @@ async def _saves_and_goes_on(space: Space, handle: Handle) -> None:
     await space.complete(NAME)
 
 
+# --- Lattice's allocations: back to the queue, and the end by the walltime, every act of it written down first
+
+
+async def _loses_its_node(space: Space, handle: Handle) -> None:
+    await space.reach(handle, "Running", 1)
+    await loses_its_node(space)
+    await space.reach(handle, "Running", 2)
+    await space.complete(NAME)
+
+
+async def _lives_out_its_walltime(space: Space, handle: Handle) -> None:
+    """Do nothing: its time runs by itself."""
+
+
 SCENARIOS = (
     Scenario(
         name="appwrapper-reset",
@@ -268,6 +283,21 @@ SCENARIOS = (
         script=_saves_and_goes_on,
         phase="Succeeded",
         attempts=2,
+    ),
+    Scenario(
+        name="lattice-requeue",
+        document=lambda: allocation("batch", pods=2),
+        script=_loses_its_node,
+        phase="Succeeded",
+        attempts=2,
+        charged={"restart": 1},
+    ),
+    Scenario(
+        name="lattice-sensitive-walltime",
+        document=lambda: allocation("service", walltime="3s", sensitive="true"),
+        script=_lives_out_its_walltime,
+        phase="Failed",
+        attempts=1,
     ),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -38,6 +38,9 @@ SAMPLE = (
     ("jobset-suspended-in-order", "http.patch.jobs.after:2"),
     ("jobset-suspended-in-order", "activity.park.after:1"),
     ("jobset-suspended-in-order", "http.patch.jobs.after:5"),
+    ("lattice-requeue", "activity.remove.after:1"),
+    ("lattice-sensitive-walltime", "activity.create.before:1"),
+    ("lattice-sensitive-walltime", "activity.remove.before:1"),
 )
 """In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation."""
 

@@ -102,7 +102,7 @@ def test_L16_while_the_watch_is_blind_no_grace_runs():
 @ROW("L16", level="pure")
 def test_L16_a_crash_does_not_wait_for_a_pod_that_is_stuck():
     one = life().sees(pending=1, failed=1, stuck=1)
-    assert (one.state.phase, one.state.used) == (Phase.RESETTING, {"restart": 1})
+    assert (one.state.phase, one.state.used) == (Phase.PENDING, {"restart": 1}), "requeued, and already gone"
 
 
 @ROW("L16", level="pure")
@@ -139,7 +139,7 @@ def test_L16_the_operators_maximum_caps_the_grace():
     one = life(edit(POLICY, timings=edit(POLICY.timings, launch_grace_period=timedelta(hours=5))),
                limits=Limits(grace_period_maximum=timedelta(seconds=20)))  # fmt: skip
     one.sees(pending=2, stuck=1).after(seconds=20)
-    assert one.state.phase is Phase.RESETTING
+    assert one.state.restarts == 1
 
 
 @ROW("L16", level="pure")

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import Replayer
 
 from holdfast import names
-from holdfast.model import Explanation, Policy, Status
+from holdfast.model import Bounded, Explanation, Policy, Status
 from holdfast.plugin import HoldfastPlugin
 from tests.e2e.site import asked
 from tests.policy.life import workload
@@ -232,6 +232,30 @@ async def test_policy_update_is_checked_then_in_force(environment: Environment):
         await run.running(handle, 2)
         await handle.signal(names.SIGNAL_CANCEL)
         await handle.result()
+        await replays(handle)
+
+
+async def test_L18_a_walltime_is_extended_within_bounds_and_two_at_once_are_judged_one_after_the_other(
+    environment: Environment,
+):
+    async with environment() as run:
+        bounded = Bounded(walltime=timedelta(hours=1), extendable_to=timedelta(hours=2))
+        handle = await run.start(spec=workload(lifecycle=bounded, policy=Policy(timings=SCALED)))
+        before = await run.running(handle)
+        asked = [handle.execute_update(names.UPDATE_EXTEND, {"by": "40m"}, result_type=Status) for _ in range(2)]
+        told = await asyncio.gather(*asked, return_exceptions=True)
+        (after,) = [one for one in told if isinstance(one, Status)]
+        (refused,) = [one for one in told if isinstance(one, WorkflowUpdateFailedError)]
+        assert "1h40m would become 2h20m: expected at most 2h" in str(refused.cause)
+        assert before.walltime_until is not None
+        assert after.walltime_until == before.walltime_until + timedelta(minutes=40)
+        await handle.signal(names.SIGNAL_REQUEUE, {"expectedRequeueCount": -1})
+        await handle.signal(names.SIGNAL_REQUEUE, "nonsense")
+        await handle.signal(names.SIGNAL_REQUEUE, {"expectedRequeueCount": 0, "node": "node-7"})
+        await run.running(handle, 2)
+        await handle.signal(names.SIGNAL_CANCEL)
+        status = await handle.result()
+        assert [one.reason for one in status.causes].count("RequeueRequested") == 1
         await replays(handle)
 
 
