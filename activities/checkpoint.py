@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Self
 
 from temporalio import activity
 
@@ -12,7 +13,7 @@ from holdfast.activities.askers import Answer, Asker, Standing, asker_of
 from holdfast.activities.contract import Checkpointed, CheckpointInput
 from holdfast.activities.copies import each
 from holdfast.activities.deadline import Deadline
-from holdfast.activities.kube import Unreachable
+from holdfast.activities.kube import Object, Unreachable
 from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told
@@ -67,9 +68,7 @@ def _deadline(given: CheckpointInput) -> Deadline:
 
 async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse) -> Answers:
     """Look at the attempt's pods, ask those that run, and return how they stand."""
-    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
-    listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
-    pods = [(pod, facts) for pod in listed["items"] if (facts := pod_facts(pod)).component in given.components]
+    pods = await _pods(site, given)
     running = [(pod, facts) for pod, facts in pods if facts.state is PodState.RUNNING]
     said = await each([pod for pod, _ in running], asker.ask)
     answers = summed([(facts, answer) for (_, facts), answer in zip(running, said, strict=True)])
@@ -81,6 +80,65 @@ async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse)
         answers.running - answers.done,
     )
     return answers
+
+
+class Following:
+    """What pods still answer that were saving as their attempt's removal began: what was once seen saved stays so."""
+
+    def __init__(self, site: Site, given: CheckpointInput | None) -> None:
+        """Follow those that are asked; none: nothing is followed."""
+        self._site = site
+        self._given = given
+        self._asker = asker_of(site, given) if given is not None else None
+        self._said: dict[str, tuple[PodFacts, Answer]] = {}
+        """By pod uid, the last word of each."""
+        self._finished: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        if self._asker is not None:
+            await self._asker.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End."""
+        if self._asker is not None:
+            await self._asker.__aexit__()
+
+    async def look(self) -> None:
+        """Look at the pods, those that are being deleted too, and note what they say.
+
+        Raises:
+            Unreachable: if the API server does not answer.
+        """
+        given, asker = self._given, self._asker
+        if given is None or asker is None:
+            return
+        pods = await _pods(self._site, given)
+        self._finished |= {facts.uid for _, facts in pods if facts.state is PodState.SUCCEEDED}
+        going = [(pod, facts) for pod, facts in pods if facts.state in {PodState.RUNNING, PodState.TERMINATING}]
+        left = [(pod, facts) for pod, facts in going if self._standing(facts) is not Standing.DONE]
+        said = await each([pod for pod, _ in left], asker.ask)
+        self._said |= {facts.uid: (facts, answer) for (_, facts), answer in zip(left, said, strict=True)}
+
+    def _standing(self, facts: PodFacts) -> Standing:
+        known = self._said.get(facts.uid)
+        return known[1].standing if known is not None else Standing.SILENT
+
+    @property
+    def answers(self) -> Answers | None:
+        """How they stand; None where nothing is followed."""
+        if self._given is None:
+            return None
+        answers = summed(list(self._said.values()))
+        done = {uid for uid, (_, answer) in self._said.items() if answer.standing is Standing.DONE}
+        return answers.model_copy(update={"finished": len(self._finished - done)})
+
+
+async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFacts]]:
+    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
+    return [(pod, facts) for pod in listed["items"] if (facts := pod_facts(pod)).component in given.components]
 
 
 def summed(said: list[tuple[PodFacts, Answer]]) -> Answers:

@@ -377,6 +377,8 @@ class RemoveInput(Payload):
     """Once gone: take our finalizer off the anchor, since the workload's life ends with this removal."""
     delete_anchor: bool = False
     """Once gone and released: delete the anchor too (the user deleted the workload)."""
+    follows: CheckpointInput | None = None
+    """What pods are saving as it begins: what they still answer in their termination grace is told (row L19)."""
 
 
 class Removed(Payload):
@@ -386,6 +388,8 @@ class Removed(Payload):
     remnants: tuple[Remnant, ...] = ()
     remnants_total: int = 0
     blind: tuple[Interval, ...] = ()
+    answers: Answers | None = None
+    """How the pods stood that were saving, where that was followed."""
 
 
 class Progress(Payload):

@@ -13,6 +13,7 @@ from temporalio import activity
 from holdfast import names
 from holdfast.activities.anchor import release_anchor
 from holdfast.activities.attempts import attempts_of, refuse_foreign
+from holdfast.activities.checkpoint import Following
 from holdfast.activities.contract import Removed, RemoveInput
 from holdfast.activities.deadline import Deadline
 from holdfast.activities.kube import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
@@ -37,6 +38,8 @@ POLL_SHARE = 0.2
 TELL_SECONDS = 3.0
 TELL_SHARE = 20.0
 """What is left is listed so many times the last listing's duration apart: a large removal is not slowed by it."""
+FOLLOW_SECONDS = 0.25
+"""A pod that has saved may end a moment later: while that is followed, it is looked at so often at least."""
 FORCE_RESOURCES_AFTER = 2.0
 """Seconds that the collector has to remove resources after their pods were forced, before they are deleted by force."""
 SETTLE_SECONDS = 0.25
@@ -51,7 +54,9 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
         ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if there is a later attempt than is known.
     """
     deadline = _deadline(given, given.grace)
-    return await _until_gone(site, given, _Graceful(site, given, deadline), deadline)
+    async with Following(site, given.follows) as following:
+        removed = await _until_gone(site, given, _Graceful(site, given, deadline, following), deadline)
+        return removed.model_copy(update={"answers": following.answers})
 
 
 async def force_remove(site: Site, given: RemoveInput) -> Removed:
@@ -98,7 +103,8 @@ async def _until_gone(site: Site, given: RemoveInput, rounds: _Rounds, deadline:
                     return await _give_up(site, given, pulse)
             share = (clock() - begun) * POLL_SHARE
             left = deadline.left(clock(), pulse.blind)
-            await asyncio.sleep(max(0.0, min(left, POLL_LAST, max(POLL_FIRST, share))))
+            longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
+            await asyncio.sleep(max(0.0, min(left, longest, max(POLL_FIRST, share))))
 
 
 def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
@@ -131,7 +137,8 @@ async def _give_up(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
 class _Graceful:
     """The rounds of a removal that leaves the work to the collector: its owner's end is what there is to wait for."""
 
-    def __init__(self, site: Site, given: RemoveInput, deadline: Deadline) -> None:
+    def __init__(self, site: Site, given: RemoveInput, deadline: Deadline, following: Following) -> None:
+        self._following = following
         self._site = site
         self._given = given
         self._deadline = deadline
@@ -140,6 +147,7 @@ class _Graceful:
 
     async def round(self) -> Remains | None:
         """Have the owner deleted; look in full once it is gone, and now and then before, to say what is left."""
+        await self._following.look()
         owner = await find_owner_gathered(self._site, self._given)
         if owner is None:
             remains = await find_remains(self._site, self._given)

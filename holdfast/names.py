@@ -132,6 +132,7 @@ SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
 
 # Metrics of workflows, on the worker's page with the unit as a suffix.
 METRIC_PREEMPTION: Final = "holdfast_preemption"
+METRIC_WALLTIME_CONFLICT: Final = "holdfast_checkpoint_walltime_conflict"
 
 # Temporal: memo keys.
 MEMO_UID: Final = "holdfast.uid"

@@ -40,11 +40,12 @@ with workflow.unsafe.imports_passed_through():
         planned,
     )
     from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
+    from holdfast.policy.checkpoint import asked
     from holdfast.policy.fate import matters
     from holdfast.policy.health import timings
     from holdfast.policy.operations import patience, patience_left
     from holdfast.policy.order import awaited
-    from holdfast.policy.walltime import backstop
+    from holdfast.policy.walltime import USUAL_GRACE, backstop
 
 HEARTBEAT = timedelta(seconds=8)
 """Short, so that a killed worker's operation moves to another within ten seconds."""
@@ -113,6 +114,28 @@ def bounds_of(spec: Workload) -> PodBounds:
     return PodBounds(
         active_deadline=math.ceil(deadline.total_seconds()) if deadline is not None else None,
         termination_grace=int(grace.total_seconds()) if grace is not None else None,
+    )
+
+
+def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | None:
+    """Return what the pods of the attempt are asked to save; None where they are not."""
+    request, operation = asked(state), state.operation
+    if request is None or spec.checkpoint is None or operation is None or operation.until is None:
+        return None
+    until = operation.until
+    if request.conflict is not None:
+        until = request.conflict.time + (state.policy.deletion.termination_grace or USUAL_GRACE)
+    return CheckpointInput(
+        target=target,
+        attempt=request.attempt,
+        checkpoint=spec.checkpoint,
+        components=spec.savers,
+        number=request.number,
+        reason=request.reason.value,
+        running=request.running,
+        finished=request.finished,
+        until=until,
+        report=operation.report,
     )
 
 
@@ -200,22 +223,10 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             )
             return Call(names.ACTIVITY_REPLACE, wait, replace, Replaced, ENDLESS)
         case OperationKind.CHECKPOINT:
-            request, config = state.checkpoint, spec.checkpoint
-            if request is None or config is None or operation.until is None:
+            ask = asking(spec, state, target)
+            if ask is None:
                 raise ValueError("no checkpoint is asked for")
-            ask = CheckpointInput(
-                target=target,
-                attempt=number,
-                checkpoint=config,
-                components=spec.savers,
-                number=request.number,
-                reason=request.reason.value,
-                running=request.running,
-                finished=request.finished,
-                until=operation.until,
-                report=operation.report,
-            )
-            # While the cluster cannot be seen it goes on past that, and is bounded by its heartbeats alone.
+            # While the cluster cannot be seen it goes on past its end, and is bounded by its heartbeats alone.
             return Call(names.ACTIVITY_CHECKPOINT, wait, ask, Checkpointed, ENDLESS)
         case OperationKind.CLEAR:
             clear = ClearInput(
@@ -286,6 +297,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 strip_finalizers=operation.strips,
                 release_anchor=operation.releases,
                 delete_anchor=operation.releases and (state.outcome is Phase.CANCELLED or state.intent.cancel),
+                follows=None if forced else asking(spec, state, target),
             )
             name = names.ACTIVITY_FORCE_REMOVE if forced else names.ACTIVITY_REMOVE
             # It may last longer than `until`: a removal that began late gives its pods their grace all the same.

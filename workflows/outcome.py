@@ -18,7 +18,7 @@ from holdfast.activities.contract import (
     Reported,
     Unparked,
 )
-from holdfast.model import Observation, Operation, OperationKind, RefusedCreate, State, Workload
+from holdfast.model import Answers, Observation, Operation, OperationKind, RefusedCreate, State, Workload
 from holdfast.policy import events
 from holdfast.policy.fold import fold, observed
 
@@ -78,7 +78,10 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
             number = state.checkpoint.number if state.checkpoint is not None else 0
             done = events.CheckpointDone(number, result.answers, result.blind)
         case Removed():
-            done = events.RemoveDone(result.gone, result.remnants, result.remnants_total, result.blind)
+            # A worker of an earlier release follows nothing: what nobody saw saved is not.
+            nothing = Answers(at=now)
+            left, total = result.remnants, result.remnants_total
+            done = events.RemoveDone(result.gone, left, total, result.blind, result.answers or nothing)
         case Reported():
             done = events.ReportDone(result.sequence)
         case Observation():

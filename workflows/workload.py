@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
         differing,
         reconfigured,
     )
-    from holdfast.policy.checkpoint import CheckpointAsk, check_ask
+    from holdfast.policy.checkpoint import CheckpointAsk, check_ask, is_conflict
     from holdfast.policy.edit import edit
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold
@@ -138,6 +138,8 @@ class WorkloadWorkflow:
             state, step = advance(spec, state, now)
             if isinstance(step, Run) and not (is_breakable(spec, state, step.kind) and self._full()):
                 state = begin(spec, state, step, now)
+            if is_conflict(state) and not is_conflict(self._state):
+                self._count_conflict(spec)
             self._state = state
             self._show(spec, state, now)
             self._ask(spec, state)
@@ -220,6 +222,13 @@ class WorkloadWorkflow:
         )
         if self._spec is not None:
             histogram.record(span, {"cluster": self._spec.cluster, "queue": self._spec.queue})
+
+    def _count_conflict(self, spec: Workload) -> None:
+        """Count that a walltime was over while pods were saving their state (rows L19, L20); not again on replay."""
+        counter = workflow.metric_meter().create_counter(
+            names.METRIC_WALLTIME_CONFLICT, "Walltimes that were over while pods were saving their state."
+        )
+        counter.add(1, {"cluster": spec.cluster, "queue": spec.queue})
 
     # --- what it carries out
 

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from holdfast.model.base import Duration, Model, Time
-from holdfast.model.observation import Payload
+from holdfast.model.observation import Failure, Payload
 from holdfast.model.vocabulary import Reason
 
 URI_MAXIMUM = 1024
@@ -116,6 +116,8 @@ class CheckpointRequest(Payload):
     extended_at: Time | None = None
     """When they got their extension."""
     answers: Answers | None = None
+    conflict: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
+    """The end of the walltime, where it came while pods were saving: they have their termination grace (row L19)."""
     ended_at: Time | None = None
     answered: bool = False
     """Whether the suspension that stands has waited for it, and need wait for no other."""

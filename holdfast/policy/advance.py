@@ -9,7 +9,7 @@ from typing import NamedTuple
 from holdfast.model import AtEnd, Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
 from holdfast.policy.audit import audited
 from holdfast.policy.budgets import charged, follow
-from holdfast.policy.checkpoint import ask, asked, due_at
+from holdfast.policy.checkpoint import ask, asked, due_at, expire
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import (
     Cancel,
@@ -17,6 +17,7 @@ from holdfast.policy.decision import (
     Clear,
     Create,
     Decision,
+    Expire,
     Fail,
     Hold,
     Ignore,
@@ -107,6 +108,10 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return enter(state, Phase.PENDING, Reason.HELD, why, now)
         case Checkpoint(reason, why):
             return enter(ask(spec, state, decision, now), Phase.CHECKPOINTING, reason, why, now)
+        case Expire(_, why):
+            state = expire(state, decision, now)
+            state = enter(state, Phase.CHECKPOINTING, Reason.WALLTIME_EXCEEDED, why, now)
+            return _begin_removal(state, now, pause_after=False)
         case Suspend(reason, why, True, kill):
             state = enter(edit(state, pause_until=None), Phase.SUSPENDING, reason, why, now)
             return park(spec, state, now, kills=kill)
@@ -396,9 +401,12 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
         if attempt.suspended:
             return _idle(spec, state, decision)
         request = asked(state)
-        if request is not None and (state.intent.suspend or not (attempt.replacing or isinstance(decision, Look))):
+        first = state.intent.suspend or not attempt.replacing
+        if request is not None and first and not isinstance(decision, Look):
             why = f"checkpoint {request.number}: asking the pods of attempt {attempt.number} to save their state"
-            return Run(OperationKind.CHECKPOINT, why, due_at(spec, state, request))
+            # It comes back as the walltime ends, and not only then when that is noticed by other news.
+            until = min(filter(None, (due_at(spec, state, request), ends_at(state))))
+            return Run(OperationKind.CHECKPOINT, why, until)
         if attempt.replacing:
             what = spec.titles(attempt.replacing)
             doing = "making again" if any(_launches(state).values()) else "creating"

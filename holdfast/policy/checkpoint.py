@@ -8,6 +8,7 @@ from holdfast.model import (
     Answers,
     CheckpointRequest,
     CheckpointState,
+    Failure,
     Model,
     OnUnresponsive,
     Phase,
@@ -17,7 +18,7 @@ from holdfast.model import (
     State,
     Workload,
 )
-from holdfast.policy.decision import Checkpoint, Decision, Ignore, Look
+from holdfast.policy.decision import Checkpoint, Decision, Expire, Ignore, Look
 from holdfast.policy.edit import edit
 from holdfast.policy.health import LIVE, current
 from holdfast.policy.park import is_orphaned
@@ -173,6 +174,49 @@ def ask(spec: Workload, state: State, decision: Checkpoint, now: datetime) -> St
     return cause(state, Reason.CHECKPOINT_REQUESTED, text, now)
 
 
+def expire(state: State, decision: Expire, now: datetime) -> State:
+    """Return the state with the end of the walltime noted on the request under way: it is no more than a grace now."""
+    request = asked(state)
+    assert request is not None
+    state = edit(state, checkpoint=edit(request, conflict=decision.failure, answers=None))
+    text = f"{decision.why}, and checkpoint {request.number} is not complete: its pods have their termination grace"
+    return cause(state, Reason.WALLTIME_EXCEEDED, text, now)
+
+
+def is_conflict(state: State) -> bool:
+    """Whether the walltime was over while pods were saving, of the latest request."""
+    return state.checkpoint is not None and state.checkpoint.conflict is not None
+
+
+def expired(state: State) -> tuple[Failure, str] | None:
+    """Return the end of the walltime that the workload fails with, since its pods did not save in their grace."""
+    request, attempt = state.checkpoint, state.attempt
+    if request is None or request.conflict is None or attempt is None or request.attempt != attempt.number:
+        return None
+    if request.state in {CheckpointState.REQUESTED, CheckpointState.COMPLETE}:
+        return None
+    return request.conflict, f"{request.conflict.message}; checkpoint {request.number} is discarded: {request.why}"
+
+
+def _of_grace(state: State, request: CheckpointRequest, now: datetime) -> State:
+    """Return the state with what pods have saved in their termination grace, once its removal has told (rows L19, L20).
+
+    Whole, it is as good as any, and the workload is suspended; anything less is discarded.
+    """
+    attempt, answers = state.attempt, request.answers
+    if attempt is None or attempt.stage not in {Stage.GONE, Stage.FORCING} or answers is None:
+        return state
+    said = f"{answers.done} of {request.running} pods have saved in their termination grace"
+    short = answers.done + answers.finished < request.running + request.finished
+    if short or answers.failed or answers.disagree or not answers.done:
+        return _end(state, request, CheckpointState.DISCARDED, said, now)
+    state = edit(state, saved=Saved(uri=answers.uri, number=request.number, attempt=request.attempt, at=now))
+    if not state.intent.suspend:
+        wish = edit(state.intent, suspend=True, suspend_reason=Reason.WALLTIME_EXCEEDED, note="")
+        state = edit(state, intent=wish)
+    return _end(state, request, CheckpointState.COMPLETE, f"{said}: {answers.uri}", now, answers.uri)
+
+
 def resolve(spec: Workload, state: State, now: datetime) -> State:
     """Return the state with what the answers of its pods come to, if they come to anything yet."""
     request = asked(state)
@@ -181,6 +225,8 @@ def resolve(spec: Workload, state: State, now: datetime) -> State:
     overtaken = _overtaken(state, request)
     if overtaken:
         return _end(state, request, CheckpointState.DISCARDED, overtaken, now)
+    if request.conflict is not None:
+        return _of_grace(state, request, now)
     answers = request.answers
     if answers is None:
         return state
@@ -222,7 +268,11 @@ def _overtaken(state: State, request: CheckpointRequest) -> str:
         return "it has finished by itself"
     if state.outcome is not None:
         return f"it has ended as {state.outcome.value}"
-    if attempt is None or attempt.number != request.attempt or attempt.stage not in LIVE:
+    if attempt is None or attempt.number != request.attempt:
+        return "its attempt is being removed"
+    if request.conflict is not None:
+        return ""
+    if attempt.stage not in LIVE:
         return "its attempt is being removed"
     if attempt.parking is not None:
         return "its attempt is being suspended in place"

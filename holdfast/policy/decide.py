@@ -22,12 +22,13 @@ from holdfast.model import (
     State,
     Workload,
 )
-from holdfast.policy.checkpoint import asked, before_suspension, kills, may_ask
+from holdfast.policy.checkpoint import asked, before_suspension, expired, kills, may_ask
 from holdfast.policy.decision import (
     Cancel,
     Checkpoint,
     Create,
     Decision,
+    Expire,
     Fail,
     Hold,
     Ignore,
@@ -67,7 +68,12 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
         return Retry(state.intent.note or "a person asked to remove what is there and begin anew")
     if state.intent.cancel:
         return Cancel(state.intent.cancel_reason, _said("its deletion was asked for", state.intent.note))
+    unsaved = expired(state)
+    if unsaved is not None:
+        return Fail(Reason.WALLTIME_EXCEEDED, *unsaved)
     exceeded = over(spec, state, now)
+    if isinstance(exceeded, Fail) and asked(state) is not None:
+        return Expire(exceeded.failure, exceeded.why)
     if exceeded is not None:
         return exceeded
     attempt = state.attempt

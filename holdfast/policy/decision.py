@@ -116,6 +116,14 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Expire:
+    """Remove this attempt, whose walltime is over, and follow what its pods save in their termination grace."""
+
+    failure: Failure
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unpark:
     """Resume these components of an attempt that was suspended in place."""
 
@@ -183,6 +191,7 @@ Decision = (
     | Hold
     | Suspend
     | Checkpoint
+    | Expire
     | Unpark
     | Fail
     | Succeed

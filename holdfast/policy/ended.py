@@ -215,6 +215,8 @@ def _removed(state: State, event: RemoveDone, operation: Operation, now: datetim
     kind = operation.kind
     attempt = state.attempt
     state = edit(state, blind=union((*state.blind, *event.blind), INTERVALS_KEPT))
+    if state.checkpoint is not None and state.checkpoint.conflict is not None and event.answers is not None:
+        state = edit(state, checkpoint=edit(state.checkpoint, answers=edit(event.answers, at=now)))
     if event.gone:
         if operation.releases:
             state = edit(state, anchored=False)

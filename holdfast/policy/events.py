@@ -169,6 +169,8 @@ class RemoveDone:
     remnants: tuple[Remnant, ...]
     remnants_total: int
     blind: tuple[Interval, ...] = ()
+    answers: Answers | None = None
+    """How its pods stood that were saving as its removal began; None where nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)

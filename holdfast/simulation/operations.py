@@ -59,6 +59,7 @@ class Activity:
         waiting = state.attempt.waiting if state.attempt is not None else ()
         self._first = [one for one in spec.components if one.name not in waiting]
         self._request = state.checkpoint
+        self._followed: dict[str, bool] = {}
         self._resuming = state.attempt.resuming if state.attempt is not None else ()
         self._replacing = state.attempt.replacing if state.attempt is not None else ()
         waits = state.policy.refused_create is RefusedCreate.WAIT
@@ -273,6 +274,7 @@ class Activity:
 
     def _remove(self) -> RemoveDone | None:
         world = self._world
+        self._follow()
         world.delete_attempt(self._number)
         left, total = world.remnants(self._number)
         if not total:
@@ -283,7 +285,7 @@ class Activity:
         # A removal that began late gives its pods their grace all the same.
         grace = self._waits.forceful_deletion_grace_period
         if world.clock.now >= until and (dying is None or world.seen(dying) >= grace):
-            return RemoveDone(False, left, total, world.blindness())
+            return RemoveDone(False, left, total, world.blindness(), self._saved())
         world.clock.wake(max(until, world.clock.now + grace - world.seen(dying)) if dying is not None else until)
         return None
 
@@ -302,4 +304,23 @@ class Activity:
         return None
 
     def _gone(self) -> RemoveDone:
-        return RemoveDone(True, (), 0, self._world.blindness())
+        return RemoveDone(True, (), 0, self._world.blindness(), self._saved())
+
+    def _follow(self) -> None:
+        """Note which pods save in their termination grace, if it was a walltime that ended while they did."""
+        world, request = self._world, self._request
+        if request is None or request.conflict is None or request.ended_at is not None:
+            return
+        for pod in world.pods:
+            ours = pod.thing.attempt == self._number and pod.thing.component.name in self._spec.savers
+            if ours and pod.state is PodState.RUNNING:
+                at = world.saves(pod, request.number)
+                self._followed[pod.name] = at is not None and at <= world.clock.now
+                if at is not None and at > world.clock.now:
+                    world.clock.wake(at)
+
+    def _saved(self) -> Answers:
+        done, number = sum(self._followed.values()), self._request.number if self._request is not None else 0
+        silent = len(self._followed) - done
+        uri = f"checkpoint-{number}" if done else ""
+        return Answers(at=self._world.clock.now, running=len(self._followed), done=done, silent=silent, uri=uri)

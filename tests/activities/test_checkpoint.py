@@ -17,12 +17,14 @@ from tests.activities.line import Line
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROW = pytest.mark.row
+SLOW = {"holdfast.dev/kwok-delete-delay": "3s"}
+"""Of a pod on a fake node: how long it takes to end."""
 REQUEST = names.ANNOTATION_CHECKPOINT_REQUEST
 
 
-async def ask(bench: Bench, seconds: float = 20.0, number: int = 1, **changes: Any) -> Checkpointed:
+def given(bench: Bench, seconds: float = 20.0, number: int = 1, **changes: Any) -> CheckpointInput:
     running = sum(one.expected_pods for one in bench.components)
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "target": bench.target,
         "attempt": bench.attempt,
         "checkpoint": Checkpoint(protocol=CheckpointProtocol.ANNOTATION),
@@ -33,7 +35,11 @@ async def ask(bench: Bench, seconds: float = 20.0, number: int = 1, **changes: A
         "until": datetime.now(UTC) + timedelta(seconds=seconds),
         "report": bench.report(),
     }
-    return await bench.run(bench.activities.checkpoint, CheckpointInput(**(given | changes)))
+    return CheckpointInput(**(values | changes))
+
+
+async def ask(bench: Bench, **changes: Any) -> Checkpointed:
+    return await bench.run(bench.activities.checkpoint, given(bench, **changes))
 
 
 async def requested(bench: Bench, number: int = 1, count: int | None = None) -> list[dict[str, Any]]:
@@ -163,3 +169,46 @@ async def test_past_its_end_it_does_not_come_back_before_it_has_seen_the_pods_ag
     came = await asyncio.wait_for(asking, 20)
     assert came.answers.done == 2, "they had saved while nobody could see it"
     assert came.blind
+
+
+@ROW("L19", level="e2e")
+async def test_L19_what_pods_save_in_their_termination_grace_is_told_by_their_removal(bench: Bench):
+    bench.components = (pod("first", annotations=SLOW), pod("second", annotations=SLOW))
+    await bench.launch()
+    asking = asyncio.create_task(ask(bench))
+    first, second = await requested(bench)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    removing = asyncio.create_task(bench.remove(30.0, follows=given(bench), grace=20.0))
+
+    async def going() -> bool:
+        return all("deletionTimestamp" in one["metadata"] for one in await bench.pods())
+
+    await eventually(going)
+    await answer(bench, first, "Complete", "s3://saved/7")
+    await answer(bench, second, "Complete", "s3://saved/7")
+    removed = await removing
+    assert removed.gone
+    assert removed.answers is not None
+    assert (removed.answers.done, removed.answers.running, removed.answers.uri) == (2, 2, "s3://saved/7")
+
+
+@ROW("L20", level="e2e")
+async def test_L20_one_that_ends_before_it_has_saved_has_not(bench: Bench):
+    bench.components = (pod("first", annotations=SLOW), pod("second"))
+    await bench.launch()
+    asking = asyncio.create_task(ask(bench))
+    first, _ = await requested(bench)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    removing = asyncio.create_task(bench.remove(30.0, follows=given(bench), grace=20.0))
+
+    async def going() -> bool:
+        return all("deletionTimestamp" in one["metadata"] for one in await bench.pods())
+
+    await eventually(going)
+    await answer(bench, first, "Complete", "s3://saved/7")
+    removed = await removing
+    assert removed.gone
+    assert removed.answers is not None
+    assert (removed.answers.done, removed.answers.running) == (1, 2)

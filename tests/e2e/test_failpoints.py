@@ -41,6 +41,8 @@ SAMPLE = (
     ("lattice-requeue", "activity.remove.after:1"),
     ("lattice-sensitive-walltime", "activity.create.before:1"),
     ("lattice-sensitive-walltime", "activity.remove.before:1"),
+    ("preempted-and-saved", "http.patch.pods.after:1"),
+    ("preempted-and-saved", "activity.checkpoint.after:1"),
 )
 """In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation."""
 

@@ -12,7 +12,7 @@ import yaml
 from holdfast import names
 from tests.e2e.site import Site, until
 from tests.e2e.space import Space, open_space
-from tests.e2e.test_real_node import containers
+from tests.e2e.test_real_node import FOREVER, containers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -30,6 +30,7 @@ exec httpd -f -p 8080 -h /tmp/www
 """
 SAVED = r"""'Content-Type: application/json\r\n\r\n{"state": "Complete", "uri": "s3://saved/%s"}'"""
 SAVES = f'printf {SAVED} "$HOLDFAST_ATTEMPT"'
+AT_IT = r"""printf 'Content-Type: application/json\r\n\r\n{"state": "InProgress"}'"""
 HANGS = "sleep 600"
 
 
@@ -97,3 +98,58 @@ async def test_L32_an_endpoint_that_hangs_is_unresponsive(real: Space):
     assert "its endpoint does not answer" in status.checkpoint.why
     await handle.signal(names.SIGNAL_CANCEL, "enough")
     assert (await real.ended(handle)).phase == "Cancelled"
+
+
+def ending(on_term: str, grace: int) -> str:
+    """Return a Job that is still saving when its walltime of 6 s is over, and does this when it is told to end."""
+    answer = "if [ -e /tmp/saved ]; then " + SAVES + "; else " + AT_IT + "; fi"
+    script = (SERVE % answer).replace("exec httpd -f", "httpd") + f"trap '{on_term}' TERM\n{FOREVER}"
+    given = {
+        "profile": "lattice-batch",
+        "walltime": "6s",
+        "checkpoint": "http",
+        "checkpointPort": "8080",
+        "checkpointPath": "/cgi-bin/checkpoint",
+    }
+    document = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "annotations": {f"{names.GROUP}/{key}": value for key, value in given.items()}},
+        "spec": {
+            "backoffLimit": 0,
+            "template": {"spec": containers(script, terminationGracePeriodSeconds=grace)},
+        },
+    }
+    return yaml.safe_dump(document)
+
+
+@ROW("L19", level="e2e")
+async def test_L19_a_container_that_has_saved_in_its_termination_grace_is_suspended_and_goes_on(real: Space):
+    handle = await real.submit(ending("sleep 2; touch /tmp/saved; sleep 4; exit 0", grace=20))
+    await real.reach(handle, "Running", 1)
+    await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
+    await real.reach(handle, "Checkpointing", 1)
+    status = await real.reach(handle, "Suspended", 1)
+    assert status.checkpoint is not None
+    assert (status.checkpoint.state, status.checkpoint.uri) == ("Complete", "s3://saved/1"), status.checkpoint.why
+    assert status.checkpoint.conflict is not None, "the walltime was over while it was saving"
+    assert "WalltimeExceeded" in [one.reason for one in status.causes]
+    await handle.signal(names.SIGNAL_RESUME, "more time")
+    status = await real.reach(handle, "Running", 2)
+    assert status.resumed_from == "s3://saved/1"
+    await handle.signal(names.SIGNAL_CANCEL, "enough")
+    assert (await real.ended(handle)).phase == "Cancelled"
+
+
+@ROW("L20", level="e2e")
+async def test_L20_a_container_that_is_killed_before_it_has_saved_has_failed(real: Space):
+    handle = await real.submit(ending("sleep 60; touch /tmp/saved", grace=3))
+    await real.reach(handle, "Running", 1)
+    await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
+    status = await real.ended(handle)
+    assert (status.phase, status.reason) == ("Failed", "WalltimeExceeded")
+    assert status.checkpoint is not None
+    assert (status.checkpoint.state, status.saved) == ("Discarded", None)
+    await real.truth.settle()
+    (life,) = real.truth.of(1, "Pod")
+    assert life.object["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137, "it was killed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from holdfast.activities.pod_facts import PodState
@@ -244,8 +245,31 @@ class Activities(Making):
     # --- removal
 
     def remove(self, given: Given) -> Steps[RemoveDone]:
+        """Delete the attempt and prove it gone; what its pods save meanwhile is told."""
+        followed: dict[str, Thing] = {}
+        done = yield from self._removed(given, followed)
+        request = given.request
+        if request is None or request.conflict is None:
+            return done
+        asked = [one for one in followed.values() if one.asked == request.number]
+        places = {one.saved for one in asked if one.saved not in {"", REFUSES}}
+        good = [one for one in asked if one.saved in places]
+        answers = Answers(
+            at=self.cluster.now,
+            running=len(followed),
+            done=len(good),
+            silent=len(followed) - len(good),
+            uri=min(places) if len(places) == 1 else "",
+            disagree=len(places) > 1,
+        )
+        return replace(done, answers=answers)
+
+    def _removed(self, given: Given, followed: dict[str, Thing]) -> Steps[RemoveDone]:
         yield from self._report(given.report)
         while True:
+            if given.request is not None and given.request.conflict is not None:
+                pods = [one for one in (yield from self._send(self._all_pods)) if one.attempt == given.attempt]
+                followed |= {one.uid: one for one in pods if one.state is PodState.RUNNING}
             owner = yield from self._owner(given)
             if owner is not None and owner.deleting is None:
                 yield from self._delete(owner, foreground=self.propagation_foreground)

@@ -15,6 +15,7 @@ from holdfast.model import (
     Observation,
     Phase,
     Policy,
+    Reason,
     Report,
     StartStatus,
     State,
@@ -325,6 +326,11 @@ class Oracle:
                 within = not more or budget.limit is None or used <= budget.limit
                 require(within, Law.BUDGET, f"{budget.name}: {used} of {budget.limit}")
         failed = after.outcome is Phase.FAILED and before.outcome is not Phase.FAILED
+        if failed and after.reason is Reason.WALLTIME_EXCEEDED:
+            until = before.attempt.walltime_until if before.attempt is not None else None
+            over = until is not None and self.cluster.now >= until
+            require(over, Law.SIGHT, f"attempt {number} is ended by its walltime before {until}")
+            failed = False
         if charged > 0 or failed:
             self._judge_reason(number, record)
 

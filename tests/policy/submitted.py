@@ -8,6 +8,7 @@ from holdfast.model import (
     Action,
     After,
     AtEnd,
+    Bounded,
     Budget,
     Checkpoint,
     CheckpointProtocol,
@@ -83,5 +84,7 @@ _SAVES = Checkpoint(
 )
 SAVING = edit(workload(POLICY), checkpoint=_SAVES)
 """It saves its state before it is suspended, and resumes from there."""
+SAVING_BOUNDED = edit(SAVING, lifecycle=Bounded(walltime=timedelta(seconds=150)))
+"""Its walltime may be over while it saves."""
 SAVING_STREAMS = edit(workload(_STREAMS), checkpoint=edit(_SAVES, components=("train",)))
 SAVING_PARKED = edit(PARKED, checkpoint=_SAVES)
