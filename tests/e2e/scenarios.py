@@ -208,8 +208,12 @@ async def _loses_its_node(space: Space, handle: Handle) -> None:
     await space.complete(NAME)
 
 
-async def _lives_out_its_walltime(space: Space, handle: Handle) -> None:
-    """Do nothing: its time runs by itself."""
+async def _waits_for_a_person(space: Space, handle: Handle) -> None:
+    """Have a person run it again; then its walltime runs out by itself."""
+    await space.reach(handle, "Running", 1)
+    await loses_its_node(space)
+    await space.reach(handle, "Pending", 1)
+    await handle.signal(names.SIGNAL_RETRY, "looked into it")
 
 
 SCENARIOS = (
@@ -294,10 +298,10 @@ SCENARIOS = (
     ),
     Scenario(
         name="lattice-sensitive-walltime",
-        document=lambda: allocation("service", walltime="3s", sensitive="true"),
-        script=_lives_out_its_walltime,
+        document=lambda: allocation("service", walltime="15s", sensitive="true"),
+        script=_waits_for_a_person,
         phase="Failed",
-        attempts=1,
+        attempts=2,
     ),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -82,7 +82,7 @@ def test_L28_a_policy_that_would_ignore_a_silent_pod_has_nobody_asked():
 @ROW("L29", level="pure")
 def test_L29_a_silent_service_is_requeued_as_any_failure_that_is_confirmed():
     one = life().tell(silent())
-    assert (one.state.phase, one.state.restarts, one.state.used) == (Phase.RESETTING, 1, {"restart": 1})
+    assert (one.state.phase, one.state.restarts, one.state.used) == (Phase.PENDING, 1, {"restart": 1})
     assert one.kinds()[-2:] == ["observe", "remove"]
     assert any("train-0: ProbeFailed on node-7: GET :8080/ failed 3 times" in each.message for each in one.state.causes)
     one.after(minutes=10).sees(running=2)
