@@ -102,7 +102,8 @@ def check_nothing_filled_up(known: Ledger, crashes: Sequence[datetime]) -> None:
 def check_charges(scenario: Scenario, status: Status, attempts: int) -> None:
     """It ended as it would have without a crash, and no budget was charged for one."""
     used = {budget.name: budget.used for budget in status.budgets if budget.used}
-    expected = (scenario.phase, dict(scenario.charged), scenario.charged.get("restart", 0))
+    restarts = scenario.charged.get("restart", 0) if scenario.restarts is None else scenario.restarts
+    expected = (scenario.phase, dict(scenario.charged), restarts)
     assert (status.phase, used, status.restarts) == expected, status.model_dump_json(indent=1)
     if scenario.replaces:
         assert attempts >= scenario.attempts, f"{attempts} attempts, expected at least {scenario.attempts}"

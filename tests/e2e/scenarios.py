@@ -6,6 +6,7 @@ same whenever, and however often, a worker dies meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +14,13 @@ from typing import Any
 import yaml
 
 from holdfast import names
+from holdfast.activities.kube import Conflict
 from tests.e2e.crash import pod
 from tests.e2e.jobsets import jobset, replicated
 from tests.e2e.lattice import allocation, loses_its_node
 from tests.e2e.saving import gang, save
 from tests.e2e.site import appwrapper, until
-from tests.e2e.space import STUBBORN, Handle, Space
+from tests.e2e.space import PENDING, STUBBORN, Handle, Space, pod_template
 
 NAME = "train"
 QUICK = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "0s"}
@@ -37,6 +39,8 @@ class Scenario:
     """How many attempts are made."""
     charged: Mapping[str, int] = field(default_factory=dict[str, int])
     """What is used of each budget in the end."""
+    restarts: int | None = None
+    """How often it is restarted; None: as often as `restart` is charged."""
     replaces: bool = False
     """Whether an interrupted submission is made again as the next attempt, instead of being carried on."""
 
@@ -216,6 +220,54 @@ async def _waits_for_a_person(space: Space, handle: Handle) -> None:
     await handle.signal(names.SIGNAL_RETRY, "looked into it")
 
 
+# --- Lattice: a launch that its node cannot do is tried on another, charged to a budget of its own
+
+
+def _launches() -> dict[str, Any]:
+    """Return a Job of one pod that no node starts by itself."""
+    template = pod_template(labels=PENDING, annotations={"holdfast.dev/kwok-delete-delay": "1s"})
+    settings = {"profile": "lattice-batch", "retryPausePeriod": "0s", "successTTL": "0s"}
+    notes = {f"{names.GROUP}/{key}": value for key, value in settings.items()}
+    spec = {"backoffLimit": 0, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": NAME, "annotations": notes}, "spec": spec}
+
+
+async def _bound(space: Space, attempt: int) -> dict[str, Any]:
+    """Wait for the pod of an attempt, until it has a node."""
+    found: list[dict[str, Any]] = []
+
+    async def check() -> bool:
+        pods = [one for one in await space.pods(NAME) if one["metadata"]["labels"][names.LABEL_ATTEMPT] == str(attempt)]
+        found[:] = [one for one in pods if one["spec"].get("nodeName")]
+        return bool(found)
+
+    await until(check, 120, f"the pod of attempt {attempt} has a node")
+    return found[0]
+
+
+async def _fails_to_launch(space: Space, handle: Handle) -> None:
+    metadata = (await _bound(space, 1))["metadata"]
+    failed = {"exitCode": 128, "reason": "StartError", "finishedAt": metadata["creationTimestamp"]}
+    container = {"name": "main", "image": "example.com/train:1", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Failed", "containerStatuses": [{**container, "state": {"terminated": failed}}]}
+
+    async def said() -> bool:
+        pod = (await _bound(space, 1))["metadata"]
+        key = ("v1", "Pod", pod["name"], space.namespace)
+        with contextlib.suppress(Conflict):
+            version = pod["resourceVersion"]
+            change: dict[str, Any] = {"uid": pod["uid"], "resource_version": version, "subresource": "status"}
+            await space.site.kube.patch(*key, patch={"status": status}, **change)
+            return True
+        return False
+
+    await until(said, 60, "its kubelet says that it cannot start it")
+    again = (await _bound(space, 2))["metadata"]["name"]
+    await space.patch("v1", "Pod", again, {"metadata": {"labels": dict.fromkeys(PENDING)}})
+    await space.reach(handle, "Running", 2)
+    await space.complete(NAME)
+
+
 SCENARIOS = (
     Scenario(
         name="appwrapper-reset",
@@ -302,6 +354,15 @@ SCENARIOS = (
         script=_waits_for_a_person,
         phase="Failed",
         attempts=2,
+    ),
+    Scenario(
+        name="lattice-launch",
+        document=_launches,
+        script=_fails_to_launch,
+        phase="Succeeded",
+        attempts=2,
+        charged={"launch": 1},
+        restarts=1,
     ),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

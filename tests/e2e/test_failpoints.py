@@ -43,6 +43,7 @@ SAMPLE = (
     ("lattice-sensitive-walltime", "activity.remove.before:1"),
     ("preempted-and-saved", "http.patch.pods.after:1"),
     ("preempted-and-saved", "activity.checkpoint.after:1"),
+    ("lattice-launch", "activity.observe.after:1"),
 )
 """In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation."""
 
