@@ -38,6 +38,7 @@ ELSEWHERE = {
     "_check_dependencies": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_checkpoint": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_read_checkpoint": "settings of --set, manifests and JobSets (tests/formats/test_checkpoint_settings.py)",
+    "_bounded": "settings of --set, manifests and JobSets (tests/formats/test_lattice_settings.py)",
     "_check_order": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_success": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_lifecycle": "fields of Holdfast's own document (tests/model/test_refusals.py)",

@@ -73,7 +73,7 @@ def test_L22_a_crash_whose_peer_node_is_then_found_down_is_requeued_and_not_fail
     assert one.state.outcome is None
     one.loses()
     assert (one.state.outcome, one.state.restarts) == (None, 1)
-    reset = [cause for cause in one.state.causes if cause.reason is Reason.RESETTING]
+    reset = [cause for cause in one.state.causes if cause.reason is Reason.REQUEUED]
     assert "node-lost" in reset[0].message
     assert looks(one) <= 5, "history is a budget"
 
