@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, Plugin, WorkflowExecutionStatus
+from temporalio.client import Client, Plugin, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
@@ -155,13 +155,8 @@ async def bind(client: Client, settings: Settings, uid: str, installation: str, 
                 static_details="Keeps one activity per set of shards alive, which wakes workloads at what happens.",
             )
         handle = client.get_workflow_handle(workflow_id)
-        try:
-            found = await handle.describe(rpc_timeout=CHECK_DEADLINE)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return
-            raise
-        if found.status is not WorkflowExecutionStatus.RUNNING:
+        found = await _running(handle)
+        if found is None:
             return
         memo = await found.memo()
         _compare(settings.cluster, "cluster", memo.get(MEMO_CLUSTER_UID), uid, workflow_id)
@@ -191,18 +186,24 @@ async def _monitor(client: Client, settings: Settings, uid: str) -> None:
             static_details="Finds out which nodes are Down, by their leases and their hardware, and says so on them.",
         )
     handle = client.get_workflow_handle(workflow_id)
-    try:
-        found = await handle.describe(rpc_timeout=CHECK_DEADLINE)
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return
-        raise
-    if found.status is not WorkflowExecutionStatus.RUNNING:
+    found = await _running(handle)
+    if found is None:
         return
     if not settings.node_monitor:
         await handle.signal(SIGNAL_STOP)
     elif (await found.memo()).get(MEMO_TIMINGS) != timings.model_dump_json():
         await handle.signal(SIGNAL_TIMINGS, timings)
+
+
+async def _running(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
+    """Describe a workflow, if there is one that runs."""
+    try:
+        found = await handle.describe(rpc_timeout=CHECK_DEADLINE)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    return found if found.status is WorkflowExecutionStatus.RUNNING else None
 
 
 def _compare(cluster: str, what: str, bound: object, found: str, workflow_id: str) -> None:
