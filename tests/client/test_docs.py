@@ -64,18 +64,20 @@ async def test_what_a_page_says_to_type_works(page: Path, folder: Path, address:
             assert process.returncode == 0, f"{text}\n{output.decode()}"
 
 
-COMMANDS = {
-    "namespace",
-    "enable",
-    "worker",
-    "doctor",
-    "dev",
-    "submit",
-    "configure",
-    "simulate",
-    "strip-finalizers",
-    "sweep",
-}
+def leading_to(words: list[str]) -> list[str]:
+    """Those of ``words`` that name a command, each below the one before it: the rest are arguments and options."""
+    from typer.main import get_command
+
+    from holdfast.cli.app import app
+
+    path: list[str] = []
+    commands = getattr(get_command(app), "commands", {})
+    for word in words:
+        if word not in commands:
+            break
+        path.append(word)
+        commands = getattr(commands[word], "commands", {})
+    return path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -92,7 +94,8 @@ def test_blocks_that_are_not_run_still_name_commands_that_exist(page: Path) -> N
         for line in text.splitlines():
             words = line.split("#")[0].split()
             if words[:1] == ["holdfast"]:
-                commands = [word for word in words[1:3] if word in COMMANDS]
+                commands = leading_to(words[1:])
+                assert commands, line
                 result = CliRunner().invoke(app, [*commands, "--help"])
                 assert result.exit_code == 0, line
                 options = [word for word in words if word.startswith("--")]
