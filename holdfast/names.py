@@ -64,6 +64,17 @@ ENV_ATTEMPT: Final = "HOLDFAST_ATTEMPT"
 ENV_WORKLOAD_UID: Final = "HOLDFAST_WORKLOAD_UID"
 ENV_RESUME_FROM: Final = "HOLDFAST_RESUME_FROM"
 
+# Environment of a member's agent, and what its token is good for (docs/decisions/0030-rendezvous.md).
+ENV_RENDEZVOUS: Final = "HOLDFAST_RENDEZVOUS"
+"""Where its rendezvous is asked: a URL without the path; its host may stand for several addresses."""
+ENV_RENDEZVOUS_TOKEN: Final = "HOLDFAST_RENDEZVOUS_TOKEN_FILE"
+ENV_MEMBER: Final = "HOLDFAST_MEMBER"
+ENV_ROLE: Final = "HOLDFAST_ROLE"
+ENV_POD_UID: Final = "HOLDFAST_POD_UID"
+ENV_POD_ADDRESS: Final = "HOLDFAST_POD_ADDRESS"
+ENV_NODE: Final = "HOLDFAST_NODE"
+RENDEZVOUS_AUDIENCE: Final = f"rendezvous.{GROUP}"
+
 # Temporal: workflow types.
 WORKLOAD_WORKFLOW: Final = "Workload"
 CLUSTER_WATCH_WORKFLOW: Final = "ClusterWatch"
