@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from temporalio import activity
 from temporalio.client import Client
@@ -14,10 +14,12 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
+    FixedSizeSlotSupplier,
     Interceptor,
     PollerBehaviorAutoscaling,
     Worker,
     WorkerDeploymentConfig,
+    WorkerTuner,
     WorkflowRunner,
 )
 
@@ -26,6 +28,7 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.worker.logs import LogContext
 from holdfast.worker.node_watch import NodeWatchActivities
 from holdfast.worker.settings import Role, Settings
+from holdfast.worker.slots import FreshSlots
 from holdfast.worker.watch import WatchActivities
 from holdfast.workflows.cluster_watch import ClusterWatch
 from holdfast.workflows.node_monitor import NodeMonitor
@@ -37,6 +40,8 @@ STICKY_TIMEOUT: Final = timedelta(seconds=5)
 
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
+
+Slots: TypeAlias = FreshSlots | FixedSizeSlotSupplier
 
 
 @dataclass(frozen=True)
@@ -86,13 +91,13 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
 
 
 def _activities(client: Client, settings: Settings, role: Role, site: Site, around: Sequence[Interceptor]) -> Worker:
-    queue, activities, most = _share(settings, role, site)
+    queue, activities, slots = _share(settings, role, site)
     interceptors: Sequence[Interceptor] = [*around, LogContext(), NamespacesAllowed(settings.namespaces)]
     return Worker(
         client,
         task_queue=queue,
         activities=activities,
-        max_concurrent_activities=most,
+        tuner=_only_activities(slots),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(initial=2 if role is Role.WATCH else 5),
         graceful_shutdown_timeout=settings.graceful_shutdown,
         # A cancellation comes with the answer to a heartbeat.
@@ -104,14 +109,26 @@ def _activities(client: Client, settings: Settings, role: Role, site: Site, arou
     )
 
 
-def _share(settings: Settings, role: Role, site: Site) -> tuple[str, list[Callable[..., Any]], int]:
+def _share(settings: Settings, role: Role, site: Site) -> tuple[str, list[Callable[..., Any]], Slots]:
     if role is Role.CLUSTER:
-        return names.queue_cluster(settings.cluster), site.cluster.all, settings.max_concurrent_activities
+        slots = FreshSlots(settings.max_concurrent_activities, settings.max_fresh_activities)
+        return names.queue_cluster(settings.cluster), site.cluster.all, slots
     if role is Role.WAIT:
-        return names.queue_wait(settings.cluster), site.cluster.all, settings.max_concurrent_waits
+        return (
+            names.queue_wait(settings.cluster),
+            site.cluster.all,
+            FixedSizeSlotSupplier(settings.max_concurrent_waits),
+        )
     # One more than the parts and the nodes, so that one may begin anew while its last try is still ending.
     watches = [site.watch.watch, site.nodes.watch_nodes]
-    return names.queue_watch(settings.cluster), watches, settings.watch_shard_sets + 2
+    return names.queue_watch(settings.cluster), watches, FixedSizeSlotSupplier(settings.watch_shard_sets + 2)
+
+
+def _only_activities(slots: Slots) -> WorkerTuner:
+    none = FixedSizeSlotSupplier(1)
+    return WorkerTuner.create_composite(
+        workflow_supplier=none, activity_supplier=slots, local_activity_supplier=none, nexus_supplier=none
+    )
 
 
 def _build_id(settings: Settings) -> str | None:

@@ -222,6 +222,8 @@ class Settings(BaseSettings):
 
     max_concurrent_workflow_tasks: Count = 100
     max_concurrent_activities: Count = 200
+    max_fresh_activities: Count = 24
+    """How many of them may have begun within the last four seconds: a burst is worked off one after another."""
     max_concurrent_waits: Count = 1000
     max_cached_workflows: Annotated[int, Field(ge=0, le=100_000)] = 600
     graceful_shutdown: Duration = timedelta(seconds=10)

@@ -89,6 +89,9 @@ def worker(
     ] = None,
     max_concurrent_workflow_tasks: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
     max_concurrent_activities: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
+    max_fresh_activities: Annotated[
+        int | None, typer.Option(help="How many of them may have just begun.", rich_help_panel=_LIMITS)
+    ] = None,
     max_concurrent_waits: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
     max_cached_workflows: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
     graceful_shutdown: Annotated[

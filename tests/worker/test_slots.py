@@ -1,0 +1,150 @@
+"""Few fresh slots at once, and those that wait hold nobody back."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.worker import FixedSizeSlotSupplier, SlotPermit, UnsandboxedWorkflowRunner, Worker, WorkerTuner
+
+from holdfast.worker.slots import FreshSlots
+from tests.client.server import temporal_server
+
+ANY: Any = SimpleNamespace()
+
+
+class Hand:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def used(slots: FreshSlots, permit: SlotPermit | None) -> None:
+    slots.mark_slot_used(_context(permit))
+
+
+def released(slots: FreshSlots, permit: SlotPermit | None) -> None:
+    slots.release_slot(_context(permit))
+
+
+def _context(permit: SlotPermit | None) -> Any:
+    assert permit is not None
+    return SimpleNamespace(permit=permit, slot_info=None)
+
+
+def test_as_many_as_may_be_fresh_are_given_out_and_no_more() -> None:
+    slots = FreshSlots(10, 2)
+    first, second = slots.try_reserve_slot(ANY), slots.try_reserve_slot(ANY)
+    assert first is not None
+    assert second is not None
+    assert slots.try_reserve_slot(ANY) is None
+    released(slots, first)
+    assert slots.try_reserve_slot(ANY) is not None
+    assert slots.try_reserve_slot(ANY) is None
+
+
+def test_one_that_waits_for_long_counts_no_more_as_fresh() -> None:
+    clock = Hand()
+    slots = FreshSlots(3, 1, 4.0, clock)
+    used(slots, slots.try_reserve_slot(ANY))
+    clock.now += 3.9
+    assert slots.try_reserve_slot(ANY) is None
+    clock.now += 0.2
+    used(slots, slots.try_reserve_slot(ANY))
+    clock.now += 5
+    used(slots, slots.try_reserve_slot(ANY))
+    clock.now += 5
+    assert slots.try_reserve_slot(ANY) is None, "all of them are used"
+
+
+def test_one_held_for_a_poll_stays_fresh_until_it_is_used() -> None:
+    clock = Hand()
+    slots = FreshSlots(3, 1, 4.0, clock)
+    held = slots.try_reserve_slot(ANY)
+    clock.now += 1000
+    assert slots.try_reserve_slot(ANY) is None
+    used(slots, held)
+    clock.now += 5
+    assert slots.try_reserve_slot(ANY) is not None
+
+
+async def test_what_is_given_back_wakes_one_that_waits() -> None:
+    slots = FreshSlots(5, 1, 1e6)
+    held = slots.try_reserve_slot(ANY)
+    first, second = (asyncio.create_task(slots.reserve_slot(ANY)) for _ in range(2))
+    await asyncio.sleep(0)
+    released(slots, held)
+    permit = await first
+    assert not second.done()
+    await asyncio.to_thread(released, slots, permit)
+    await second
+
+
+async def test_one_that_is_cancelled_as_it_is_woken_passes_it_on() -> None:
+    slots = FreshSlots(5, 1, 1e6)
+    held = slots.try_reserve_slot(ANY)
+    first, second = (asyncio.create_task(slots.reserve_slot(ANY)) for _ in range(2))
+    await asyncio.sleep(0)
+    released(slots, held)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await second
+
+
+@workflow.defn
+class Both:
+    """Has both run at once."""
+
+    @workflow.run
+    async def run(self) -> None:
+        length = timedelta(minutes=1)
+        queue = workflow.info().task_queue
+        first = workflow.start_activity("waits", task_queue=queue, start_to_close_timeout=length)
+        await workflow.execute_activity("runs", task_queue=queue, start_to_close_timeout=length)
+        await first
+
+
+@pytest.mark.temporal
+async def test_an_operation_that_waits_holds_no_other_back_on_a_real_worker() -> None:
+    """The first ends only once the second has run, and there is but one fresh slot."""
+    begun, ran = asyncio.Event(), asyncio.Event()
+
+    @activity.defn
+    async def waits() -> None:
+        begun.set()
+        await ran.wait()
+
+    @activity.defn
+    async def runs() -> None:
+        await begun.wait()
+        ran.set()
+
+    queue = f"slots-{uuid.uuid4()}"
+    with temporal_server() as address:
+        client = await Client.connect(address)
+        worker = Worker(
+            client,
+            task_queue=queue,
+            workflows=[Both],
+            activities=[waits, runs],
+            workflow_runner=UnsandboxedWorkflowRunner(),
+            tuner=WorkerTuner.create_composite(
+                workflow_supplier=FixedSizeSlotSupplier(5),
+                activity_supplier=FreshSlots(3, 1, 0.05),
+                local_activity_supplier=FixedSizeSlotSupplier(1),
+                nexus_supplier=FixedSizeSlotSupplier(1),
+            ),
+        )
+        async with worker:
+            await client.execute_workflow(Both.run, id=queue, task_queue=queue, run_timeout=timedelta(minutes=1))
