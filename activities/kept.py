@@ -9,12 +9,11 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.kube import Object
-from holdfast.activities.raw import mapping
+from holdfast.activities.raw import mapping, sequence
 
-_OWN = ("name", "uid", "resourceVersion")
+_OWN = ("name", "uid", "resourceVersion", "deletionGracePeriodSeconds")
 _ALIKE = ("namespace", "deletionTimestamp")
 """Texts that many objects have in common, and that are kept once."""
-_HOLDS = ("deletionGracePeriodSeconds", "finalizers")
 _LABELS = (names.LABEL_WORKLOAD_UID, names.LABEL_ATTEMPT, names.LABEL_LAUNCH)
 
 
@@ -23,7 +22,8 @@ def trace(raw: Mapping[str, Any]) -> Object:
     there = mapping(raw.get("metadata"))
     metadata: Object = {key: there[key] for key in _OWN if key in there}
     metadata |= {key: intern(str(there[key])) for key in _ALIKE if key in there}
-    metadata |= {key: there[key] for key in _HOLDS if key in there}
+    if "finalizers" in there:
+        metadata["finalizers"] = _finalizers(tuple(sequence(there["finalizers"])))
     labels = mapping(there.get("labels"))
     metadata["labels"] = _labels(tuple(str(labels.get(key, "")) for key in _LABELS))
     return {"metadata": metadata, "spec": _place(str(mapping(raw.get("spec")).get("nodeName") or ""))}
@@ -56,6 +56,11 @@ def _without(raw: Object, **parts: str) -> Object:
 @lru_cache(maxsize=1024)
 def _labels(values: tuple[str, ...]) -> Object:
     return {key: value for key, value in zip(_LABELS, values, strict=True) if value}
+
+
+@lru_cache(maxsize=1024)
+def _finalizers(held_by: tuple[str, ...]) -> list[str]:
+    return list(held_by)
 
 
 @lru_cache(maxsize=1024)

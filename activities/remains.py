@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,18 +179,21 @@ async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
     asked = sorted({node_of(pod) for pod in remains.pods if node_of(pod)})[:NODES_ASKED]
     answers = await asyncio.gather(*(_is_silent(site, node) for node in asked))
     silent = {node for node, dark in zip(asked, answers, strict=True) if dark}
-    told = [_remnant("Pod", pod, node_of(pod), node_of(pod) in silent) for pod in remains.pods]
-    pods = {pod["metadata"].get("uid") for pod in remains.pods}
-    told += [
-        _remnant(component.kind, thing)
-        for component, thing in remains.components
-        if thing["metadata"].get("uid") not in pods
-    ]
-    told += [_remnant(thing["kind"], thing) for thing in remains.between]
-    told.sort(key=lambda one: not one.finalizers)
+    # Of thousands the few that are told are chosen first.
+    left = sorted(_left(remains), key=lambda one: not foreign_finalizers(one[1]["metadata"]))[:REMNANTS_TOLD]
+    told = [_remnant(kind, thing, node, node in silent) for kind, thing, node in left]
     if remains.owner is not None:
         told.append(_remnant(names.ATTEMPT_KIND, remains.owner))
     return tuple(told[:REMNANTS_TOLD])
+
+
+def _left(remains: Remains) -> Iterator[tuple[str, Object, str]]:
+    """Yield each thing that is left with its kind, and a pod's node; the owner aside."""
+    yield from (("Pod", pod, node_of(pod)) for pod in remains.pods)
+    pods = {pod["metadata"].get("uid") for pod in remains.pods}
+    things = ((component.kind, thing) for component, thing in remains.components)
+    yield from ((kind, thing, "") for kind, thing in things if thing["metadata"].get("uid") not in pods)
+    yield from ((thing["kind"], thing, "") for thing in remains.between)
 
 
 def _is_ours(component: PlannedComponent, thing: Mapping[str, Any], given: RemoveInput, owner_uid: str) -> bool:

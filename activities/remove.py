@@ -172,12 +172,10 @@ async def _release_stranded(site: Site, remains: Remains) -> None:
     dying = [pod for pod in remains.pods if "deletionTimestamp" in pod["metadata"]]
     dying = [pod for pod in dying if pod["metadata"].get("deletionGracePeriodSeconds") != 0]
     down = await nodes_down(site, {node_of(pod) for pod in dying})
-    slots = asyncio.Semaphore(_DELETES_AT_ONCE)
 
     async def release(pod: Object) -> None:
-        async with slots:
-            with suppress(Forbidden):
-                await _delete(site, pod, "v1", "Pod", grace_period=0)
+        with suppress(Forbidden):
+            await _delete(site, pod, "v1", "Pod", grace_period=0)
 
     await _all(release(pod) for pod in dying if node_of(pod) in down)
 
@@ -189,7 +187,6 @@ class _Forced:
         self._site = site
         self._given = given
         self._begun = asyncio.get_running_loop().time()
-        self._slots = asyncio.Semaphore(_DELETES_AT_ONCE)
         self._last: Remains | None = None
 
     async def round(self) -> Remains | None:
@@ -259,24 +256,32 @@ class _Forced:
     @asynccontextmanager
     async def _tried(self) -> AsyncGenerator[None]:
         """Make one change of a round: what refuses it does not keep the round from going on."""
-        async with self._slots:
-            try:
-                yield
-            except Unreachable as error:
-                # Where only this kind's server is away, or its webhook, the round goes on too.
-                if error.status in (0, 401, 429):
-                    raise
-            except KubeError:
-                # A webhook or a lost right holds it, or it has changed since it was read. The round goes on; what stays
-                # is told as what is left.
-                return
+        try:
+            yield
+        except Unreachable as error:
+            # Where only this kind's server is away, or its webhook, the round goes on too.
+            if error.status in (0, 401, 429):
+                raise
+        except KubeError:
+            # A webhook or a lost right holds it, or it has changed since it was read. The round goes on; what stays
+            # is told as what is left.
+            return
 
 
 async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Make all deletions, and raise what one of them raised only when none is under way any more."""
-    for result in await asyncio.gather(*deletions, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
+    """Make all deletions, a few at a time, and raise what one of them raised only when none is under way any more."""
+    left, raised = iter(deletions), list[Exception]()
+
+    async def work() -> None:
+        for deletion in left:  # Each is made up only when its turn comes: there may be thousands.
+            try:
+                await deletion
+            except Exception as error:
+                raised.append(error)
+
+    await asyncio.gather(*(work() for _ in range(_DELETES_AT_ONCE)))
+    if raised:
+        raise raised[0]
 
 
 async def _delete_owners(site: Site, given: RemoveInput, owner: Object) -> None:

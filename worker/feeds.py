@@ -33,7 +33,7 @@ from holdfast.worker.cache import (
     node_seen,
     pod_seen,
 )
-from holdfast.worker.informer import PAGE, Informer, StreamSight
+from holdfast.worker.informer import Informer, StreamSight
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.pulse import DEADLINE, Pulse
@@ -48,8 +48,6 @@ NODE: Final[KindKey] = ("v1", "Node")
 CORE: Final = frozenset({ANCHOR, ATTEMPT, POD})
 """What every attempt rests on."""
 SHORTEST_BLINDNESS: Final = 1.0
-NODES_A_PAGE: Final = 100
-"""A node is twenty times as large as a pod, most of it the names of images."""
 
 Touch = Callable[[set[str], bool], None]
 """Called with the workloads a change touches, and whether it may be urgent."""
@@ -294,7 +292,6 @@ class Feeds:
                 namespace=namespace,
                 labels="" if everybody else self._labels,
                 essential=kind in CORE,
-                page=NODES_A_PAGE if everybody else PAGE,
             )
             informer.on_standing(lambda: self._standing_changed(kind))
             self._run(informer.run())

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, Generic, Protocol, TypeVar
 
-from holdfast.activities.kube import Forbidden, Gone, KubeError, Object, UnknownKind, Unreachable
+from holdfast.activities.kube import PAGE, Forbidden, Gone, KubeError, Object, UnknownKind, Unreachable
 from holdfast.activities.sight import Sight
 from holdfast.worker.cache import revision_of
 from holdfast.worker.kube import WorkerKube
@@ -19,7 +19,6 @@ from holdfast.worker.pulse import Pulse
 T = TypeVar("T")
 S = TypeVar("S", contravariant=True)
 
-PAGE: Final = 500
 WATCH_SECONDS: Final = 300
 QUIET_SECONDS: Final = 10.0
 """A stream silent for so long is opened anew. It costs one request, and finds a connection that died without a word."""
@@ -92,7 +91,6 @@ class Informer(Generic[T]):
         labels: str = "",
         quiet: float = QUIET_SECONDS,
         essential: bool = False,
-        page: int = PAGE,
     ) -> None:
         """Begin with nothing.
 
@@ -108,7 +106,6 @@ class Informer(Generic[T]):
             labels: label selector.
             quiet: seconds of silence after which the stream is opened anew.
             essential: nothing can be said without it, so it is tried more often and never given up.
-            page: how many are listed at once.
         """
         self.kind = (api_version, kind)
         self.namespace = namespace
@@ -122,7 +119,6 @@ class Informer(Generic[T]):
         self._labels = labels
         self._quiet = quiet
         self._essential = essential
-        self._page = page
         self._version = ""
         self._known = 0
         self._highest = 0  # However often it is listed anew.
@@ -191,7 +187,7 @@ class Informer(Generic[T]):
         resource = await self._kube.resource(*self.kind)
         self._metrics.relists.labels(resource.plural, reason).inc()
         path = resource.path(self.namespace)
-        query = {"limit": str(self._page)} | ({"labelSelector": self._labels} if self._labels else {})
+        query = {"limit": str(PAGE)} | ({"labelSelector": self._labels} if self._labels else {})
         seen: set[str] = set()
         # Without a resourceVersion a list is a quorum read: it never shows less than was seen before.
         page = await self._kube.page(path, query)

@@ -22,7 +22,7 @@ from holdfast.activities.raw import mapping
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval, NodeSight, NodesSeen
 from holdfast.policy.sight import union
-from holdfast.worker.feeds import NODES_A_PAGE, SHORTEST_BLINDNESS
+from holdfast.worker.feeds import SHORTEST_BLINDNESS
 from holdfast.worker.informer import Informer, Restored, Standing, StreamSight
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
@@ -187,7 +187,6 @@ class _Watching:
             decode=node_facts(owner.faults),
             pulse=self._pulse,
             metrics=owner.metrics,
-            page=NODES_A_PAGE,
         )
         for informer in (self._leases, self._nodes):
             informer.on_standing(lambda informer=informer: _say(informer))

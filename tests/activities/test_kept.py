@@ -56,6 +56,7 @@ def test_a_trace_has_what_a_removal_goes_by_and_nothing_else():
         "spec": {"nodeName": "node-3"},
     }
     assert owned_trace(raw)["metadata"]["ownerReferences"] == raw["metadata"]["ownerReferences"]
+    assert trace(full(4))["metadata"]["finalizers"] is trace(raw)["metadata"]["finalizers"], "what is alike is once"
 
 
 def test_what_an_object_does_not_say_is_not_in_its_trace():
