@@ -28,7 +28,7 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.worker.logs import LogContext
 from holdfast.worker.node_watch import NodeWatchActivities
 from holdfast.worker.settings import Role, Settings
-from holdfast.worker.slots import FreshSlots
+from holdfast.worker.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
 from holdfast.worker.watch import WatchActivities
 from holdfast.workflows.cluster_watch import ClusterWatch
 from holdfast.workflows.node_monitor import NodeMonitor
@@ -111,14 +111,11 @@ def _activities(client: Client, settings: Settings, role: Role, site: Site, arou
 
 def _share(settings: Settings, role: Role, site: Site) -> tuple[str, list[Callable[..., Any]], Slots]:
     if role is Role.CLUSTER:
-        slots = FreshSlots(settings.max_concurrent_activities, settings.max_fresh_activities)
+        slots = FreshSlots(settings.max_concurrent_activities, settings.max_fresh_activities, FRESH_SECONDS)
         return names.queue_cluster(settings.cluster), site.cluster.all, slots
     if role is Role.WAIT:
-        return (
-            names.queue_wait(settings.cluster),
-            site.cluster.all,
-            FixedSizeSlotSupplier(settings.max_concurrent_waits),
-        )
+        slots = FreshSlots(settings.max_concurrent_waits, settings.max_fresh_waits, FRESH_WAIT_SECONDS)
+        return names.queue_wait(settings.cluster), site.cluster.all, slots
     # One more than the parts and the nodes, so that one may begin anew while its last try is still ending.
     watches = [site.watch.watch, site.nodes.watch_nodes]
     return names.queue_watch(settings.cluster), watches, FixedSizeSlotSupplier(settings.watch_shard_sets + 2)

@@ -225,6 +225,8 @@ class Settings(BaseSettings):
     max_fresh_activities: Count = 24
     """How many of them may have begun within the last four seconds: a burst is worked off one after another."""
     max_concurrent_waits: Count = 1000
+    max_fresh_waits: Count = 32
+    """How many of them may have begun within the last second."""
     max_cached_workflows: Annotated[int, Field(ge=0, le=100_000)] = 600
     graceful_shutdown: Duration = timedelta(seconds=10)
     """How long work in hand may go on after SIGTERM."""

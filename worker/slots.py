@@ -18,7 +18,9 @@ from temporalio.worker import (
 )
 
 FRESH_SECONDS: Final = 4.0
-"""An operation that lasts longer waits for something: a webhook, a quota, a kind that is not there yet."""
+"""A short operation that lasts longer waits for something: a webhook, a quota, a kind that is not there yet."""
+FRESH_WAIT_SECONDS: Final = 1.0
+"""After so long a removal has asked for its deletions, and looks from time to time whether they are done."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,14 +31,13 @@ class _Permit(SlotPermit):
 class FreshSlots(CustomSlotSupplier):
     """Slots of which few may be fresh at once, so that a burst is worked off one workload after the other.
 
-    Two hundred at once on few cores are all late, miss their heartbeats and are begun again, which makes them later.
-    A plain low bound would do, were it not for those that wait: a few workloads whose quota is used up would then hold
-    back all the others. So a slot counts as fresh for its first seconds only.
+    Two hundred at once on few cores are all late, miss their heartbeats and are begun again, which makes them later; a
+    thousand removals went round like that for five minutes. A plain low bound would do, were it not for those that
+    wait: a few workloads whose quota is used up would then hold back all the others. So a slot counts as fresh for its
+    first seconds only.
     """
 
-    def __init__(
-        self, most: int, fresh: int, seconds: float = FRESH_SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, most: int, fresh: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin with all of them free.
 
         Args:

@@ -43,7 +43,7 @@ def _context(permit: SlotPermit | None) -> Any:
 
 
 def test_as_many_as_may_be_fresh_are_given_out_and_no_more() -> None:
-    slots = FreshSlots(10, 2)
+    slots = FreshSlots(10, 2, 4.0)
     first, second = slots.try_reserve_slot(ANY), slots.try_reserve_slot(ANY)
     assert first is not None
     assert second is not None
