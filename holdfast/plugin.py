@@ -103,7 +103,8 @@ def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
 
 def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
     from holdfast.workflows.cluster_watch import ClusterWatch  # A client needs none of them.
+    from holdfast.workflows.node_monitor import NodeMonitor
     from holdfast.workflows.workload import WorkloadWorkflow
 
-    present = list(existing or [])
-    return present + [workflow for workflow in (WorkloadWorkflow, ClusterWatch) if workflow not in present]
+    present, own = list(existing or []), (WorkloadWorkflow, ClusterWatch, NodeMonitor)
+    return present + [workflow for workflow in own if workflow not in present]

@@ -49,6 +49,7 @@ from holdfast.model import (
     FailureClass,
     Observation,
     PodCounts,
+    Quiet,
     Reason,
     Remnant,
     Report,
@@ -79,6 +80,10 @@ class ScriptedCluster:
     """How many creations still to come find an earlier try's half-made work."""
     replaced: list[dict[str, int]] = field(default_factory=list)
     """The launches that were made again, by component."""
+    told: tuple[Failure, ...] = ()
+    """Failures that it tells of beside those of its pods, until there is nothing left to fail."""
+    quietest: Quiet | None = None
+    """Which node a live look has heard of least lately."""
     saves: Answers | None = None
     """How pods answer that are asked to save their state; None: they never do."""
     resumed: dict[int, str | None] = field(default_factory=dict[int, "str | None"])
@@ -218,8 +223,9 @@ class ScriptedCluster:
                 return Removed(gone=False, remnants=(left,), remnants_total=1)
             await asyncio.sleep(0.02)
         self.alive.discard(payload.attempt)
+        self.told = ()
         self.reports.append(payload.report_gone)
-        return Removed(gone=True)
+        return Removed(gone=True, answers=self.saves if payload.follows is not None else None)
 
     @activity.defn(name=names.ACTIVITY_PROBE)
     async def probe(self, payload: ProbeInput) -> Probed:
@@ -298,6 +304,7 @@ class ScriptedCluster:
             )
             for index in range(counts.failed)
         ]
+        failures += self.told
         return Observation(
             workload_uid=self.uid,
             attempt=attempt,
@@ -308,6 +315,7 @@ class ScriptedCluster:
             components={"train": ComponentView(found=found, complete=complete, failed=job_failed, pods=counts)},
             failures=tuple(failures[:16]),
             failures_total=len(failures),
+            quietest=self.quietest if live else None,
         )
 
     async def sees(self, handle: WorkflowHandle[Any, Any], attempt: int, **view: Any) -> None:
