@@ -32,9 +32,10 @@ ALLOWED = {
     "past": "import holdfast.workflows",
     "client": "import temporalio.client\nimport holdfast.model",
     "plugin": "import holdfast.worker",
+    "agent": "import asyncio\nimport holdfast.names",
     "local": "import subprocess",
     "deploy": "",
-    "cli": "import holdfast.client\nimport holdfast.local",
+    "cli": "import holdfast.client\nimport holdfast.local\nimport holdfast.agent",
 }
 
 
@@ -101,6 +102,9 @@ def test_a_project_that_keeps_the_layers_passes(tmp_path: Path) -> None:
         ("workflows", "import holdfast.formats", "The engine knows no profile"),
         ("workflows", "import holdfast.activities.create", "Of the activities, workflows import the contract alone"),
         ("activities.contract", "import kubernetes", "Workflow code reaches Kubernetes by no path"),
+        ("agent", "import holdfast.model", "The agent needs the standard library"),
+        ("agent", "import aiohttp", "The agent needs the standard library"),
+        ("worker", "import holdfast.agent", "Nothing but the command line imports the agent"),
         ("local", "import holdfast.policy", "The local stack does not know the engine"),
         ("worker", "import holdfast.local", "The engine does not know the local stack"),
     ],

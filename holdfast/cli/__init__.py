@@ -10,6 +10,11 @@ import sys
 
 def main() -> None:
     """Run `holdfast`: entry point of the distribution."""
+    if sys.argv[1:2] == ["agent"]:
+        # It runs in users' images, where nothing of what the other commands need may be installed.
+        from holdfast.agent.command import main as agent
+
+        agent(sys.argv[2:])
     from holdfast.cli.app import app
 
     try:

@@ -1,0 +1,8 @@
+"""`python -m holdfast.agent`: the agent, where the `holdfast` program is not on the PATH."""
+
+import sys
+
+from holdfast.agent.command import main
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,29 @@
+"""`holdfast agent`: reads how it was started, runs the agent, and ends the process with its exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from holdfast.agent.machine import EXIT_REFUSED
+from holdfast.agent.settings import SettingsError, read
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Be the agent, with the arguments that follow its name; does not return."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s holdfast agent: %(message)s")
+    try:
+        settings = read(arguments)
+    except SettingsError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(EXIT_REFUSED)
+    from holdfast.agent.process import run
+
+    code = run(settings)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A name that is still being looked up has a thread of its own, and nobody waits for it.
+    os._exit(code)

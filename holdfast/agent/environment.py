@@ -1,0 +1,52 @@
+"""What a worker finds in its environment: every variable that `torchrun` sets, under the same conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.agent.messages import Assignment
+
+ERROR_FILE: Final = "TORCHELASTIC_ERROR_FILE"
+_OMP: Final = "OMP_NUM_THREADS"
+_NCCL: Final = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+_LOCAL_RANK_MACRO: Final = "${local_rank}"
+
+
+def variables(place: Assignment, local_rank: int, error_file: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return what a worker's environment has beyond the agent's own.
+
+    Args:
+        place: The member's place in the round.
+        local_rank: The worker's, from 0.
+        error_file: Where it may write what went wrong.
+        inherited: The agent's environment, whose words on threads and NCCL go before torchrun's defaults.
+    """
+    found = {
+        "LOCAL_RANK": str(local_rank),
+        "RANK": str(place.rank + local_rank),
+        "GROUP_RANK": str(place.group_rank),
+        "ROLE_RANK": str(place.role_rank + local_rank),
+        "ROLE_NAME": place.role,
+        "LOCAL_WORLD_SIZE": str(place.local_world_size),
+        "WORLD_SIZE": str(place.world_size),
+        "GROUP_WORLD_SIZE": str(place.group_world_size),
+        "ROLE_WORLD_SIZE": str(place.role_world_size),
+        "MASTER_ADDR": place.master_address,
+        "MASTER_PORT": str(place.master_port),
+        "TORCHELASTIC_RESTART_COUNT": str(place.restarts),
+        "TORCHELASTIC_MAX_RESTARTS": str(place.max_restarts),
+        "TORCHELASTIC_RUN_ID": place.run_id,
+        # The store is the first worker's: an agent that hosted it would have to be PyTorch.
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        ERROR_FILE: error_file,
+        _NCCL: inherited.get(_NCCL, "1"),
+    }
+    if place.local_world_size > 1 and _OMP not in inherited:
+        found[_OMP] = "1"
+    return found
+
+
+def command(argv: list[str], local_rank: int) -> list[str]:
+    """Return the worker's command: `${local_rank}` in it stands for the worker's own, as with torchrun."""
+    return [word.replace(_LOCAL_RANK_MACRO, str(local_rank)) for word in argv]

@@ -1,0 +1,70 @@
+"""What a worker wrote of its own failure: torchelastic's error file, read with bounds, since it may hold anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+READ_MAXIMUM: Final = 1 << 20
+_TAIL: Final = 4096
+_EPOCH_MAXIMUM: Final = 253_402_300_799
+"""The last second of the year 9999."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an error file says: the traceback or the message, and when, in seconds since the epoch."""
+
+    error: str
+    at: float | None
+
+
+def read(path: str) -> Told | None:
+    """Read an error file; None if there is none to read.
+
+    One that is longer than `READ_MAXIMUM`, or that is no JSON, is told by its end.
+    """
+    text = _text(path)
+    if text is None:
+        return None
+    try:
+        said: Any = json.loads(text)
+        return _told(said)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Told(text[-_TAIL:].strip(), None) if text.strip() else None
+
+
+def _text(path: str) -> str | None:
+    try:
+        # A worker may have put a pipe or a link there: opening it must neither wait nor lead elsewhere.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(number)
+        return None
+    with open(number, "rb") as file:
+        if found.st_size > READ_MAXIMUM:
+            file.seek(-_TAIL, os.SEEK_END)
+        return file.read(READ_MAXIMUM).decode(errors="replace")
+
+
+def _told(said: Any) -> Told:
+    """Either form: `{message: {message, extraInfo: {py_callstack, timestamp}}}`, or `{message: text, timestamp}`."""
+    message = said["message"]
+    if isinstance(message, str):
+        return Told(message, _time(said.get("timestamp")))
+    extra = cast("dict[str, Any]", message.get("extraInfo") or {})
+    return Told(str(extra.get("py_callstack") or message["message"]).strip(), _time(extra.get("timestamp")))
+
+
+def _time(value: Any) -> float | None:
+    try:
+        at = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return at if 0 < at <= _EPOCH_MAXIMUM else None

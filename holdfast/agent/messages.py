@@ -1,0 +1,197 @@
+"""What an agent says and is told, as `holdfast.model.rendezvous` has it on the wire, in the standard library's terms.
+
+The models there are the contract (decision record 0030), and a test holds this file to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+PROTOCOL: Final = 1
+FAILURES_MAXIMUM: Final = 4
+ERROR_MAXIMUM: Final = 1024
+
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|d|h|m|s)")
+_SECONDS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class NotUnderstood(Exception):
+    """What the rendezvous answered is no directive."""
+
+
+class State(Enum):
+    """What an agent's workers are doing, in the words of the wire."""
+
+    INIT = "INIT"
+    HEALTHY = "HEALTHY"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+    UNKNOWN = "UNKNOWN"
+
+
+class Kind(Enum):
+    """What a member is to do."""
+
+    WAIT = "Wait"
+    RUN = "Run"
+    REJOIN = "Rejoin"
+    LEAVE = "Leave"
+    FINISH = "Finish"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How one worker ended badly. `code` is its exit code, or minus the signal that ended it."""
+
+    local_rank: int
+    code: int
+    at: float
+    """Seconds since the epoch."""
+    error: str = ""
+
+    def exit_code(self) -> int:
+        """Return what an agent ends with whose worker failed so, as a shell would: 128 and the signal's number."""
+        return self.code if self.code > 0 else 128 - self.code
+
+    def wire(self) -> dict[str, Any]:
+        """Return it as it is told."""
+        ended = {"exitCode": self.code} if self.code > 0 else {"signal": -self.code}
+        return {"localRank": self.local_rank, **ended, "error": bounded(self.error), "at": instant(self.at)}
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A member's place in a round; the ranks are those of its first worker."""
+
+    run_id: str
+    round: int
+    group_rank: int
+    group_world_size: int
+    rank: int
+    world_size: int
+    local_world_size: int
+    role: str
+    role_rank: int
+    role_world_size: int
+    master_address: str
+    master_port: int
+    restarts: int
+    max_restarts: int
+
+    @classmethod
+    def read(cls, wire: Mapping[str, Any]) -> Assignment:
+        """Read it from the wire.
+
+        Raises:
+            KeyError, TypeError, ValueError: if it is none.
+        """
+        numbers = {
+            name: int(wire[key])
+            for name, key in (
+                ("round", "round"),
+                ("group_rank", "groupRank"),
+                ("group_world_size", "groupWorldSize"),
+                ("rank", "rank"),
+                ("world_size", "worldSize"),
+                ("local_world_size", "localWorldSize"),
+                ("role_rank", "roleRank"),
+                ("role_world_size", "roleWorldSize"),
+                ("restarts", "restarts"),
+                ("max_restarts", "maxRestarts"),
+            )
+        }
+        master = wire["coordinator"]
+        return cls(
+            run_id=str(wire["runId"]),
+            role=str(wire["role"]),
+            master_address=str(master["address"]),
+            master_port=int(master["port"]),
+            **numbers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """What a member is to do now; it stands until another one comes."""
+
+    kind: Kind = Kind.WAIT
+    revision: int = 0
+    assignment: Assignment | None = None
+    exit_code: int = 0
+    why: str = ""
+    grace: float = 30.0
+    """Seconds from TERM to KILL (row T13)."""
+    heartbeat: float = 5.0
+    """Seconds after which to announce again when nothing changes."""
+
+    @classmethod
+    def read(cls, wire: Any) -> Directive:
+        """Read it from the wire.
+
+        Raises:
+            NotUnderstood: if it is none, or speaks of what this agent does not know.
+        """
+        try:
+            if int(wire.get("protocol", PROTOCOL)) > PROTOCOL:
+                raise NotUnderstood(f"protocol {wire['protocol']}: expected at most {PROTOCOL}; use a newer agent")
+            kind = Kind(wire["kind"])
+            return cls(
+                kind=kind,
+                revision=int(wire["revision"]),
+                assignment=Assignment.read(wire["assignment"]) if kind is Kind.RUN else None,
+                exit_code=int(wire.get("exitCode", 0)),
+                why=str(wire.get("why", "")),
+                grace=seconds(wire.get("grace", "30s")),
+                heartbeat=seconds(wire.get("heartbeat", "5s")),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise NotUnderstood(f"not a directive: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a member's workers are doing."""
+
+    state: State
+    round: int = 0
+    failures: tuple[Failure, ...] = field(default=())
+
+    def wire(self, since: float) -> dict[str, Any]:
+        """Return it as it is told, with when it began in seconds since the epoch."""
+        failures = sorted(self.failures, key=lambda failure: failure.at)[:FAILURES_MAXIMUM]
+        return {
+            "state": self.state.value,
+            "round": self.round,
+            "failures": [failure.wire() for failure in failures],
+            "since": instant(since),
+        }
+
+
+def bounded(text: str, at_most: int = ERROR_MAXIMUM) -> str:
+    """Return the text as it may be told: its end, where it is too long, since there a traceback says what it was."""
+    text = text.encode(errors="replace").decode()
+    return text if len(text) <= at_most else "…" + text[1 - at_most :]
+
+
+def instant(at: float) -> str:
+    """Return a time, in seconds since the epoch, as the wire has it."""
+    return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def seconds(text: str) -> float:
+    """Read a duration such as `90s`, `1m30s` or `0`.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if text.strip() == "0":
+        return 0.0
+    if not text or _DURATION_PART.sub("", text):
+        raise ValueError(f"{text!r} is not a duration")
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))

@@ -1,0 +1,168 @@
+"""One round's workers, as their agent holds them: by a socket to their keeper."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from holdfast.agent import keeper
+from holdfast.agent.error_file import read as read_error
+from holdfast.agent.machine import Ended, Event, Gone, Stuck
+from holdfast.agent.messages import Failure
+
+KILL_LIMIT: Final = 10.0
+"""Seconds after KILL when what is still there counts as stuck: in the kernel, on a dead mount perhaps."""
+_BURIAL: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start: a worker's command, what its environment has beyond the agent's, and where it tells its error."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    error_file: str
+
+
+class Workers:
+    """The processes of one round, from their start until none of them is left."""
+
+    def __init__(
+        self,
+        launches: Sequence[Launch],
+        process: subprocess.Popen[bytes],
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        tell: Callable[[Event], None],
+        clear: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Take over the keeper that `start` has started."""
+        self.keeper = process
+        self._launches = launches
+        self._reader, self._writer = streams
+        self._tell = tell
+        self._clear = clear
+        self._stuck: asyncio.TimerHandle | None = None
+        self._listening = asyncio.ensure_future(self._listen())
+
+    @classmethod
+    async def start(
+        cls, launches: Sequence[Launch], tell: Callable[[Event], None], clear: Callable[[], Awaitable[None]]
+    ) -> Self:
+        """Start a round's workers.
+
+        Args:
+            launches: One for each worker, by local rank.
+            tell: Is told what becomes of them: `Ended` for each, and `Gone` when nothing is left.
+            clear: Ends what a keeper that was killed has left behind, before `Gone` is told.
+
+        Raises:
+            OSError: if there can be no keeper.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            process = _keeper(theirs.fileno())
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        workers = cls(launches, process, await asyncio.open_unix_connection(sock=ours), tell, clear)
+        workers._order({"start": [{"argv": [*one.argv], "environment": {**one.environment}} for one in launches]})
+        return workers
+
+    def stop(self, grace: float) -> None:
+        """Send TERM to all that runs, and KILL to what is left after `grace` seconds; a second time may shorten it."""
+        self._order({"stop": grace})
+        if self._stuck:
+            self._stuck.cancel()
+        self._stuck = asyncio.get_running_loop().call_later(grace + KILL_LIMIT, self._tell, Stuck())
+
+    async def gone(self) -> None:
+        """Wait until no process of the round is left."""
+        await asyncio.shield(self._listening)
+
+    def _order(self, order: dict[str, Any]) -> None:
+        self._writer.write(json.dumps(order).encode() + b"\n")
+
+    async def _listen(self) -> None:
+        last: dict[str, Any] = {}
+        try:
+            while (line := await self._reader.readline()).endswith(b"\n"):
+                last = json.loads(line)
+                if "gone" not in last:
+                    self._tell(self._ended(last))
+        except OSError:
+            pass  # the keeper was killed with an order unread
+        self._writer.close()
+        self._bury()
+        failure = None
+        if "gone" not in last:
+            await self._clear()
+            failure = self._keeper_failed()
+        if self._stuck:
+            self._stuck.cancel()
+        self._tell(Gone(failure))
+
+    def _bury(self) -> None:
+        # Its end of the socket is closed, which is among the last things that a process does.
+        self.keeper.wait()
+
+    def _ended(self, word: Mapping[str, Any]) -> Ended:
+        code: int = word["code"]
+        if "unstarted" in word:
+            return Ended(word["unstarted"], Failure(word["unstarted"], code, time.time(), word["error"]))
+        local_rank: int = word["ended"]
+        if code == 0:
+            return Ended(local_rank, None, word["asked"])
+        told = read_error(self._launches[local_rank].error_file)
+        at = min(told.at or time.time(), time.time()) if told else time.time()
+        error = told.error if told else describe(code)
+        return Ended(local_rank, Failure(local_rank, code, at, error), word["asked"])
+
+    def _keeper_failed(self) -> Failure:
+        code = self.keeper.returncode or -signal.SIGKILL
+        return Failure(0, code, time.time(), f"the workers' keeper ended, and all of them with it: {describe(code)}")
+
+
+def _keeper(channel: int) -> subprocess.Popen[bytes]:
+    # -I and -S: the image's packages and PYTHON* variables are the workers' business alone.
+    command = [sys.executable, "-I", "-S", "-B", keeper.__file__, str(channel)]
+    return subprocess.Popen(command, pass_fds=[channel], stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def describe(code: int) -> str:
+    """Say in words how a process ended, by its exit code, or minus the signal that ended it."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"signal {-code}"
+
+
+async def kill_all_below() -> None:
+    """Kill every descendant of this process, and reap those that are its children, until there is none."""
+    while keeper.descendants(os.getpid()):
+        keeper.kill_descendants(os.getpid())
+        reap_all()
+        await asyncio.sleep(_BURIAL)
+
+
+def reap_all(but: int | None = None) -> None:
+    """Reap every child that has ended, but the one whose end somebody else waits for."""
+    try:
+        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if found.si_pid == but:
+                return
+            os.waitpid(found.si_pid, os.WNOHANG)
+    except ChildProcessError:
+        return
