@@ -195,7 +195,8 @@ class DirectiveKind(StrEnum):
     WAIT = "Wait"
     """No round yet, no place in it, the finalization barrier, or nobody knows: what runs, runs on."""
     RUN = "Run"
-    """Run the workers of the assignment's round; one that runs them already, or has ended them, changes nothing."""
+    """Run the workers of the assignment's round, those of another one stopped first; while they run, or once they have
+    ended, it changes nothing."""
     REJOIN = "Rejoin"
     """Stop the workers (TERM, the grace, KILL to the process group), then announce INIT."""
     LEAVE = "Leave"

@@ -1,0 +1,43 @@
+"""What is counted of a gang, under torchelastic's names: restarts left, flakiness, how runs ended (row T14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from holdfast.model.gang import GangState
+from holdfast.model.rendezvous import CloseReason
+
+
+class RoleFigures(NamedTuple):
+    """Of the members of one role."""
+
+    remaining_restarts: int
+    """Of the member that has fewest."""
+    flakiness: int
+    """Percent of what it may fail that the flakiest member has; 100 where the gang has failed."""
+
+
+class GangFigures(NamedTuple):
+    """Of one gang."""
+
+    roles: Mapping[str, RoleFigures]
+    ended: str | None
+    """`run_success_no_retries`, `run_success_with_retries`, `run_failed_no_retries`, `run_failed_with_retries`."""
+
+
+def figures(state: GangState) -> GangFigures:
+    """Return what is to be counted of a gang now."""
+    limit = state.gang.max_restarts
+    failed = state.closed not in {None, CloseReason.SUCCEEDED, CloseReason.ENDED}
+    used = dict[str, int]()
+    for one in state.members.values():
+        used[one.join.role] = max(used.get(one.join.role, 0), one.restarts)
+    roles = {
+        role: RoleFigures(limit - most, 100 if failed else int(100 - 100 * (limit - most + 1) / (limit + 1)))
+        for role, most in used.items()
+    }
+    if state.closed is None or state.closed is CloseReason.ENDED:
+        return GangFigures(roles, None)
+    how = "with_retries" if any(used.values()) else "no_retries"
+    return GangFigures(roles, f"run_{'failed' if failed else 'success'}_{how}")

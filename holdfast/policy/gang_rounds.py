@@ -1,0 +1,244 @@
+"""When a round of a gang begins, what ends it, who is charged, when the rendezvous is closed (rows T1-T10)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from holdfast.model.base import format_duration
+from holdfast.model.gang import Absence, GangPhase, GangState, MemberRecord
+from holdfast.model.rendezvous import CloseReason, MemberState
+from holdfast.policy.edit import edit
+from holdfast.policy.gang_members import absent, closed, recorded
+
+
+class Gathered(NamedTuple):
+    """Who there is for the next round."""
+
+    chosen: tuple[MemberRecord, ...]
+    """Those that would begin it now, in the order of their ranks."""
+    pending: tuple[MemberRecord, ...]
+    """Members of the last round that are still to stop."""
+
+
+class GangDeadline(NamedTuple):
+    """When something falls due, and what."""
+
+    at: datetime
+    why: str
+
+
+def settled(state: GangState, now: datetime, *, heard: bool) -> GangState:
+    """Return what comes of the state as it is now.
+
+    Args:
+        state: what is known.
+        now: the time.
+        heard: whether the gang has been listened to for a whole keep-alive: only then does anything fail by a
+            deadline, since what was said while nobody listened may be on its way.
+    """
+    while True:
+        after = _once(state, now, heard=heard)
+        if after is state:
+            return state
+        state = after
+
+
+def deadlines(state: GangState) -> tuple[GangDeadline, ...]:
+    """Return what will fall due if nobody says anything, the earliest first."""
+    gang, due = state.gang, list[GangDeadline]()
+    if state.phase is GangPhase.FORMING:
+        if state.enough is not None:
+            due.append(GangDeadline(state.enough + gang.last_call, "the last call ends"))
+        due.append(GangDeadline(state.began + gang.join_timeout, f"fewer than {gang.min} members have joined"))
+    elif state.phase is GangPhase.RUNNING:
+        limited = _waiting(state)[gang.spares :]
+        due += [GangDeadline(one.since + gang.join_timeout, f"{one.join.member} finds no place") for one in limited]
+    elif state.phase is GangPhase.FINISHING:
+        due.append(GangDeadline(state.began + gang.finalization_barrier, "the finalization barrier ends"))
+    return tuple(sorted(due))
+
+
+def gathered(state: GangState, *, late: bool) -> Gathered:
+    """Return who would be in the next round: members of the last one go before newcomers, then who came first.
+
+    Once it is late, no place is kept any longer for who has not stopped yet.
+    """
+    there = [one for one in state.members.values() if one.absent is None]
+    old = [one for one in there if state.round and one.round == state.round]
+    ready = sorted((one for one in old if one.ready), key=_came)
+    pending = tuple(one for one in old if not one.ready)
+    free = state.gang.max - len(ready) - (0 if late else len(pending))
+    chosen = (*ready, *_waiting(state)[: max(0, free)])[: state.gang.max]
+    return Gathered(chosen, pending)
+
+
+def _once(state: GangState, now: datetime, *, heard: bool) -> GangState:
+    match state.phase:
+        case GangPhase.FORMING:
+            return _forming(state, now, heard=heard)
+        case GangPhase.RUNNING:
+            return _running(state, now, heard=heard)
+        case GangPhase.FINISHING:
+            return _finishing(state, now, heard=heard)
+        case GangPhase.CLOSED:
+            return state
+
+
+def _forming(state: GangState, now: datetime, *, heard: bool) -> GangState:
+    gang, late = state.gang, now >= state.began + state.gang.join_timeout
+    chosen, pending = gathered(state, late=late)
+    enough = len(chosen) >= gang.min
+    if enough != (state.enough is not None):
+        return edit(state, enough=now if enough else None)
+    called = state.enough is not None and now >= state.enough + gang.last_call
+    if len(chosen) == gang.max or (called and not pending) or (late and enough):
+        return _formed(state, chosen, now)
+    if late and heard:
+        span = format_duration(gang.join_timeout)
+        return closed(state, CloseReason.JOIN_TIMEOUT, f"{len(chosen)} of at least {gang.min} joined within {span}")
+    return state
+
+
+def _formed(state: GangState, chosen: tuple[MemberRecord, ...], now: datetime) -> GangState:
+    number, members = state.round + 1, dict(state.members)
+    for one in chosen:
+        members[one.join.member] = edit(one, round=number, succeeded=False)
+    bounded = state.gang.max_rounds is not None
+    return edit(
+        state,
+        phase=GangPhase.RUNNING,
+        round=number,
+        participants=tuple(one.join.member for one in chosen),
+        members=members,
+        began=now,
+        enough=None,
+        rounds=(*_recent(state, now), now) if bounded else (),
+    )
+
+
+def _running(state: GangState, now: datetime, *, heard: bool) -> GangState:
+    gang, there = state.gang, [state.members[name] for name in state.participants if name in state.members]
+    if any(_done(state, one) for one in there):
+        return edit(state, phase=GangPhase.FINISHING, began=now, why="a member has succeeded")
+    lost = _losses(state)
+    if lost:
+        name, how, ours = lost[0]
+        # Without restarts a loss is the outer scheduler's; who left in order only makes room (rows T9, T13).
+        if gang.max_restarts == 0 and not ours:
+            return closed(state, CloseReason.MEMBER_LOST, f"{name} was lost: {how}")
+        return _again(state, f"{name}: {how}", now)
+    failed = _failures(state)
+    if failed:
+        return _charged(state, failed[0], now)
+    over = state.participants[gang.max :]
+    if over:
+        return absent(state, over[-1], Absence.EVICTED, f"the gang is to have at most {gang.max} members")
+    waiting = _waiting(state)
+    if waiting and len(there) < gang.max and not _used_up(state, now):
+        return _again(state, f"{waiting[0].join.member} has joined", now)
+    for one in waiting[gang.spares :] if heard else ():
+        if now >= one.since + gang.join_timeout:
+            why = f"no place was free for {format_duration(gang.join_timeout)}"
+            return absent(state, one.join.member, Absence.EVICTED, why)
+    return state
+
+
+def _charged(state: GangState, one: MemberRecord, now: datetime) -> GangState:
+    """Charge the failure to the member it began with, and to no other (rows T3-T5)."""
+    limit, why = state.gang.max_restarts, f"{one.join.member} failed: {words(one)}"
+    if one.restarts >= limit:
+        return closed(state, CloseReason.RESTARTS_EXHAUSTED, f"{why}; {limit} restarts used")
+    after = _again(state, why, now)
+    if after.closed is not None:
+        return after
+    return recorded(after, edit(one, restarts=one.restarts + 1))
+
+
+def _finishing(state: GangState, now: datetime, *, heard: bool) -> GangState:
+    """Wait for the rest, and begin no round any more (rows T1, T2, T10)."""
+    there = [state.members.get(name) for name in state.participants]
+    if all(one is not None and _done(state, one) for one in there):
+        return closed(state, CloseReason.SUCCEEDED, f"all {len(there)} members have succeeded")
+    failed = _failures(state)
+    if failed:
+        one = failed[0]
+        spent = one.restarts >= state.gang.max_restarts
+        reason = CloseReason.RESTARTS_EXHAUSTED if spent else CloseReason.MEMBER_FAILED
+        return closed(state, reason, f"{one.join.member} failed after another had succeeded: {words(one)}")
+    for name, how, _ in _losses(state):
+        record = state.members.get(name)
+        # Who is only silent may have succeeded, and has until the barrier to say so.
+        if record is None or record.absent is not Absence.SILENT:
+            return closed(state, CloseReason.MEMBER_LOST, f"{name} was lost after another had succeeded: {how}")
+    if heard and now >= state.began + state.gang.finalization_barrier:
+        span = format_duration(state.gang.finalization_barrier)
+        late = sum(1 for one in there if one is None or not _done(state, one))
+        why = f"{late} of {len(there)} had not finished {span} after the first"
+        return closed(state, CloseReason.EXIT_BARRIER_TIMEOUT, why)
+    return state
+
+
+def _again(state: GangState, why: str, now: datetime) -> GangState:
+    """Let the next round form, unless as many have begun lately as may."""
+    if _used_up(state, now):
+        span = format_duration(state.gang.rounds_window)
+        why = f"{why}; {state.gang.max_rounds} rounds began within {span}"
+        return closed(state, CloseReason.ROUNDS_EXHAUSTED, why)
+    return edit(state, phase=GangPhase.FORMING, began=now, enough=None, why=why)
+
+
+def _recent(state: GangState, now: datetime) -> tuple[datetime, ...]:
+    return tuple(at for at in state.rounds if now < at + state.gang.rounds_window)
+
+
+def _used_up(state: GangState, now: datetime) -> bool:
+    return state.gang.max_rounds is not None and len(_recent(state, now)) >= state.gang.max_rounds
+
+
+def _came(one: MemberRecord) -> tuple[datetime, str]:
+    return one.since, one.join.member
+
+
+def _waiting(state: GangState) -> list[MemberRecord]:
+    """Return the newcomers that have no place, who came first before the others (row T7)."""
+    old = {name for name in state.participants if name in state.members and state.members[name].round == state.round}
+    return sorted((one for name, one in state.members.items() if one.ready and name not in old), key=_came)
+
+
+def _done(state: GangState, one: MemberRecord) -> bool:
+    return one.succeeded and one.round == state.round
+
+
+def _losses(state: GangState) -> list[tuple[str, str, bool]]:
+    """Return the members of the round that are none now: their names, how, and whether they left in order."""
+    found = list[tuple[str, str, bool]]()
+    for name in state.participants:
+        one = state.members.get(name)
+        if one is None or (one.absent is None and one.round != state.round):
+            found.append((name, "another agent holds its place", False))
+        elif one.absent is not None and not _done(state, one):
+            found.append((name, one.why, one.absent in {Absence.LEFT, Absence.EVICTED}))
+    return sorted(found, key=lambda each: each[2])
+
+
+def _failures(state: GangState) -> list[MemberRecord]:
+    """Return who has failed in this round: the one it began with first, ties by name (row T12: UNKNOWN is none)."""
+    failed = [
+        one
+        for name in state.participants
+        if (one := state.members.get(name)) is not None
+        and one.absent is None
+        and one.round == state.round == one.report.round
+        and one.report.state is MemberState.FAILED
+    ]
+    return sorted(failed, key=lambda one: (one.report.failures[0].at, one.join.member))
+
+
+def words(one: MemberRecord) -> str:
+    """Return in words how the first worker of a member failed."""
+    first = one.report.failures[0]
+    how = f"signal {first.signal}" if first.signal is not None else f"exit code {first.exit_code}"
+    if first.signal is None and first.exit_code is None:
+        how = "it could not be started"
+    return f"worker {first.local_rank}, {how}"
