@@ -7,16 +7,20 @@ import dataclasses
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from holdfast.activities.kube_errors import Unreachable
 from holdfast.model import Status
 from holdfast.worker.failpoints import Passing
+from holdfast.worker.settings import ENV_FAILPOINT
 from tests.audited import BEGUN, Log, reset
 from tests.e2e import failpoints, invariants
 from tests.e2e.failpoints import Outcome, pairs_of, share, summary
 from tests.e2e.ledger import read
 from tests.e2e.scenarios import BY_NAME, SCENARIOS
+from tests.e2e.site import Site
 from tests.e2e.test_failpoints import SAMPLE, SLICES
 
 POINTS = [Passing(f"http.create.pods.{when}", number) for number in (1, 2, 3, 4) for when in ("before", "after")]
@@ -80,6 +84,43 @@ def test_a_scenario_that_was_not_run_is_missed(
     assert f"not run: {next(iter(BY_NAME))}" in capsys.readouterr().out
     failpoints.record([dataclasses.replace(HELD, scenario=next(iter(BY_NAME)))], "rest")
     assert failpoints.main() == 0
+
+
+class Watched:
+    """A site that notes with which environments its workers are started."""
+
+    def __init__(self) -> None:
+        self.started: list[dict[str, str]] = []
+
+    def launch(self, *, kubeconfig: None, **environment: str) -> object:
+        self.started.append(environment)
+        return object()
+
+
+def test_a_worker_is_started_with_what_its_scenario_sets_and_where_it_dies():
+    site = Watched()
+    failpoints.Mortal(cast("Site", site), (POINTS[0],), settings={"HOLDFAST_NODE_DOWN": "6s"})
+    assert site.started[0]["HOLDFAST_NODE_DOWN"] == "6s"
+    assert site.started[0][ENV_FAILPOINT] == str(POINTS[0])
+
+
+@pytest.mark.parametrize(("failures", "problem"), [(1, ""), (2, "no answer")])
+async def test_a_life_in_which_the_harness_could_not_ask_is_lived_once_more(
+    monkeypatch: pytest.MonkeyPatch, failures: int, problem: str
+):
+    lives: list[int] = []
+
+    async def live(*_: object) -> int:
+        lives.append(1)
+        if len(lives) <= failures:
+            raise Unreachable(0, "", "no answer")
+        return 1
+
+    monkeypatch.setattr(failpoints, "live", live)
+    outcome = await failpoints.run(cast("Site", Watched()), BY_NAME["lattice-probe"], (POINTS[0],))
+    assert len(lives) == 2
+    assert problem in outcome.problem
+    assert bool(outcome.problem) == bool(problem)
 
 
 # --- the invariants that a log can show

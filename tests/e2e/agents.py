@@ -25,6 +25,13 @@ from tests.e2e.nodes import Nodes, open_nodes
 from tests.e2e.site import until
 
 LEASES = ("coordination.k8s.io/v1", "Lease")
+SHORT_SILENCE = {
+    "HOLDFAST_NODE_DEGRADED": "13s",
+    "HOLDFAST_NODE_DOWN": "6s",
+    "HOLDFAST_NODE_SENSITIVE_DOWN": "12s",
+    "HOLDFAST_NODE_CHECK": "3s",
+}
+"""Other nodes of the stack, a real one among them, renew their leases every ten seconds, as kubelets do."""
 
 
 class Agents:

@@ -6,7 +6,6 @@ same whenever, and however often, a worker dies meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,15 +13,15 @@ from typing import Any
 import yaml
 
 from holdfast import names
-from holdfast.activities.kube import Conflict
+from tests.e2e import lattice_lives as lattice
+from tests.e2e.agents import SHORT_SILENCE
 from tests.e2e.crash import pod
 from tests.e2e.jobsets import jobset, replicated
-from tests.e2e.lattice import allocation, loses_its_node
+from tests.e2e.lattice import NAME, allocation
 from tests.e2e.saving import gang, save
 from tests.e2e.site import appwrapper, until
-from tests.e2e.space import PENDING, STUBBORN, Handle, Space, pod_template
+from tests.e2e.space import STUBBORN, Handle, Space
 
-NAME = "train"
 QUICK = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "0s"}
 
 
@@ -43,6 +42,8 @@ class Scenario:
     """How often it is restarted; None: as often as `restart` is charged."""
     replaces: bool = False
     """Whether an interrupted submission is made again as the next attempt, instead of being carried on."""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What its worker is set to, by the variables of its environment."""
 
     def __str__(self) -> str:
         return self.name
@@ -202,72 +203,6 @@ async def _saves_and_goes_on(space: Space, handle: Handle) -> None:
     await space.complete(NAME)
 
 
-# --- Lattice's allocations: back to the queue, and the end by the walltime, every act of it written down first
-
-
-async def _loses_its_node(space: Space, handle: Handle) -> None:
-    await space.reach(handle, "Running", 1)
-    await loses_its_node(space)
-    await space.reach(handle, "Running", 2)
-    await space.complete(NAME)
-
-
-async def _waits_for_a_person(space: Space, handle: Handle) -> None:
-    """Have a person run it again; then its walltime runs out by itself."""
-    await space.reach(handle, "Running", 1)
-    await loses_its_node(space)
-    await space.reach(handle, "Pending", 1)
-    await handle.signal(names.SIGNAL_RETRY, "looked into it")
-
-
-# --- Lattice: a launch that its node cannot do is tried on another, charged to a budget of its own
-
-
-def _launches() -> dict[str, Any]:
-    """Return a Job of one pod that no node starts by itself."""
-    template = pod_template(labels=PENDING, annotations={"holdfast.dev/kwok-delete-delay": "1s"})
-    settings = {"profile": "lattice-batch", "retryPausePeriod": "0s", "successTTL": "0s"}
-    notes = {f"{names.GROUP}/{key}": value for key, value in settings.items()}
-    spec = {"backoffLimit": 0, "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": NAME, "annotations": notes}, "spec": spec}
-
-
-async def _bound(space: Space, attempt: int) -> dict[str, Any]:
-    """Wait for the pod of an attempt, until it has a node."""
-    found: list[dict[str, Any]] = []
-
-    async def check() -> bool:
-        pods = [one for one in await space.pods(NAME) if one["metadata"]["labels"][names.LABEL_ATTEMPT] == str(attempt)]
-        found[:] = [one for one in pods if one["spec"].get("nodeName")]
-        return bool(found)
-
-    await until(check, 120, f"the pod of attempt {attempt} has a node")
-    return found[0]
-
-
-async def _fails_to_launch(space: Space, handle: Handle) -> None:
-    metadata = (await _bound(space, 1))["metadata"]
-    failed = {"exitCode": 128, "reason": "StartError", "finishedAt": metadata["creationTimestamp"]}
-    container = {"name": "main", "image": "example.com/train:1", "imageID": "", "ready": False, "restartCount": 0}
-    status = {"phase": "Failed", "containerStatuses": [{**container, "state": {"terminated": failed}}]}
-
-    async def said() -> bool:
-        pod = (await _bound(space, 1))["metadata"]
-        key = ("v1", "Pod", pod["name"], space.namespace)
-        with contextlib.suppress(Conflict):
-            version = pod["resourceVersion"]
-            change: dict[str, Any] = {"uid": pod["uid"], "resource_version": version, "subresource": "status"}
-            await space.site.kube.patch(*key, patch={"status": status}, **change)
-            return True
-        return False
-
-    await until(said, 60, "its kubelet says that it cannot start it")
-    again = (await _bound(space, 2))["metadata"]["name"]
-    await space.patch("v1", "Pod", again, {"metadata": {"labels": dict.fromkeys(PENDING)}})
-    await space.reach(handle, "Running", 2)
-    await space.complete(NAME)
-
-
 SCENARIOS = (
     Scenario(
         name="appwrapper-reset",
@@ -343,7 +278,7 @@ SCENARIOS = (
     Scenario(
         name="lattice-requeue",
         document=lambda: allocation("batch", pods=2),
-        script=_loses_its_node,
+        script=lattice.loses_its_node,
         phase="Succeeded",
         attempts=2,
         charged={"restart": 1},
@@ -351,18 +286,43 @@ SCENARIOS = (
     Scenario(
         name="lattice-sensitive-walltime",
         document=lambda: allocation("service", walltime="15s", sensitive="true"),
-        script=_waits_for_a_person,
+        script=lattice.waits_for_a_person,
         phase="Failed",
         attempts=2,
     ),
     Scenario(
         name="lattice-launch",
-        document=_launches,
-        script=_fails_to_launch,
+        document=lattice.launches,
+        script=lattice.fails_to_launch,
         phase="Succeeded",
         attempts=2,
         charged={"launch": 1},
         restarts=1,
+    ),
+    Scenario(
+        name="lattice-walltime-extended",
+        document=lambda: allocation("batch", walltime="25s", walltimeExtendableTo="1h"),
+        script=lattice.is_extended,
+        phase="Failed",
+        attempts=2,
+        charged={"restart": 1},
+    ),
+    Scenario(
+        name="lattice-node-down",
+        document=lattice.has_a_place_of_its_own,
+        script=lattice.has_its_node_fall_silent,
+        phase="Succeeded",
+        attempts=2,
+        charged={"restart": 1},
+        settings=SHORT_SILENCE,
+    ),
+    Scenario(
+        name="lattice-probe",
+        document=lattice.serves,
+        script=lattice.stops_answering,
+        phase="Succeeded",
+        attempts=2,
+        charged={"restart": 1},
     ),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -44,8 +44,13 @@ SAMPLE = (
     ("preempted-and-saved", "http.patch.pods.after:1"),
     ("preempted-and-saved", "activity.checkpoint.after:1"),
     ("lattice-launch", "activity.observe.after:1"),
+    ("lattice-walltime-extended", "activity.remove.before:2"),
+    ("lattice-node-down", "http.patch.nodes.before:1"),
+    ("lattice-node-down", "http.delete.pods.after:1"),
+    ("lattice-probe", "activity.probe.after:1"),
 )
-"""In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation."""
+"""In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation; once a
+node is Down and nobody has been told, as a pod there is forced, with a service's third silence."""
 
 
 def _marked(scenario: str, *values: object) -> ParameterSet:

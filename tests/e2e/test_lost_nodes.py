@@ -28,6 +28,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.workflows.node_monitor import NodeMonitorStatus
+from tests.e2e.agents import SHORT_SILENCE as QUICK
 from tests.e2e.agents import open_agents
 from tests.e2e.nodes import Nodes
 from tests.e2e.site import Site, asked, job, open_site, until
@@ -36,13 +37,6 @@ from tests.e2e.truth import WORKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
-QUICK = {
-    "HOLDFAST_NODE_DEGRADED": "13s",
-    "HOLDFAST_NODE_DOWN": "6s",
-    "HOLDFAST_NODE_SENSITIVE_DOWN": "12s",
-    "HOLDFAST_NODE_CHECK": "3s",
-}
-"""The real node, which is on this stack too, renews its lease every ten seconds, as kubelets do."""
 FAULT = "CperHardwareErrorFatal"
 ON_NODE_FAILURE = Policy(
     rules=(
