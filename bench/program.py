@@ -11,7 +11,7 @@ import typer
 
 from bench import plan, report
 from bench.ground import Options
-from bench.measures import crash, crowd, engine, gang, history, idle, latency, removal, start
+from bench.measures import crash, crowd, engine, gang, history, idle, latency, nodes, removal, start
 from bench.measures import workers as scaling
 from bench.plan import Plan
 from bench.published import KEPT, merged
@@ -119,6 +119,17 @@ def crowd_(steps: Sizes = "", window: Seconds = crowd.WINDOW) -> None:
     _run(
         Plan(crowd.NAME, lambda on: crowd.measure(on, _numbers(steps) or crowd.STEPS, window), crowd.NODES, alone=True)
     )
+
+
+@app.command("nodes")
+def nodes_(
+    count: Annotated[int, typer.Option("--nodes", help="Nodes, a tenth of which is lost; 0: none is.")] = nodes.NODES,
+    workloads: Annotated[int, typer.Option(help="Two-pod workloads on them.")] = nodes.WORKLOADS,
+    watched: Annotated[int, typer.Option(help="Nodes that are only watched; 0: not measured.")] = nodes.WATCHED,
+    window: Seconds = nodes.WINDOW,
+) -> None:
+    """A tenth of the nodes lose power; what it costs to watch thousands; on a stack of their own."""
+    _run(Plan(nodes.NAME, lambda on: nodes.measure(on, count, workloads, watched, window), alone=True))
 
 
 @app.command("all")

@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from holdfast.activities.kube import Kube
 from holdfast.local import Stack
 from holdfast.local.parts import Layout, kwok
 from holdfast.local.ports import choose
-from tests.e2e.nodes import Nodes, open_nodes
+from tests.e2e.nodes import AGENT, Nodes, each, open_nodes
 from tests.e2e.site import until
 
 LEASES = ("coordination.k8s.io/v1", "Lease")
@@ -51,8 +51,10 @@ class Agents:
         config, *stages = yaml.safe_load_all(Path(given.removeprefix("--config=")).read_text())
         config["options"] |= {
             "manageNodesWithAnnotationSelector": f"kwok.x-k8s.io/node={self.name}",
+            # A label, since KWOK is told when a node loses it, and plays that node no longer.
+            "manageNodesWithLabelSelector": f"{AGENT}={self.name}",
             "nodeLeaseDurationSeconds": self._seconds,
-            "nodeLeaseParallelism": 4,
+            "nodeLeaseParallelism": 16,
         }
         (beats,) = (stage for stage in stages if stage["metadata"]["name"] == "node-heartbeat")
         beats["spec"]["delay"] = {"durationMilliseconds": int(self._heartbeat * 1000)}
@@ -68,6 +70,10 @@ class Agents:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    async def lose(self, nodes: Nodes, names: Sequence[str]) -> None:
+        """Have some of its nodes lose power, as all of them do when it is killed; the others live on."""
+        await each(lambda name: nodes.label(name, AGENT, None), names)
 
     def pause(self) -> None:
         """Freeze it."""
@@ -111,7 +117,7 @@ async def open_agents(
                 found = (await kube.list(*LEASES, "kube-node-lease"))["items"]
                 return {one["metadata"]["name"] for one in found} >= set(nodes.names)
 
-            await until(leased, 60, f"{count} nodes have a lease")
+            await until(leased, 60 + count / 20, f"{count} nodes have a lease", pause=0.05 + count / 2000)
             yield nodes, agents
     finally:
         agents.kill()

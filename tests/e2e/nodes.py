@@ -14,6 +14,7 @@ from holdfast.activities.kube import Conflict, Kube, NotFound
 from tests.e2e.site import until
 
 GROUP = "test.holdfast.dev/nodes"
+AGENT = "test.holdfast.dev/agent"
 CAPACITY = {"cpu": "64", "memory": "64Gi", "pods": "100"}
 
 
@@ -75,14 +76,15 @@ async def open_nodes(kube: Kube, count: int, *, agent: str = "fake", group: str 
     own = group if agent == "fake" else agent
     nodes = Nodes(kube, group, tuple(f"own-{own}-{number}" for number in range(count)))
     try:
-        await _each(lambda name: kube.create(_node(name, agent, group)), nodes.names)
+        await each(lambda name: kube.create(_node(name, agent, group)), nodes.names)
 
         async def ready() -> bool:
             found = (await kube.list("v1", "Node", labels=f"{GROUP}={group}"))["items"]
-            ours = [node for node in found if node["metadata"]["name"] in nodes.names]
+            wanted = set(nodes.names)
+            ours = [node for node in found if node["metadata"]["name"] in wanted]
             return len(ours) == count and all(map(_ready, ours))
 
-        await until(ready, 60, f"{count} nodes are ready")
+        await until(ready, 60 + count / 20, f"{count} nodes are ready", pause=0.05 + count / 2000)
         yield nodes
     finally:
 
@@ -91,10 +93,10 @@ async def open_nodes(kube: Kube, count: int, *, agent: str = "fake", group: str 
                 found = await kube.get("v1", "Node", name)
                 await kube.delete("v1", "Node", name, uid=found["metadata"]["uid"])
 
-        await _each(remove, nodes.names)
+        await each(remove, nodes.names)
 
 
-async def _each(call: Callable[[str], Awaitable[Any]], names: Sequence[str]) -> None:
+async def each(call: Callable[[str], Awaitable[Any]], names: Sequence[str]) -> None:
     """Make a call for each name, some at once."""
     slots = asyncio.Semaphore(20)
 
@@ -111,7 +113,7 @@ def _node(name: str, agent: str, group: str) -> dict[str, Any]:
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {GROUP: group, "kubernetes.io/hostname": name},
+            "labels": {GROUP: group, AGENT: agent, "kubernetes.io/hostname": name},
             "annotations": {"kwok.x-k8s.io/node": agent, "node.alpha.kubernetes.io/ttl": "0"},
         },
         "spec": {"taints": [{"key": GROUP, "value": group, "effect": "NoSchedule"}]},

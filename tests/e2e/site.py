@@ -297,13 +297,13 @@ def free_port() -> int:
     return choose(["port"])["port"]
 
 
-async def until(check: Callable[[], Any], seconds: float, what: str) -> None:
+async def until(check: Callable[[], Any], seconds: float, what: str, *, pause: float = 0.05) -> None:
     """Wait until a check holds, looking often; real time, since real servers are waited for."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if await check():
             return
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
     raise AssertionError(f"not within {seconds:g} s: {what}")
 
 
