@@ -6,23 +6,40 @@ An answer is always of a read that began after it was asked for, so that it prov
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from holdfast import names
 from holdfast.activities.kept import trace, unsigned
 from holdfast.activities.kube import Kube, Object
-from holdfast.activities.raw import mapping
+from holdfast.activities.raw import mapping, version_of
 
 MOST = 100
 """Workloads asked for in one request: their uids stand in its address."""
+
+
+Keep = Callable[[Object], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a read has found of one workload."""
+
+    items: list[Any]
+    version: int
+    """Of the cluster, at which that was so."""
 
 
 @dataclass
 class _Lane:
     """What is asked for of one kind in one namespace, and whether a read of it is under way."""
 
-    asked: list[tuple[str, asyncio.Future[list[Object]]]] = field(default_factory=list)
+    asked: list[tuple[str, asyncio.Future[Listed]]] = field(default_factory=list)
     reading: asyncio.Task[None] | None = None
+
+
+_Key = tuple[str, str, str, Keep]
 
 
 class Gathered:
@@ -31,7 +48,7 @@ class Gathered:
     def __init__(self, kube: Kube) -> None:
         """Begin without anything asked."""
         self._kube = kube
-        self._lanes: dict[tuple[str, str, str], _Lane] = {}
+        self._lanes: dict[_Key, _Lane] = {}
 
     async def of(self, api_version: str, kind: str, namespace: str, workload_uid: str) -> list[Object]:
         """Return the objects of a kind that bear a workload's uid: of a pod, as there may be thousands, its `trace`.
@@ -39,15 +56,24 @@ class Gathered:
         Raises:
             KubeError: what the read was answered by.
         """
-        key = (api_version, kind, namespace)
+        keep = trace if kind == "Pod" else unsigned
+        return (await self.listed(api_version, kind, namespace, workload_uid, keep)).items
+
+    async def listed(self, api_version: str, kind: str, namespace: str, workload_uid: str, keep: Keep) -> Listed:
+        """Return what is to be kept of the objects of a kind that bear a workload's uid, and as of which version.
+
+        Raises:
+            KubeError: what the read was answered by.
+        """
+        key = (api_version, kind, namespace, keep)
         lane = self._lanes.setdefault(key, _Lane())
-        answer: asyncio.Future[list[Object]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Listed] = asyncio.get_running_loop().create_future()
         lane.asked.append((workload_uid, answer))
         if lane.reading is None:
             lane.reading = asyncio.create_task(self._read(key, lane))
         return await answer
 
-    async def _read(self, key: tuple[str, str, str], lane: _Lane) -> None:
+    async def _read(self, key: _Key, lane: _Lane) -> None:
         """Read for all who have asked by now, then for those who have asked meanwhile, until nobody has."""
         try:
             while lane.asked:
@@ -59,15 +85,21 @@ class Gathered:
             for _, answer in lane.asked:  # Only where this was broken off.
                 answer.cancel()
 
-    async def _answer(self, key: tuple[str, str, str], batch: list[tuple[str, asyncio.Future[list[Object]]]]) -> None:
-        api_version, kind, namespace = key
-        found: dict[str, list[Object]] = {uid: [] for uid, _ in batch}
+    async def _answer(self, key: _Key, batch: list[tuple[str, asyncio.Future[Listed]]]) -> None:
+        api_version, kind, namespace, keep = key
+        found: dict[str, list[Any]] = {uid: [] for uid, _ in batch}
         one_of = f"={next(iter(found))}" if len(found) == 1 else f" in ({','.join(sorted(found))})"
-        labels, keep = names.LABEL_WORKLOAD_UID + one_of, trace if kind == "Pod" else unsigned
+
+        def kept(raw: Object) -> tuple[str, Any]:
+            return mapping(raw["metadata"].get("labels"))[names.LABEL_WORKLOAD_UID], keep(raw)
+
         try:
-            listed = await self._kube.list(api_version, kind, namespace, labels=labels, keep=keep)
-            for item in listed["items"]:
-                found[mapping(item["metadata"].get("labels"))[names.LABEL_WORKLOAD_UID]].append(item)
+            listed = await self._kube.list(
+                api_version, kind, namespace, labels=names.LABEL_WORKLOAD_UID + one_of, keep=kept
+            )
+            for uid, item in listed["items"]:
+                found[uid].append(item)
+            version = version_of(listed["metadata"])
         except Exception as error:
             for _, answer in batch:
                 if not answer.done():
@@ -75,4 +107,4 @@ class Gathered:
             return
         for uid, answer in batch:
             if not answer.done():
-                answer.set_result(found[uid])
+                answer.set_result(Listed(found[uid], version))

@@ -16,11 +16,11 @@ from holdfast.activities.node_marks import LEASE
 from holdfast.activities.nodes import STRANDED, NodeMark
 from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
-from holdfast.activities.raw import mapping, time_of, version_of
+from holdfast.activities.raw import mapping, time_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told
 from holdfast.activities.snapshot import ENDED, summarize
-from holdfast.model import Quiet
+from holdfast.model import FailureClass, Quiet
 
 LEASES_ASKED = 32
 """Beyond so many nodes all leases of the cluster are listed at once."""
@@ -33,10 +33,11 @@ async def observe(site: Site, given: ObserveInput) -> Observation:
         ApplicationError: of type `ClusterMismatch`.
     """
     site.check(given.target)
-    async with told(), Pulse() as pulse:
-        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
-        seen = await persist(pulse, "looking at the cluster", lambda: look(site, given))
-        return seen.model_copy(update={"blind": site.blind(pulse.blind)})
+    with site.precedence.looking():
+        async with told(), Pulse() as pulse:
+            await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+            seen = await persist(pulse, "looking at the cluster", lambda: look(site, given))
+            return seen.model_copy(update={"blind": site.blind(pulse.blind)})
 
 
 async def look(site: Site, given: ObserveInput) -> Observation:
@@ -46,8 +47,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     all were created, one that is not found afterwards is gone and not still to come.
     """
     target, kube = given.target, site.kube
-    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
-    pods = await kube.list("v1", "Pod", target.namespace, labels=labels, keep=pod_facts)
+    # Of many workloads that lost their nodes together, in one read.
+    pods = await site.gathered.listed("v1", "Pod", target.namespace, target.workload_uid, pod_facts)
     at = datetime.now(UTC)
     owner_name = names.attempt_name(target.name, given.attempt)
     anchor, owners = await asyncio.gather(
@@ -58,7 +59,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     unseen: set[str] = set()
     found = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
-    seen_pods = await unprepared.told(kube, pods["items"], given.attempt, at)
+    seen_pods = await unprepared.told(kube, pods.items, given.attempt, at)
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
         anchor = None
@@ -75,11 +76,13 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         pods=seen_pods,
         at=at,
         live=True,
-        revision=version_of(pods["metadata"]),
+        revision=pods.version,
         unseen=unseen,
         marks=marks,
     )
-    quietest = await _quietest(site, seen_pods, given.attempt) if given.leases and seen.failures else None
+    # Whether a node has gone that nobody has missed yet is only asked of an application's failure (`policy.fate`).
+    unsure = given.leases and any(failure.cls is FailureClass.APP for failure in seen.failures)
+    quietest = await _quietest(site, seen_pods, given.attempt) if unsure else None
     held = anchor is not None and names.FINALIZER in (anchor["metadata"].get("finalizers") or ())
     return seen.model_copy(
         update={

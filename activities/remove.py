@@ -53,6 +53,7 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     Raises:
         ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if there is a later attempt than is known.
     """
+    await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
         removed = await _until_gone(site, given, _Graceful(site, given, deadline, following), deadline)

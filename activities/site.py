@@ -20,6 +20,7 @@ from holdfast.activities.known import KnownAnchors
 from holdfast.activities.kube import Forbidden, Kube, Object, Unreachable, service_account_user
 from holdfast.activities.nodes import Marks
 from holdfast.activities.permits import Permits
+from holdfast.activities.precedence import Precedence
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval, Limits
 from holdfast.policy.sight import union
@@ -53,6 +54,7 @@ class Site:
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
     gathered: Gathered = field(init=False)
+    precedence: Precedence = field(init=False, default_factory=Precedence)
 
     def __post_init__(self) -> None:
         """Gather reads of this cluster."""
