@@ -26,7 +26,7 @@ from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
 from holdfast.activities.site import BEAT_LAST, Site, is_broken_off
 from holdfast.model import Failure, Probe, ProbeKind
-from holdfast.policy.probe import silence
+from holdfast.policy.probe import Answer, counted, failed, no_answer, silent
 
 AT_ONCE: Final = 32
 """Pods of one workload that are asked at the same time."""
@@ -46,10 +46,6 @@ class Asked:
     since: datetime
 
 
-Answer = str | None
-"""Why a pod is silent; empty where it has answered; None where that is not known."""
-
-
 async def probe(site: Site, given: ProbeInput) -> Probed:
     """Ask round after round, until a pod has been silent as often as it may in a row.
 
@@ -66,10 +62,10 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
             with suppress(KubeError):  # What cannot be asked for now is asked for in the next round.
                 pods = await _pods(site, given, begun)
                 answers = await _beating(answers_of(rules, pods), failing, begun)
-                failing = counted(failing, pods, answers)
-                silent = worst(pods, answers, failing, rules.failure_threshold)
-                if silent is not None:
-                    return Probed(failure=_failure(given, silent, answers[silent.facts.uid] or "", begun))
+                failing = counted(failing, answers)
+                mute = worst(pods, answers, failing, rules.failure_threshold)
+                if mute is not None:
+                    return Probed(failure=_failure(given, mute, answers[mute.facts.uid] or "", begun))
             _beat(failing, due)
     except asyncio.CancelledError:
         if not is_broken_off():
@@ -77,24 +73,12 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
         return Probed(failing=failing)
 
 
-def counted(failing: Mapping[str, int], pods: Sequence[Asked], answers: Mapping[str, Answer]) -> dict[str, int]:
-    """Return how often in a row each pod has been silent, after a round; those that answered are left out."""
-    after: dict[str, int] = {}
-    for pod in pods:
-        uid, before = pod.facts.uid, failing.get(pod.facts.uid, 0)
-        answer = answers[uid]
-        count = before if answer is None else before + 1 if answer else 0
-        if count:
-            after[uid] = count
-    return after
-
-
 def worst(
     pods: Sequence[Asked], answers: Mapping[str, Answer], failing: Mapping[str, int], threshold: int
 ) -> Asked | None:
     """Return the first pod, by name, that has been silent as often as it may, and was so just now."""
-    over = [pod for pod in pods if answers[pod.facts.uid] and failing.get(pod.facts.uid, 0) >= threshold]
-    return min(over, key=lambda pod: pod.facts.name, default=None)
+    over = silent(answers, failing, threshold)
+    return min((pod for pod in pods if pod.facts.uid in over), key=lambda pod: pod.facts.name, default=None)
 
 
 def asked(raw: Mapping[str, Any]) -> Asked | None:
@@ -154,7 +138,7 @@ async def answers_of(rules: Probe, pods: Sequence[Asked]) -> dict[str, Answer]:
                         return await _get(session, rules, pod.address)
                     return await _connect(rules, pod.address)
                 except TimeoutError:
-                    return f"no answer within {rules.timeout.total_seconds():g} s"
+                    return no_answer(rules)
                 except (OSError, aiohttp.ClientError) as error:
                     if getattr(error, "errno", None) in OURS:
                         return None
@@ -181,9 +165,8 @@ async def _connect(rules: Probe, address: str) -> Answer:
 
 
 def _failure(given: ProbeInput, pod: Asked, answer: str, now: datetime) -> Failure:
-    facts, rules = pod.facts, given.probe
-    message = f"{rules.words} failed {rules.failure_threshold} times in a row: {answer}"
-    return silence(given.attempt, now, facts.component, facts.name, facts.node, message)
+    facts = pod.facts
+    return failed(given.probe, given.attempt, now, facts.component, facts.name, facts.node, answer)
 
 
 # --- what outlives this worker: the counts, and when the next round is

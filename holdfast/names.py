@@ -217,8 +217,13 @@ def queue_cluster(cluster: str) -> str:
 
 
 def queue_wait(cluster: str) -> str:
-    """Return the task queue of a cluster's long waits (removal proofs, probes)."""
+    """Return the task queue of a cluster's long waits (removal proofs, checkpoints)."""
     return f"{QUEUE_WORKFLOWS}/{cluster}/wait"
+
+
+def queue_probe(cluster: str) -> str:
+    """Return the task queue of a cluster's probes, which last as long as their services: no wait is to stand behind."""
+    return f"{QUEUE_WORKFLOWS}/{cluster}/probe"
 
 
 def queue_watch(cluster: str) -> str:

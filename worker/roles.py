@@ -70,7 +70,7 @@ def workers(
         if role is Role.WORKFLOWS:
             made.append(_workflows(client, settings, runner))
         elif site is not None:
-            made.append(_activities(client, settings, role, site, around))
+            made += [_activities(client, settings, role, share, around) for share in _shares(settings, role, site)]
     return made
 
 
@@ -90,8 +90,12 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
     )
 
 
-def _activities(client: Client, settings: Settings, role: Role, site: Site, around: Sequence[Interceptor]) -> Worker:
-    queue, activities, slots = _share(settings, role, site)
+Share = tuple[str, list[Callable[..., Any]], Slots]
+"""A task queue, what is done of it, and how much of that at once."""
+
+
+def _activities(client: Client, settings: Settings, role: Role, share: Share, around: Sequence[Interceptor]) -> Worker:
+    queue, activities, slots = share
     interceptors: Sequence[Interceptor] = [*around, LogContext(), NamespacesAllowed(settings.namespaces)]
     return Worker(
         client,
@@ -109,16 +113,21 @@ def _activities(client: Client, settings: Settings, role: Role, site: Site, arou
     )
 
 
-def _share(settings: Settings, role: Role, site: Site) -> tuple[str, list[Callable[..., Any]], Slots]:
+def _shares(settings: Settings, role: Role, site: Site) -> list[Share]:
     if role is Role.CLUSTER:
         slots = FreshSlots(settings.max_concurrent_activities, settings.max_fresh_activities, FRESH_SECONDS)
-        return names.queue_cluster(settings.cluster), site.cluster.all, slots
+        return [(names.queue_cluster(settings.cluster), site.cluster.all, slots)]
     if role is Role.WAIT:
         slots = FreshSlots(settings.max_concurrent_waits, settings.max_fresh_waits, FRESH_WAIT_SECONDS)
-        return names.queue_wait(settings.cluster), site.cluster.all, slots
+        # Probes last for months, and must not leave a removal without a slot.
+        probes = FreshSlots(settings.max_concurrent_probes, settings.max_fresh_waits, FRESH_WAIT_SECONDS)
+        return [
+            (names.queue_wait(settings.cluster), site.cluster.all, slots),
+            (names.queue_probe(settings.cluster), [site.cluster.probe], probes),
+        ]
     # One more than the parts and the nodes, so that one may begin anew while its last try is still ending.
     watches = [site.watch.watch, site.nodes.watch_nodes]
-    return names.queue_watch(settings.cluster), watches, FixedSizeSlotSupplier(settings.watch_shard_sets + 2)
+    return [(names.queue_watch(settings.cluster), watches, FixedSizeSlotSupplier(settings.watch_shard_sets + 2))]
 
 
 def _only_activities(slots: Slots) -> WorkerTuner:

@@ -225,8 +225,11 @@ class Settings(BaseSettings):
     max_fresh_activities: Count = 24
     """How many of them may have begun within the last four seconds: a burst is worked off one after another."""
     max_concurrent_waits: Count = 1000
+    """Removals, checkpoints and what else waits for the cluster."""
     max_fresh_waits: Count = 32
     """How many of them may have begun within the last second."""
+    max_concurrent_probes: Count = 1000
+    """Services that are asked whether they serve: each holds one for as long as it runs (role wait)."""
     max_cached_workflows: Annotated[int, Field(ge=0, le=100_000)] = 600
     graceful_shutdown: Duration = timedelta(seconds=10)
     """How long work in hand may go on after SIGTERM."""

@@ -105,7 +105,7 @@ def probe_of(spec: Workload, state: State, uid: str) -> Call:
     given = ProbeInput(
         target=target_of(spec, state, uid), attempt=attempt.number, probe=spec.probe, failing=attempt.probe_failing
     )
-    return Call(names.ACTIVITY_PROBE, names.queue_wait(spec.cluster), given, Probed, ENDLESS)
+    return Call(names.ACTIVITY_PROBE, names.queue_probe(spec.cluster), given, Probed, ENDLESS)
 
 
 def bounds_of(spec: Workload) -> PodBounds:

@@ -110,6 +110,7 @@ async def _pollers(client: Client, cluster: str | None) -> list[Check]:
         queues += [
             ("cluster", names.queue_cluster(cluster), activity),
             ("wait", names.queue_wait(cluster), activity),
+            ("wait", names.queue_probe(cluster), activity),
             ("watch", names.queue_watch(cluster), activity),
         ]
     checks: list[Check] = []

@@ -96,6 +96,9 @@ def worker(
     max_fresh_waits: Annotated[
         int | None, typer.Option(help="How many of them may have just begun.", rich_help_panel=_LIMITS)
     ] = None,
+    max_concurrent_probes: Annotated[
+        int | None, typer.Option(help="Services that are asked whether they serve.", rich_help_panel=_LIMITS)
+    ] = None,
     max_cached_workflows: Annotated[int | None, typer.Option(rich_help_panel=_LIMITS)] = None,
     graceful_shutdown: Annotated[
         str | None, typer.Option(help="Time for work in hand after SIGTERM.", rich_help_panel=_LIMITS)

@@ -45,7 +45,8 @@ class Unbounded(Model):
 class Reactive(Model):
     """It runs until somebody ends it, and its own autoscaler decides how many pods it has.
 
-    `min` pods are expected, as its components say; what is above that comes and goes and is never missed.
+    `min` pods are expected, as its components say; what is above that comes and goes and is never missed. An autoscaler
+    among its components must keep to `max`.
     """
 
     kind: Literal["Reactive"] = "Reactive"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from holdfast import names
 from holdfast.model.base import Model, Time
-from holdfast.model.checkpoint import Checkpoint
+from holdfast.model.checkpoint import Checkpoint, CheckpointProtocol
 from holdfast.model.component import Component
 from holdfast.model.labels import LABEL_NAME, check_label
-from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive
+from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
 from holdfast.model.policy import Policy
 from holdfast.model.probe import Probe
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
@@ -52,7 +52,7 @@ class Workload(Model):
     allow_missing_kinds: bool = False
     """Whether a kind that the cluster lacks is waited for, at most for the submission timeout, and not refused."""
     lifecycle: Annotated[Lifecycle, Field(exclude_if=lambda value: value == Bounded())] = Bounded()
-    """How long it is to live."""
+    """How long it is to live; where it does not say, as its kind has it: Unbounded for a service, else no walltime."""
     probe: Annotated[Probe | None, Field(exclude_if=lambda value: value is None)] = None
     """How its running pods are asked whether they still serve; only where it is to run without end (row L28)."""
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
@@ -62,6 +62,17 @@ class Workload(Model):
     """How it saves its state before it is suspended or preempted; none: it is not asked to (row L32)."""
     source: Source = Source(api_version="v1", kind="List")
     submitted_at: Time | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lives_as_its_kind(cls, given: Any) -> Any:
+        # A service without a walltime has no end: said or not, it is the same, and so reads the same when written.
+        if not isinstance(given, dict):
+            return given
+        fields = cast("dict[str, Any]", given)
+        if fields.get("kind") != Kind.SERVICE or _bounds(fields.get("lifecycle", Bounded())):
+            return fields
+        return {**fields, "lifecycle": Unbounded()}
 
     @field_validator("name", "run_as")
     @classmethod
@@ -142,12 +153,28 @@ class Workload(Model):
                 f"lifecycle.min: {self.lifecycle.min}: expected {self.expected_pods}, the pods of its components: what "
                 "is above that is its own autoscaler's"
             )
+        if isinstance(self.lifecycle, Reactive):
+            self._check_autoscalers(self.lifecycle)
         if not self.sensitive:
             return
         given = [(f"components[{at}].replacement", one.replacement) for at, one in enumerate(self.components)]
         for path, one in [("policy.replacement", self.policy.replacement), *given]:
             if one is not None and (one.failed or one.completed or one.deleted):
                 raise ValueError(f"{path}: a sensitive workload is not run again by itself: expected none")
+
+    def _check_autoscalers(self, life: Reactive) -> None:
+        """Refuse autoscalers among the components that go beyond the range (row L28: Reactive)."""
+        for index, component in enumerate(self.components):
+            template = component.template
+            if template.get("kind") != "HorizontalPodAutoscaler":
+                continue
+            given: dict[str, Any] = template.get("spec") or {}
+            where = f"components[{index}].template.spec"
+            least, most = given.get("minReplicas", 1), given.get("maxReplicas")
+            if isinstance(most, int) and most > life.max:
+                raise ValueError(f"{where}.maxReplicas: {most}: expected at most lifecycle.max, {life.max}")
+            if isinstance(least, int) and least < life.min:
+                raise ValueError(f"{where}.minReplicas: {least}: expected at least lifecycle.min, {life.min}")
 
     def _check_probe(self) -> None:
         """Refuse to ask what is to end by itself, what has no pods, and what has no address of its own (row L28)."""
@@ -160,13 +187,17 @@ class Workload(Model):
             if name not in with_pods:
                 allowed = ", ".join(with_pods) or "none has any"
                 raise ValueError(f"probe.components[{index}]: {name!r}: expected a component with pods: {allowed}")
+        for where in self._on_node_network(self.probe.components or with_pods):
+            raise ValueError(f"{where}: the address of such pods is their node's, which no probe asks")
+
+    def _on_node_network(self, components: Iterable[str]) -> Iterator[str]:
+        """Yield where templates of these components have their pods share their node's network."""
+        named = set(components)
         for index, component in enumerate(self.components):
-            asked = component.name in (self.probe.components or with_pods)
-            for pod_set in component.pod_sets if asked else ():
+            for pod_set in component.pod_sets if component.name in named else ():
                 path = f"{pod_set.path}.spec"
                 if _at({"template": component.template}, path).get("hostNetwork"):
-                    where = f"components[{index}].{path}.hostNetwork"
-                    raise ValueError(f"{where}: the address of such pods is their node's, which no probe asks")
+                    yield f"components[{index}].{path}.hostNetwork"
 
     def _check_success(self) -> None:
         """Refuse success by what is no component, or by one that is complete as soon as it is there (row J12)."""
@@ -234,6 +265,12 @@ class Workload(Model):
                 raise ValueError(f"{path}[{index}]: {name!r} names no component with pods: expected some of {known}")
             if name in self.checkpoint.components[:index]:
                 raise ValueError(f"{path}[{index}]: {name!r} is given twice")
+        if self.checkpoint.protocol is CheckpointProtocol.HTTP:
+            for where in self._on_node_network(self.savers):
+                raise ValueError(
+                    f"{where}: the address of such pods is their node's, where nobody is asked to save: expected none, "
+                    f"or checkpoint.protocol {CheckpointProtocol.ANNOTATION.value}"
+                )
 
     def with_components(self, components: Iterable[Component]) -> Self:
         """Return the workload with other components, checked anew.
@@ -320,3 +357,14 @@ def _at(document: Any, path: str) -> Mapping[str, Any]:
     for key in path.split("."):
         document = cast("Mapping[str, Any]", document).get(key) if isinstance(document, dict) else None
     return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {}
+
+
+_LIFECYCLE: TypeAdapter[Lifecycle] = TypeAdapter(Lifecycle)
+
+
+def _bounds(given: Any) -> bool:
+    """Whether a lifecycle, as given, says anything but that it ends by itself and takes as long as it takes."""
+    try:
+        return _LIFECYCLE.validate_python(given) != Bounded()
+    except ValidationError:
+        return True  # Refused in its own place.

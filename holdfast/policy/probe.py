@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
-from holdfast.model import ActionKind, Failure, FailureClass, Reason, Scope, Stage, State, Workload
+from holdfast.model import ActionKind, Failure, FailureClass, Probe, Reason, Scope, Stage, State, Workload
 from holdfast.policy.edit import edit
 from holdfast.policy.rules import rule_on
+
+Answer = str | None
+"""Why a pod is silent; empty where it has answered; None where that is not known."""
 
 
 def probed(spec: Workload, state: State) -> int | None:
@@ -41,6 +45,31 @@ def silence(
         message=message,
         attempt=attempt,
     )
+
+
+def failed(rules: Probe, attempt: int, time: datetime, component: str, subject: str, node: str, answer: str) -> Failure:
+    """Return the failure that a pod is which has been silent as often as it may, with its last answer."""
+    message = f"{rules.words} failed {rules.failure_threshold} times in a row: {answer}"
+    return silence(attempt, time, component, subject, node, message)
+
+
+def no_answer(rules: Probe) -> str:
+    """Say that nothing was answered in time."""
+    return f"no answer within {rules.timeout.total_seconds():g} s"
+
+
+def counted(failing: Mapping[str, int], answers: Mapping[str, Answer]) -> dict[str, int]:
+    """Return how often in a row each pod has been silent, by uid, after a round; those that answered are left out."""
+    counts = {
+        uid: failing.get(uid, 0) if answer is None else failing.get(uid, 0) + 1 if answer else 0
+        for uid, answer in answers.items()
+    }
+    return {uid: count for uid, count in counts.items() if count}
+
+
+def silent(answers: Mapping[str, Answer], failing: Mapping[str, int], threshold: int) -> set[str]:
+    """Return the pods, by uid, that have been silent as often as they may, and were so just now."""
+    return {uid for uid, answer in answers.items() if answer and failing.get(uid, 0) >= threshold}
 
 
 def heard(state: State, number: int, failure: Failure | None, failing: dict[str, int]) -> State:

@@ -11,6 +11,8 @@ What differs from the other profiles, and why:
 - a requeue lets go of the workload's quota and goes back to the queue, at most 3 times (100 may be asked for);
 - nothing waits for a grace but what a clock tells: the document decides at once, and a lost node has had its grace
   before it is told; what a kubelet tries again by itself, such as the pull of an image, has one minute for it;
+- a service whose pods have gone, and have not failed, may be being renewed one by one by its own controller: that
+  has the failure grace;
 - a prologue that fails (its node would not start it) is tried on other nodes, first try and 3 retries, which a requeue
   renews: it is no requeue, so that it holds for all three;
 - a walltime that is over is final, whatever the policy: it stands above the rules;
@@ -129,9 +131,17 @@ INTERACTIVE = _policy(
 )
 """Requeue `never`: nobody sits before a session that comes back (row L21)."""
 
+ABSENT_PODS = Rule(
+    name="absent-pods",
+    match=Match(classes=(FailureClass.TIMEOUT,), reasons=(Reason.INSUFFICIENT_PODS_READY,)),
+    action=REQUEUE.model_copy(update={"grace": True}),
+)
+"""Pods that have gone, which their controller may be replacing one by one: it has the failure grace for it."""
+
 SERVICE = _policy(
     "lattice-service",
     (
+        ABSENT_PODS,
         Rule(name="hardware", match=HARDWARE, action=REQUEUE_ELSEWHERE),
         Rule(name="node-lost", match=NODE_LOST, action=REQUEUE),
     ),

@@ -9,24 +9,29 @@ from typing import assert_never
 from holdfast.activities.object_facts import TrueCondition
 from holdfast.activities.pod_facts import PodState
 from holdfast.model import Interval, format_duration
-from holdfast.simulation.objects import Pod, Thing
-from holdfast.simulation.script import (
+from holdfast.simulation import nodes
+from holdfast.simulation.happenings import (
     Asked,
     Blind,
     ComponentFailed,
     Delete,
     Fail,
     Happening,
+    LaunchFails,
+    NodeBroken,
     NodeLost,
     Pods,
     PodsRefused,
+    ProbeFails,
     Refuse,
     Stuck,
     Succeed,
     Unschedulable,
     lasting,
 )
-from holdfast.simulation.world import EVER, Trouble, World
+from holdfast.simulation.objects import Pod, Thing
+from holdfast.simulation.trouble import EVER, Trouble
+from holdfast.simulation.world import World
 
 
 def happen(world: World, what: Happening, named: Callable[[str | None], str | None]) -> str:
@@ -46,8 +51,18 @@ def happen(world: World, what: Happening, named: Callable[[str | None], str | No
                 world.end(pod)
             return f"{_names(chosen)} succeeded" if chosen else "nothing runs that could succeed"
         case NodeLost():
-            world.lose(what.node, _end(world, what.lasts))
+            nodes.lose(world, what.node, _end(world, what.lasts))
             return f"{what.node} falls silent{lasting(what.lasts)}"
+        case NodeBroken():
+            nodes.mark(world, what, _end(world, what.lasts))
+            return f"{what.node} is marked as broken ({what.condition}){lasting(what.lasts)}"
+        case LaunchFails():
+            until = _end(world, what.lasts)
+            world.launches.append(Trouble(named(what.component), until, what.reason, what))
+            where = f"{what.node} cannot" if what.node else "no node can"
+            return f"{where} start new pods{_of(what.component)} ({what.reason}){lasting(what.lasts)}"
+        case ProbeFails():
+            return _probe_fails(world, what, named(what.component))
         case Unschedulable():
             _trouble(world, world.unschedulable, named(what.component), what.lasts)
             return f"new pods{_of(what.component)} find no node{lasting(what.lasts)}"
@@ -167,6 +182,23 @@ def _blind(world: World, span: timedelta) -> None:
         world.changed = True
 
     world.clock.at(now + span, light)
+
+
+def _probe_fails(world: World, what: ProbeFails, component: str | None) -> str:
+    chosen = _chosen(world, component, what.pods)
+    if not chosen:
+        return "nothing runs that could be silent"
+    for pod in chosen:
+        pod.mute = what
+    if what.lasts is not None:
+
+        def speak() -> None:
+            for pod in chosen:
+                pod.mute = None if pod.mute is what else pod.mute
+
+        world.clock.after(what.lasts, speak)
+    how = f"is answered with {what.status}" if what.status else "is not answered"
+    return f"the probe of {_names(chosen)} {how}{lasting(what.lasts)}"
 
 
 def _stuck(world: World, what: Stuck, component: str | None) -> str:

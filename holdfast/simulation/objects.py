@@ -12,7 +12,7 @@ from holdfast.activities.object_facts import JobFacts, ObjectFacts, TrueConditio
 from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
 from holdfast.formats.pods import PathProblem, pod_template
 from holdfast.model import Component
-from holdfast.simulation.script import Fail
+from holdfast.simulation.happenings import Fail, LaunchFails, ProbeFails
 
 UID = "simulated"
 """The workload's."""
@@ -35,6 +35,13 @@ class Pod:
     ended: datetime | None = None
     fail: Fail | None = None
     """How it failed."""
+    scheduled: datetime | None = None
+    """Since when it has a node."""
+    runs_since: datetime | None = None
+    launch: LaunchFails | None = None
+    """Why its node cannot start it."""
+    mute: ProbeFails | None = None
+    """Why it does not answer its probe."""
     asked: int = 0
     """The number of the last request to save its state."""
     asked_at: datetime | None = None
@@ -61,25 +68,47 @@ class Pod:
                 names.LABEL_COMPONENT: self.thing.component.name,
                 names.LABEL_COPY: "" if self.thing.index is None else str(self.thing.index),
             },
-            "creationTimestamp": _written(self.created),
+            "creationTimestamp": written(self.created),
             "resourceVersion": str(revision),
         }
         if self.deleting is not None:
-            metadata["deletionTimestamp"] = _written(self.deleting)
+            metadata["deletionTimestamp"] = written(self.deleting)
         return pod_facts({"metadata": metadata, "spec": {"nodeName": self.node}, "status": self._status()})
 
     def _status(self) -> dict[str, Any]:
         phase = {PodState.PENDING: "Pending", PodState.RUNNING: "Running", PodState.SUCCEEDED: "Succeeded"}
+        if self.launch is not None:
+            return self._unstarted(self.launch)
         if self.fail is None or self.ended is None:
             return {"phase": phase.get(self.state, "Failed")}
-        terminated = {"exitCode": self.fail.exit_code, "reason": self.fail.reason, "finishedAt": _written(self.ended)}
+        terminated = {"exitCode": self.fail.exit_code, "reason": self.fail.reason, "finishedAt": written(self.ended)}
         status: dict[str, Any] = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": terminated}}]}
         if self.fail.pod_reason:
             status["reason"] = self.fail.pod_reason
         if self.fail.disruption:
             condition = {"type": "DisruptionTarget", "status": "True", "reason": self.fail.disruption}
-            status["conditions"] = [{**condition, "lastTransitionTime": _written(self.ended)}]
+            status["conditions"] = [{**condition, "lastTransitionTime": written(self.ended)}]
         return status
+
+    def _unstarted(self, launch: LaunchFails) -> dict[str, Any]:
+        """Return the status of one that its node cannot start, as a kubelet writes it."""
+        status: dict[str, Any] = {
+            "phase": "Failed" if self.state is PodState.FAILED else "Pending",
+            "startTime": written(self.scheduled or self.created),
+        }
+        waits = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}
+        match launch.reason:
+            case "FailedMount":
+                condition = {"type": "PodReadyToStartContainers", "status": "False"}
+                return {**status, "conditions": [condition], "containerStatuses": [waits]}
+            case "InitError":
+                ended = {"exitCode": launch.exit_code or 1, "reason": "Error"}
+                if self.ended is not None:
+                    ended["finishedAt"] = written(self.ended)
+                init = {"name": "init", "state": {"terminated": ended}}
+                return {**status, "initContainerStatuses": [init], "containerStatuses": [waits]}
+            case reason:
+                return {**status, "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": reason}}}]}
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +124,10 @@ class Thing:
     launch: int = 0
     index: int | None = None
     """Which copy it is, where its component has copies."""
+    shuns: frozenset[str] = frozenset()
+    """Nodes that its pods must not be placed on."""
+    dislikes: frozenset[str] = frozenset()
+    """Nodes that its pods are placed on only where no other has room."""
     deleting: datetime | None = None
     suspended: bool = False
     gone: bool = False
@@ -131,15 +164,20 @@ class Thing:
         return cast("dict[str, Any]", self.component.template.get("spec") or {})
 
     @property
-    def restarts_in_place(self) -> bool:
-        """Whether a kubelet starts a container of its pods again that has ended."""
+    def restart_policy(self) -> str:
+        """What a kubelet does about a container of its pods that has ended."""
         for pod_set in self.component.pod_sets:
             try:
                 template = pod_template(self.component.template, pod_set.path)
             except PathProblem:
                 continue
-            return template["spec"].get("restartPolicy", "Always") == "Always"
-        return False
+            return str(template["spec"].get("restartPolicy", "Always"))
+        return "Never"
+
+    @property
+    def restarts_in_place(self) -> bool:
+        """Whether a kubelet starts a container of its pods again that has ended."""
+        return self.restart_policy == "Always"
 
     def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
         """Return what an observer reads of it."""
@@ -189,5 +227,6 @@ class Owner:
         )
 
 
-def _written(instant: datetime) -> str:
+def written(instant: datetime) -> str:
+    """Return a time as Kubernetes writes it."""
     return instant.isoformat().replace("+00:00", "Z")

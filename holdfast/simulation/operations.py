@@ -41,7 +41,8 @@ from holdfast.policy.events import (
 )
 from holdfast.policy.health import timings
 from holdfast.simulation.objects import Thing
-from holdfast.simulation.world import EVER, World
+from holdfast.simulation.trouble import EVER
+from holdfast.simulation.world import World
 
 Ended = Event | Observation
 
@@ -61,6 +62,7 @@ class Activity:
         self._request = state.checkpoint
         self._followed: dict[str, bool] = {}
         self._resuming = state.attempt.resuming if state.attempt is not None else ()
+        self._avoided = state.attempt.avoided if state.attempt is not None else ()
         self._replacing = state.attempt.replacing if state.attempt is not None else ()
         waits = state.policy.refused_create is RefusedCreate.WAIT
         self._patience = self._waits.submission_timeout if waits else self._waits.admission_grace_period
@@ -119,7 +121,9 @@ class Activity:
         return CreateDone(tuple(self._made), None)
 
     def _make(self, component: Component, launch: int) -> ObjectRef:
-        things = self._world.create(component, self._number, launch)
+        shuns = [node.name for node in self._avoided if node.required]
+        dislikes = [node.name for node in self._avoided if not node.required]
+        things = self._world.create(component, self._number, launch, shuns, dislikes)
         if component.copies is not None:
             return copies_ref(component)
         (thing,) = things

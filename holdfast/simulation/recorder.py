@@ -12,6 +12,7 @@ from holdfast.simulation.clock import START, Clock
 from holdfast.simulation.timeline import Entry, EntryKind, Expected, Summary
 
 _FORCE, _FORCE_AGAIN = "forceful deletion", "another round of forceful deletion"
+_CHECKPOINT = "end of the checkpoint"
 
 
 @dataclass(slots=True)
@@ -86,6 +87,8 @@ class Recorder:
         match step:
             case Sleep(until, why) if until is not None:
                 self._set(why.partition(":")[0], why, until)
+            case Run(OperationKind.CHECKPOINT, _, until) if until is not None:
+                self._set(_CHECKPOINT, f"{_CHECKPOINT}, unless all have saved by then", until)
             case Run(kind, _, until) if until is not None:
                 what = _FORCE_AGAIN if kind is OperationKind.FORCE_REMOVE else _FORCE
                 self._set(what, f"{what}, unless all is gone by then", until)

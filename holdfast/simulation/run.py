@@ -7,16 +7,19 @@ from datetime import datetime, timedelta
 from holdfast.model import Limits, Observation, Phase, Reason, Stage, Workload
 from holdfast.policy.advance import advance
 from holdfast.policy.edit import edit
-from holdfast.policy.events import Cancelled, CheckpointAsked, Event, Observed, ReportDone, Resumed, Retried, Suspended
+from holdfast.policy.events import Event, Observed, ReportDone
 from holdfast.policy.fold import fold, observed
 from holdfast.policy.operations import begin
 from holdfast.policy.steps import End, Interrupt, Run, Sleep
 from holdfast.policy.submitted import submitted
+from holdfast.simulation.asked import passed_over, wish
+from holdfast.simulation.asking import Asking
 from holdfast.simulation.clock import START, Clock
 from holdfast.simulation.happen import happen
+from holdfast.simulation.happenings import Asked
 from holdfast.simulation.operations import Activity, Ended
 from holdfast.simulation.recorder import Recorder
-from holdfast.simulation.script import UNTIL, Asked, Script, names_of
+from holdfast.simulation.script import UNTIL, Script, names_of
 from holdfast.simulation.script import Event as Scripted
 from holdfast.simulation.timeline import Simulation
 from holdfast.simulation.world import World
@@ -54,6 +57,7 @@ class _Play:
         self._recorder = Recorder(self._clock, self._state)
         self._world = World(spec, self._clock, script.pods, script.nodes, self._recorder.event)
         self._inbox: list[Event] = []
+        self._asking = Asking(spec, self._world, self._inbox.append)
         self._activity: Activity | None = None
         self._result: Ended | None = None
         self._timer: datetime | None = None
@@ -113,15 +117,15 @@ class _Play:
             # What is seen of it comes after it in the timeline.
             self._recorder.event(happen(self._world, what, self._named))
             return
-        asked = {
-            "suspend": Suspended(what.note),
-            "resume": Resumed(what.note),
-            "preempt": Suspended(what.note, preempted=True),
-            "checkpoint": CheckpointAsked(what.note),
-            "cancel": Cancelled(what.note),
-            "retry": Retried(what.note),
-        }
-        self._inbox.append(asked[name])
+        try:
+            self._state, wished = wish(self._spec, self._state, name, what)
+        except ValueError as error:
+            self._recorder.event(f"{name} is refused: {error}")
+            return
+        late = passed_over(self._state, wished)
+        if late:
+            self._recorder.event(late)
+        self._inbox.append(wished)
 
     def _named(self, component: str | None) -> str | None:
         return self._names[component] if component is not None else None
@@ -152,7 +156,8 @@ class _Play:
         """Take in what has come, decide, and begin what was decided: as the workflow's loop does."""
         now, before, self._fresh = self._clock.now, self._state, False
         state = before
-        inbox, self._inbox = self._inbox, []
+        inbox = [*self._inbox]
+        self._inbox.clear()
         for event in inbox:
             state = fold(state, event, now)
         result, self._result = self._result, None
@@ -179,6 +184,7 @@ class _Play:
                 self._ended = outcome
         self._state = state
         self._recorder.task(before, state, step)
+        self._asking.follow(state)
         self._mark()
 
     def _carry_on(self) -> None:

@@ -6,35 +6,37 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from holdfast.errors import InvalidWorkload, Problem, describe, problems_of
+from holdfast.errors import InvalidWorkload, Problem, problems_of
 from holdfast.formats.text import as_json, documents
-from holdfast.model import Duration, Model, Workload, format_duration
+from holdfast.model import Bounded, Duration, Model, ProbeKind, Workload, format_duration
+from holdfast.simulation.happenings import (
+    Asked,
+    Blind,
+    ComponentFailed,
+    Delete,
+    Extend,
+    Fail,
+    Happening,
+    LaunchFails,
+    NodeBroken,
+    NodeLost,
+    PodsRefused,
+    Preempt,
+    ProbeFails,
+    Refuse,
+    Requeue,
+    Stuck,
+    Succeed,
+    Unschedulable,
+    count_or,
+)
 
 EVENTS_MAXIMUM = 1_000
 TIMES_MAXIMUM = 10_000
 UNTIL = timedelta(days=30)
 """When a simulation ends that neither comes to rest nor is told when to end."""
-
-COUNT_MAXIMUM = 1_000_000
-
-
-def _count_or(word: str) -> BeforeValidator:
-    """Check a number that a word may stand for."""
-
-    def check(value: Any) -> Any:
-        number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= COUNT_MAXIMUM
-        if not number and value != word:
-            raise ValueError(
-                f"expected a whole number from 1 to {COUNT_MAXIMUM:,}, or {word} (found {describe(value)})"
-            )
-        return value
-
-    return BeforeValidator(check)
-
-
-Pods = Annotated[int | Literal["all"], _count_or("all")]
 
 
 class Latencies(Model):
@@ -54,111 +56,15 @@ class Latencies(Model):
     """From a node's silence until its pods are deleted: Kubernetes waits 40 s, then the usual toleration of 5 m."""
 
 
-class Fail(Model):
-    """Running pods end with an exit code, or as their node or Kubernetes says."""
-
-    component: str | None = None
-    pods: Pods = 1
-    exit_code: Annotated[int, Field(ge=1, le=255)] = 1
-    reason: str = "Error"
-    """Of the container: `OOMKilled`."""
-    pod_reason: str = ""
-    """Of the pod itself: `Evicted`, `NodeLost`. Then its own processes are not to blame."""
-    disruption: str = ""
-    """Reason of its DisruptionTarget condition: `PreemptionByScheduler`."""
-    node: str = ""
-    """Where: pods on that node first; a pod that fails elsewhere is said to have been there."""
-
-
-class Succeed(Model):
-    """Running pods end well."""
-
-    component: str | None = None
-    pods: Pods = "all"
-
-
-class NodeLost(Model):
-    """A node falls silent; what runs there cannot be stopped until it is back."""
-
-    node: str
-    lasts: Duration | None = Field(default=None, alias="for")
-    """None: for ever."""
-
-
-class Unschedulable(Model):
-    """New pods find no node."""
-
-    component: str | None = None
-    lasts: Duration | None = Field(default=None, alias="for")
-
-
-class PodsRefused(Model):
-    """Controllers may not create pods: a quota is used up."""
-
-    component: str | None = None
-    lasts: Duration | None = Field(default=None, alias="for")
-
-
-class Refuse(Model):
-    """The API server refuses to create components."""
-
-    component: str | None = None
-    reason: Literal["QuotaExceeded", "WebhookFailed", "Conflict", "Forbidden", "Invalid"] = "QuotaExceeded"
-    """The first three may pass and are borne; the others are final."""
-    lasts: Duration | None = Field(default=None, alias="for")
-
-
-class Delete(Model):
-    """Another hand deletes a component, or pods of it."""
-
-    component: str
-    pods: Pods | None = None
-    """None: the component itself."""
-
-
-class ComponentFailed(Model):
-    """A component's own controller calls it failed."""
-
-    component: str
-    reason: str = "BackoffLimitExceeded"
-    message: str = ""
-
-
-class Blind(Model):
-    """Holdfast cannot reach the API server; the cluster goes on."""
-
-    lasts: Duration = Field(alias="for")
-
-
-class Stuck(Model):
-    """Pods ignore their deletion: until they are forced, or, held by a finalizer, until it goes."""
-
-    component: str | None = None
-    pods: Pods = 1
-    finalizer: str = ""
-    lasts: Duration | None = Field(default=None, alias="for")
-
-
-class Asked(Model):
-    """What a person or a queue asks for."""
-
-    note: str = ""
-
-
-Happening = (
-    Fail | Succeed | NodeLost | Unschedulable | PodsRefused | Refuse | Delete | ComponentFailed | Blind | Stuck | Asked
-)
-
-
 class Event(Model):
-    """One thing that happens, when: exactly one of the last sixteen fields."""
+    """One thing that happens, when: exactly one of the last twenty-one fields."""
 
     at: Duration | None = None
     """Since the start, or since the mark."""
     every: Duration | None = None
     """In place of `at`: again and again, for the first time after so long."""
     times: Annotated[int, Field(ge=1, le=TIMES_MAXIMUM)] | None = None
-    attempt: Annotated[int | Literal["each"] | None, _count_or("each")] = None
+    attempt: Annotated[int | Literal["each"] | None, count_or("each")] = None
     """The mark is this attempt; `each`: every attempt."""
     since: Literal["running", "created", "gone"] | None = None
     """What of the attempt is the mark: its pods run (as if not given), its creation begins, or it is proven gone."""
@@ -166,21 +72,26 @@ class Event(Model):
     fail: Fail | None = None
     succeed: Succeed | None = None
     node_lost: NodeLost | None = None
+    node_broken: NodeBroken | None = None
     unschedulable: Unschedulable | None = None
+    launch_fails: LaunchFails | None = None
     pods_refused: PodsRefused | None = None
     refuse: Refuse | None = None
     delete: Delete | None = None
     component_failed: ComponentFailed | None = None
+    probe_fails: ProbeFails | None = None
     blind: Blind | None = None
     stuck: Stuck | None = None
     suspend: Asked | None = None
     resume: Asked | None = None
-    preempt: Asked | None = None
+    preempt: Preempt | None = None
     checkpoint: Asked | None = None
     cancel: Asked | None = None
     retry: Asked | None = None
+    extend: Extend | None = None
+    requeue: Requeue | None = None
 
-    @field_validator("suspend", "resume", "preempt", "checkpoint", "cancel", "retry", mode="before")
+    @field_validator("suspend", "resume", "preempt", "checkpoint", "cancel", "retry", "requeue", mode="before")
     @classmethod
     def _nothing_to_say(cls, value: Any) -> Any:
         # `suspend:` with nothing behind it means the same as `suspend: {}`.
@@ -250,10 +161,37 @@ class Script(Model):
             if component is not None and component not in known:
                 message = f"names no component of {spec.name}"
                 found.append(Problem(f"{path}.component", message, component, tuple(dict.fromkeys(known))))
-            node = what.node if isinstance(what, NodeLost) else ""
+            node = what.node if isinstance(what, NodeLost | NodeBroken | LaunchFails | Requeue) else ""
             if node and node not in {f"node-{number}" for number in range(1, self.nodes + 1)}:
                 found.append(Problem(f"{path}.node", f"expected one of node-1 to node-{self.nodes}", node))
+            found += _unfit(path, what, spec)
         return found
+
+
+def _unfit(path: str, what: Happening, spec: Workload) -> list[Problem]:
+    """Return what could never come true of this workload, since it has nothing of the kind."""
+    match what:
+        case ProbeFails():
+            if spec.probe is None:
+                return [Problem(path, f"expected only where the workload has a probe, and {spec.name} has none")]
+            asked = spec.probe.components or tuple(one.name for one in spec.components if one.pod_sets)
+            known = names_of(spec)
+            if what.component in known and known[what.component] not in asked:
+                return [Problem(f"{path}.component", "is not asked by the probe", what.component, asked)]
+            if what.status is not None and spec.probe.kind is not ProbeKind.HTTP:
+                return [Problem(f"{path}.status", "expected none, since the probe is TCP", what.status)]
+        case Extend():
+            life = spec.lifecycle
+            if not isinstance(life, Bounded) or not life.walltime:
+                return [Problem(path, f"expected only where the workload has a walltime, and {spec.name} has none")]
+            most = life.extendable_to
+            if most is None or life.walltime + what.by > most:
+                bound = f"at most {format_duration(most - life.walltime)}" if most is not None else "none"
+                message = f"expected {bound}, as the workload's lifecycle.extendableTo has it"
+                return [Problem(f"{path}.by", message, format_duration(what.by))]
+        case _:
+            pass
+    return []
 
 
 def names_of(spec: Workload) -> dict[str, str]:
@@ -287,8 +225,3 @@ def read_script(text: str, source: str = "the script") -> Script:
         return Script.model_validate(document)
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Script), source) from None
-
-
-def lasting(span: timedelta | None) -> str:
-    """Say for how long something lasts."""
-    return f" for {format_duration(span)}" if span is not None else ", for good"

@@ -6,42 +6,30 @@ Nothing here knows what Holdfast wants. What controllers do with their pods is i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from holdfast.activities.component_view import has_ended
 from holdfast.activities.contract import planned
-from holdfast.activities.nodes import DOWN, LOST, NodeMark
-from holdfast.activities.pod_facts import PodState
+from holdfast.activities.nodes import NodeMark
+from holdfast.activities.pod_facts import NOT_PREPARED, PodFacts, PodState
 from holdfast.activities.snapshot import summarize
 from holdfast.model import (
     Component,
-    FailureClass,
     Interval,
-    NodeTimings,
     Observation,
     Remnant,
     Workload,
-    format_duration,
 )
 from holdfast.policy.edit import edit
-from holdfast.simulation import controllers
-from holdfast.simulation.clock import START, Clock
+from holdfast.simulation import controllers, nodes
+from holdfast.simulation.clock import Clock
+from holdfast.simulation.happenings import Fail
 from holdfast.simulation.objects import UID, Owner, Pod, Thing
-from holdfast.simulation.script import Fail, Latencies
+from holdfast.simulation.script import Latencies
+from holdfast.simulation.trouble import Trouble
 
-EVER = START + timedelta(days=366_000)
-"""When something ends that lasts for good."""
 REMNANTS_TOLD = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Something that is so for a time, for one component or for all."""
-
-    component: str | None
-    until: datetime
-    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -51,7 +39,7 @@ class World:
     spec: Workload
     clock: Clock
     latencies: Latencies
-    nodes: int
+    node_count: int
     say: Callable[[str], None] = lambda _: None
     """Told in a sentence what of itself happens that a person wants to know."""
     owners: dict[int, Owner] = field(default_factory=dict[int, Owner])
@@ -65,8 +53,13 @@ class World:
     """Silent nodes, until when."""
     down: dict[str, NodeMark] = field(default_factory=dict[str, NodeMark])
     """Those of them that have been found Down."""
+    broken: dict[str, NodeMark] = field(default_factory=dict[str, NodeMark])
+    """Nodes whose hardware is marked as broken."""
+    mended: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """Until when each of them is."""
     heard: dict[str, datetime] = field(default_factory=dict[str, datetime])
     """When each silent node was heard last."""
+    launches: list[Trouble] = field(default_factory=list[Trouble])
     unschedulable: list[Trouble] = field(default_factory=list[Trouble])
     pods_refused: list[Trouble] = field(default_factory=list[Trouble])
     refused: list[Trouble] = field(default_factory=list[Trouble])
@@ -74,7 +67,7 @@ class World:
     """When the API server could not be reached, or will not be."""
     _revision: int = 1
     _uids: int = 0
-    _placed: int = 0
+    placed: int = 0
 
     # --- what may be in the way
 
@@ -107,8 +100,23 @@ class World:
             self.owners[attempt] = Owner(attempt, f"owner-{attempt}", self.clock.now)
         return self.owners[attempt]
 
-    def create(self, component: Component, attempt: int, launch: int = 0) -> list[Thing]:
-        """Make a component's object, or all its copies; their controller acts at once."""
+    def create(
+        self,
+        component: Component,
+        attempt: int,
+        launch: int = 0,
+        shuns: Collection[str] = (),
+        dislikes: Collection[str] = (),
+    ) -> list[Thing]:
+        """Make a component's object, or all its copies; their controller acts at once.
+
+        Args:
+            component: What is made.
+            attempt: For which attempt.
+            launch: How often it was made before in that attempt.
+            shuns: Nodes that its pods must not be placed on.
+            dislikes: Nodes that others are preferred to.
+        """
         self.begun.add((attempt, component.name))
         plan = planned(component, UID, attempt)
         made: list[Thing] = []
@@ -116,7 +124,9 @@ class World:
             self._uids += 1
             one = plan.model_copy(update={"object_name": name, "expected_pods": plan.pods_each, "copies": None})
             copy = index if plan.copies is not None else None
-            made.append(Thing(component, one, attempt, f"uid-{self._uids}", self.clock.now, launch, copy))
+            thing = Thing(component, one, attempt, f"uid-{self._uids}", self.clock.now, launch, copy)
+            thing.shuns, thing.dislikes = frozenset(shuns), frozenset(dislikes)
+            made.append(thing)
         self.things.extend(made)
         self.sync()
         return made
@@ -207,7 +217,7 @@ class World:
         """Take a deleted pod away, unless something holds it."""
         if pod.deleting is None or pod not in self.pods or pod.finalizer:
             return
-        if not pod.forced and ((pod.stubborn and not pod.finished) or self._is_stuck(pod)):
+        if not pod.forced and ((pod.stubborn and not pod.finished) or nodes.is_stuck(self, pod)):
             return
         if not pod.forced and pod.node and not pod.finished and self.clock.now < pod.deleting + self.latencies.stop:
             return
@@ -235,33 +245,8 @@ class World:
         thing.made += 1
         self.pods.append(pod)
         self.changed = True
-        self.clock.after(self.latencies.schedule, lambda: self.schedule(pod))
+        self.clock.after(self.latencies.schedule, lambda: nodes.schedule(self, pod))
         return pod
-
-    def schedule(self, pod: Pod) -> None:
-        """Give a pod a node, or try again when that may succeed."""
-        if pod.deleting is not None or pod.node:
-            return
-        trouble = self.trouble(self.unschedulable, pod.thing.component.name)
-        free = [name for name in (f"node-{number}" for number in range(1, self.nodes + 1)) if name not in self.lost]
-        if trouble is not None or not free:
-            again = trouble.until if trouble is not None else min(self.lost.values())
-            if again < EVER:
-                self.clock.at(again, lambda: self.schedule(pod))
-            return
-        pod.node = free[self._placed % len(free)]
-        self._placed += 1
-        self.clock.after(self.latencies.start, lambda: self.start(pod))
-
-    def start(self, pod: Pod) -> None:
-        """Let a pod run."""
-        if pod.deleting is not None or pod.state is not PodState.PENDING or pod.node in self.lost:
-            return
-        pod.state = PodState.RUNNING
-        self.changed = True
-        if self.latencies.run is not None and not pod.thing.restarts_in_place:
-            self.clock.after(self.latencies.run, lambda: self.end(pod))
-        self.sync()
 
     def end(self, pod: Pod, fail: Fail | None = None) -> None:
         """Let a pod's processes end."""
@@ -272,54 +257,6 @@ class World:
         if fail is not None and fail.node:
             pod.node = fail.node
         self.changed = True
-        self.sync()
-
-    def lose(self, node: str, until: datetime) -> None:
-        """Let a node fall silent."""
-        self.lost[node] = until
-        self.heard[node] = self.clock.now
-        heard, waits = self.clock.now, NodeTimings()
-        for reason, silence in ((DOWN, waits.until_down), (LOST, waits.until_lost)):
-            self.clock.after(silence, lambda reason=reason: self._find_down(node, reason, heard))
-        self.clock.after(self.latencies.evict, lambda: self._evict(node))
-        if until < EVER:
-            self.clock.at(until, lambda: self._back(node))
-
-    def _is_stuck(self, pod: Pod) -> bool:
-        """Whether a pod that is deleted stays, since its node says nothing: until a removal meets it on one Down."""
-        owner = self.owners.get(pod.thing.attempt)
-        return pod.node in self.lost and not (
-            pod.node in self.down and owner is not None and owner.deleting is not None
-        )
-
-    def _find_down(self, node: str, reason: str, heard: datetime) -> None:
-        if node not in self.lost or self.heard.get(node) != heard:
-            return
-        silence = format_duration(self.clock.now - heard)
-        self.down[node] = NodeMark(
-            reason, f"its lease has not been renewed for {silence}", heard, FailureClass.NODE_LOST
-        )
-        self.changed = True
-        for pod in [one for one in self.pods if one.node == node and one.deleting is not None]:
-            self.let_go(pod)
-        self.sync()
-
-    def _evict(self, node: str) -> None:
-        if node not in self.lost:
-            return
-        for pod in [one for one in self.pods if one.node == node and one.deleting is None]:
-            self.say(f"{pod.name} is deleted, since {node} does not answer")
-            self.delete_pod(pod)
-        self.sync()
-
-    def _back(self, node: str) -> None:
-        self.lost.pop(node, None)
-        self.down.pop(node, None)
-        self.heard.pop(node, None)
-        self.changed = True
-        for pod in [one for one in self.pods if one.node == node]:
-            self.let_go(pod)
-            self.start(pod)
         self.sync()
 
     def _forget(self, thing: Thing) -> None:
@@ -379,14 +316,21 @@ class World:
                 name: [one.facts(uid, self._revision) if one else None for one in several]
                 for name, several in copies.items()
             },
-            pods=[pod.facts(self._revision) for pod in self.pods if pod.thing.attempt == attempt],
+            pods=[self._read(pod, live=live) for pod in self.pods if pod.thing.attempt == attempt],
             at=self.clock.now,
             live=live,
             revision=self._revision,
             blind=self.blindness(),
-            marks=self.down,
+            marks={**self.down, **self.broken},
         )
         return edit(seen, owner_submitted=owner.submitted if owner is not None else None)
+
+    def _read(self, pod: Pod, *, live: bool) -> PodFacts:
+        """Return what is read of a pod; why it is not prepared is said by its Events, which a live look alone reads."""
+        facts = pod.facts(self._revision)
+        if live and facts.reason == NOT_PREPARED and pod.launch is not None:
+            return replace(facts, reason=pod.launch.reason)
+        return facts
 
     def remnants(self, attempt: int) -> tuple[tuple[Remnant, ...], int]:
         """Return what is left of an attempt, what a finalizer holds first, and how much that is."""

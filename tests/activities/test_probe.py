@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast.activities.pod_facts import pod_facts
-from holdfast.activities.probe import Answer, Asked, answers_of, asked, counted, worst
+from holdfast.activities.probe import Asked, answers_of, asked, worst
 from holdfast.model import Probe
+from holdfast.policy.probe import Answer, counted
 from tests.activities.shapes import pod, stamp, time
 
 ROW = pytest.mark.row
@@ -67,9 +68,9 @@ def test_L28_fail_fail_ok_fail_fail_survives_and_the_third_in_a_row_does_not():
     failing: dict[str, int] = {}
     pods, uid = [one()], "p-uid"
     for answer in ("no", "no", "", "no", "no"):
-        failing = counted(failing, pods, {uid: answer})
+        failing = counted(failing, {uid: answer})
         assert worst(pods, {uid: answer}, failing, 3) is None
-    failing = counted(failing, pods, {uid: "no"})
+    failing = counted(failing, {uid: "no"})
     assert worst(pods, {uid: "no"}, failing, 3) == pods[0]
 
 
@@ -77,7 +78,7 @@ def test_L28_fail_fail_ok_fail_fail_survives_and_the_third_in_a_row_does_not():
 def test_L28_each_pod_has_its_own_count_and_what_is_not_known_counts_for_nothing():
     pods = [one("a"), one("b"), one("c")]
     answers: dict[str, Answer] = {"a-uid": "no", "b-uid": "", "c-uid": None}
-    failing = counted({"a-uid": 1, "b-uid": 2, "c-uid": 2, "gone": 2}, pods, answers)
+    failing = counted({"a-uid": 1, "b-uid": 2, "c-uid": 2, "gone": 2}, answers)
     assert failing == {"a-uid": 2, "c-uid": 2}
     assert worst(pods, answers, {"c-uid": 3}, 3) is None, "unknown is not failure"
     assert worst(pods, answers | {"c-uid": "no"}, {"a-uid": 5, "c-uid": 3}, 3) == pods[0], "the first by name"

@@ -6,33 +6,43 @@ What a script counts from an attempt's mark is counted here from when the workfl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
 from holdfast import names
-from holdfast.model import Policy, Reason, Status, Timings, Workload
+from holdfast.formats.pods import pod_template
+from holdfast.model import Bounded, Policy, Reason, Status, Timings, Workload, format_duration
+from holdfast.policy.walltime import WalltimeExtension
 from holdfast.simulation import Script
-from holdfast.simulation.script import (
+from holdfast.simulation.asked import request
+from holdfast.simulation.happenings import (
     Asked,
     Blind,
     Delete,
+    Extend,
     Fail,
     Happening,
+    LaunchFails,
     PodsRefused,
+    Preempt,
     Refuse,
+    Requeue,
     Stuck,
     Succeed,
     Unschedulable,
 )
 from holdfast.simulation.script import Event as Scripted
+from tests.e2e.kubelets import init_exits, kubelets
 from tests.e2e.proxy import Proxy
 from tests.e2e.site import until
-from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space
+from tests.e2e.space import FOREIGN_FINALIZER, PENDING, STUBBORN, Handle, Space
 from tests.simulation.cases import in_store
 
 FACTOR = 20.0
@@ -117,9 +127,23 @@ class Enactment:
         name, what = event.what
         if isinstance(what, Asked):
             assert handle is not None
-            await handle.signal(getattr(names, f"SIGNAL_{name.upper()}"), what.note)
+            await self._asks(handle, name, what)
         else:
             await self._cluster(what)
+
+    async def _asks(self, handle: Handle, name: str, what: Asked) -> None:
+        match what:
+            case Extend(by=by):
+                change = WalltimeExtension(by=format_duration(by / FACTOR), note=what.note)
+                with contextlib.suppress(WorkflowUpdateFailedError):  # A refusal is part of the script.
+                    await handle.execute_update(names.UPDATE_EXTEND, change)
+            case Requeue():
+                status = await self.space.site.status(handle)
+                await handle.signal(names.SIGNAL_REQUEUE, request(what, status.requeues))
+            case Preempt(within=within) if within is not None:
+                await handle.signal(names.SIGNAL_PREEMPT, args=[what.note, within.total_seconds() / FACTOR])
+            case _:
+                await handle.signal(getattr(names, f"SIGNAL_{name.upper()}"), what.note)
 
     async def _cluster(self, what: Happening) -> None:
         match what:
@@ -142,6 +166,8 @@ class Enactment:
                 await self._quota("count/jobs.batch", what.lasts)
             case Stuck():
                 await self._stuck(what)
+            case LaunchFails(reason="InitError", lasts=None):
+                pass  # From the beginning, by kubelets of the test's own.
             case Unschedulable():
                 assert what.lasts is not None
                 self._lift(what.lasts, self._open_node)
@@ -212,7 +238,13 @@ class Enactment:
 @asynccontextmanager
 async def enacted(space: Space, workload: Workload, script: Script, proxy: Proxy | None) -> AsyncIterator[Enactment]:
     """Make ready what a script needs: a node of the workload's own, closed, where none is to be found for its pods."""
-    workload = workload.model_copy(update={"policy": scaled(workload.policy)})
+    workload = workload.model_copy(update={"policy": scaled(workload.policy), "lifecycle": _shortened(workload)})
+    failing = [event.launch_fails for event in script.events if event.launch_fails is not None]
+    if failing:
+        (one,) = failing
+        async with kubelets(space, lambda pod: init_exits(pod, one.exit_code or 1)):
+            yield Enactment(space, _pending(workload), script, proxy)
+        return
     if not any(isinstance(event.what[1], Unschedulable) for event in script.events):
         yield Enactment(space, workload, script, proxy)
         return
@@ -234,6 +266,25 @@ async def enacted(space: Space, workload: Workload, script: Script, proxy: Proxy
     finally:
         found = await kube.get("v1", "Node", name)
         await kube.delete("v1", "Node", name, uid=found["metadata"]["uid"])
+
+
+def _shortened(workload: Workload) -> Any:
+    """Return how long the workload is to live, divided as its waits are."""
+    life = workload.lifecycle
+    if not isinstance(life, Bounded) or not life.walltime:
+        return life
+    most = life.extendable_to
+    return Bounded(walltime=life.walltime / FACTOR, extendable_to=most / FACTOR if most is not None else None)
+
+
+def _pending(workload: Workload) -> Workload:
+    """Return the workload with pods that no fake kubelet starts."""
+    copied = workload.model_copy(deep=True)
+    for component in copied.components:
+        for pod_set in component.pod_sets:
+            metadata = pod_template(component.template, pod_set.path).setdefault("metadata", {})
+            metadata.setdefault("labels", {}).update(PENDING)
+    return copied
 
 
 def _placed(workload: Workload, labels: dict[str, str], taint: dict[str, str]) -> Workload:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from holdfast import names
-from holdfast.activities.kube import KubeError
+from tests.e2e.kubelets import init_exits, kubelets, no_image
 from tests.e2e.nodes import Nodes, open_nodes
 from tests.e2e.site import appwrapper, job, until
 from tests.e2e.space import PENDING, Handle, Space, pod_template
@@ -20,7 +16,6 @@ from tests.e2e.test_nodes import placements, places, required
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 NAME = "train"
-PULL = {"waiting": {"reason": "ErrImagePull", "message": "example.com/train:1: not found"}}
 
 
 def manifest(nodes: Nodes, init: bool = False, **settings: str) -> dict[str, Any]:
@@ -42,58 +37,6 @@ def manifest(nodes: Nodes, init: bool = False, **settings: str) -> dict[str, Any
             }
         }
     )["template"]
-
-
-def init_exits(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the status of a pod whose init container has failed."""
-    ended = {"exitCode": 3, "reason": "Error", "finishedAt": pod["metadata"]["creationTimestamp"]}
-    waits = {"waiting": {"reason": "PodInitializing"}}
-    return {
-        "phase": "Failed",
-        "initContainerStatuses": [_container("fetch", {"terminated": ended})],
-        "containerStatuses": [_container("main", waits)],
-    }
-
-
-def no_image(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the status of a pod whose image cannot be pulled."""
-    begun = pod["metadata"]["creationTimestamp"]
-    return {"phase": "Pending", "startTime": begun, "containerStatuses": [_container("main", PULL)]}
-
-
-def _container(name: str, state: dict[str, Any]) -> dict[str, Any]:
-    image = f"example.com/{name}:1"
-    return {"name": name, "image": image, "imageID": "", "ready": False, "restartCount": 0, "state": state}
-
-
-@asynccontextmanager
-async def kubelets(space: Space, status: Callable[[dict[str, Any]], dict[str, Any]]) -> AsyncIterator[None]:
-    """Play the kubelets of the pods that wait: say this of each, once."""
-
-    async def play() -> None:
-        said: set[str] = set()
-        while True:
-            for pod in await space.pods():
-                uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-                waits = pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending"
-                if waits and uid not in said and PENDING.items() <= pod["metadata"]["labels"].items():
-                    with contextlib.suppress(KubeError):
-                        patch = {"status": status(pod)}
-                        key = ("v1", "Pod", name, space.namespace)
-                        version = pod["metadata"]["resourceVersion"]
-                        await space.site.kube.patch(
-                            *key, uid=uid, patch=patch, resource_version=version, subresource="status"
-                        )
-                        said.add(uid)
-            await asyncio.sleep(0.2)
-
-    task = asyncio.create_task(play())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def neighbour(space: Space, nodes: Nodes) -> tuple[Handle, set[str]]:

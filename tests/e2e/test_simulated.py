@@ -18,8 +18,9 @@ from tests.e2e.space import Space, open_space
 from tests.simulation.cases import CASES, Case, Verdict, decisions, parameters
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
-BLIND = [case for case in CASES if any(event.blind is not None for event in case.script.events)]
-SEEING = [case for case in CASES if case not in BLIND]
+REAL = [case for case in CASES if not case.only]
+BLIND = [case for case in REAL if any(event.blind is not None for event in case.script.events)]
+SEEING = [case for case in REAL if case not in BLIND]
 PATIENCE = 180.0
 """Seconds for a script's whole life; the longest takes 45 on an idle machine."""
 

@@ -38,6 +38,11 @@ def serving(components: Any = None, **probe: Any) -> Spoiled:
     return {"lifecycle": {"kind": "Unbounded"}, "probe": asked} | ({"components": components} if own else {})
 
 
+def scaler(**spec: Any) -> Spoiled:
+    template = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "train"}}
+    return {"name": "scaler", "template": {**template, "spec": spec}}
+
+
 def rule(name: str = "r", **fields: Any) -> Spoiled:
     return {"name": name, **fields}
 
@@ -71,6 +76,13 @@ TABLE: list[tuple[Spoiled, str]] = [
     (
         {"checkpoint": {"protocol": "annotation", "components": ["serve"]}},
         "checkpoint.components[0]: 'serve' names no component with pods: expected some of train",
+    ),
+    (
+        {
+            "checkpoint": {"protocol": "http", "port": 80},
+            **of_template(spec={"template": {"spec": {"hostNetwork": True}}}),
+        },
+        "components[0].template.spec.template.spec.hostNetwork: the address of such pods is their node's, where nobody",
     ),
     (
         {"checkpoint": {"protocol": "annotation", "components": ["train", "train"]}},
@@ -150,6 +162,17 @@ TABLE: list[tuple[Spoiled, str]] = [
     (
         {"lifecycle": {"kind": "Reactive", "min": 2, "max": 3}},
         "lifecycle.min: 2: expected 1, the pods of its",
+    ),
+    (
+        {"lifecycle": {"kind": "Reactive", "min": 1, "max": 3}, "components": [job(), scaler(maxReplicas=4)]},
+        "components[1].template.spec.maxReplicas: 4: expected at most lifecycle.max, 3",
+    ),
+    (
+        {
+            "lifecycle": {"kind": "Reactive", "min": 1, "max": 3},
+            "components": [job(), scaler(minReplicas=0, maxReplicas=3)],
+        },
+        "components[1].template.spec.minReplicas: 0: expected at least lifecycle.min, 1",
     ),
     ({"lifecycle": {"kind": "Endless"}}, "lifecycle: "),
     # How it is asked whether it serves.

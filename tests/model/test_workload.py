@@ -16,6 +16,7 @@ from holdfast.errors import problems_of
 from holdfast.model import (
     Action,
     ActionKind,
+    Bounded,
     Budget,
     Component,
     FailureClass,
@@ -27,6 +28,7 @@ from holdfast.model import (
     Scope,
     StatusRule,
     Timings,
+    Unbounded,
     Workload,
 )
 
@@ -160,3 +162,26 @@ def test_refused_with_the_path(fields: dict[str, Any], path: str, says: str) -> 
     problem = problems_of(caught.value, Workload)[0]
     assert problem.path == path
     assert says in str(problem)
+
+
+@pytest.mark.row("L28", level="pure")
+@pytest.mark.parametrize(
+    "said", [{}, {"lifecycle": {"kind": "Bounded"}}, {"lifecycle": {"kind": "Bounded", "walltime": "0s"}}]
+)
+def test_a_service_without_a_walltime_has_no_end_and_reads_the_same_when_written(said: dict[str, Any]):
+    serves = workload(kind=Kind.SERVICE, **said)
+    assert serves.lifecycle == Unbounded()
+    assert Workload.model_validate_json(serves.model_dump_json()) == serves
+    assert Workload.model_validate(serves.model_dump(mode="json", by_alias=True)) == serves
+    probed = workload(kind=Kind.SERVICE, components=(Component(name="train", template=TEMPLATE),), probe={"port": 80})
+    assert probed.probe is not None
+
+
+@pytest.mark.parametrize("kind", [Kind.BATCH, Kind.INTERACTIVE])
+def test_what_is_no_service_ends_by_itself(kind: Kind):
+    assert workload(kind=kind).lifecycle == Bounded()
+
+
+def test_a_service_may_have_a_walltime():
+    life = {"kind": "Bounded", "walltime": "1h"}
+    assert workload(kind=Kind.SERVICE, lifecycle=life).lifecycle == Bounded(walltime=timedelta(hours=1))

@@ -30,6 +30,8 @@ class Case:
     name: str
     document: str
     rows: tuple[str, ...]
+    only: str = ""
+    """Why it is simulated and not enacted on a real cluster; empty where it is."""
 
     def workload(self, cluster: str = "simulated", namespace: str | None = None) -> Workload:
         text = (HERE / "workloads" / f"{self.document}.yaml").read_text()
@@ -41,6 +43,7 @@ class Case:
         return read_script((HERE / "scripts" / f"{self.name}.yaml").read_text(), f"script {self.name}")
 
 
+MONITORED = "tests/e2e/test_lost_nodes.py has the nodes and the monitor for it"
 CASES = (
     Case("healed-within-grace", "deployment", ("A3",)),
     Case("failed-pod-reset", "pods", ("A3",)),
@@ -57,6 +60,17 @@ CASES = (
     Case("held-after-failure", "held", ("A12",)),
     Case("blind-over-grace", "pods", ("U1",)),
     Case("preempted", "pods", ("A11", "U8")),
+    Case("prologue-exhausted", "allocation", ("L16",)),
+    Case("image-comes-late", "allocation", ("L16",), "a registry's moment is as short as how long it takes to see it"),
+    Case("volume-never-comes", "allocation", ("L16",), "a kubelet's two minutes are not ours to shorten"),
+    Case("requeued-by-operator", "allocation", ("L25", "L27")),
+    Case("node-down", "allocation", ("L4",), MONITORED),
+    Case("node-broken", "allocation", ("L8",), MONITORED),
+    Case("walltime-extended", "walltime", ("L18",)),
+    Case("parked-in-place", "parked", ("J14",)),
+    Case("preempted-within", "saves", ("L32",), "no pod on a fake node saves its state"),
+    Case("probe-fails", "service", ("L28", "L29"), "no pod on a fake node has an address that answers"),
+    Case("sensitive-held", "sensitive", ("L7",), MONITORED),
 )
 
 

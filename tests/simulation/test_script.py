@@ -9,6 +9,7 @@ import pytest
 from holdfast.errors import InvalidWorkload
 from holdfast.simulation import read_script
 from tests.policy.life import workload
+from tests.simulation.cases import CASES
 
 
 def test_an_empty_script_is_one_in_which_nothing_happens():
@@ -52,6 +53,33 @@ def test_times_repetitions_and_marks_are_read():
         ("events: [{at: 1m, fail: {exitcode: 3}}]", "events[0].fail.exitcode", "did you mean exitCode"),
         ("events: [{at: 1m, refuse: {reason: Quota}}]", "events[0].refuse.reason", "QuotaExceeded"),
         ("events: [{at: 1m, blind: {}}]", "events[0].blind.for", "is required"),
+        ("events: [{at: 1m, launchFails: {reason: Slow}}]", "events[0].launchFails.reason", "ErrImagePull"),
+        (
+            "events: [{at: 1m, launchFails: {exitCode: 3}}]",
+            "events[0].launchFails.exitCode",
+            "reason is InitError",
+        ),
+        ("events: [{at: 1m, nodeBroken: {}}]", "events[0].nodeBroken.node", "is required"),
+        (
+            "events: [{at: 1m, nodeBroken: {node: node-1, condition: Old}}]",
+            "events[0].nodeBroken.condition",
+            "ReadonlyFilesystem",
+        ),
+        (
+            "events: [{at: 1m, probeFails: {status: 200}}]",
+            "events[0].probeFails.status",
+            "greater than or equal to 400",
+        ),
+        ("events: [{at: 1m, extend: {}}]", "events[0].extend.by", "is required"),
+        ("events: [{at: 1m, extend: {by: 0s}}]", "events[0].extend.by", "expected more"),
+        ("events: [{at: 1m, suspend: {within: 1m}}]", "events[0].suspend.within", "is not a field here"),
+        ("events: [{at: 1m, preempt: {within: soon}}]", "events[0].preempt.within", "is not a duration"),
+        ("events: [{at: 1m, requeue: {class: App}}]", "events[0].requeue.class", "Hardware"),
+        (
+            "events: [{at: 1m, requeue: {expectedRequeueCount: -1}}]",
+            "events[0].requeue.expectedRequeueCount",
+            "greater than or equal to 0",
+        ),
     ],
 )
 def test_what_is_no_script_is_refused_by_its_field(text: str, path: str, said: str):
@@ -69,3 +97,28 @@ def test_components_and_nodes_must_be_there():
     first, second = script.problems(workload())
     assert (first.path, first.value, first.allowed) == ("events[0].delete.component", "other", ("train",))
     assert (second.path, second.value) == ("events[1].nodeLost.node", "node-9")
+
+
+def test_what_could_never_come_true_of_the_workload_is_refused():
+    script = read_script(
+        "events: [{at: 1s, probeFails: {}}, {at: 1s, extend: {by: 1h}}, {at: 1s, nodeBroken: {node: node-9}}, "
+        "{at: 1s, launchFails: {node: node-0}}, {at: 1s, requeue: {node: other}}]"
+    )
+    found = script.problems(workload())
+    assert [each.path for each in found] == [
+        "events[0].probeFails",
+        "events[1].extend",
+        "events[2].nodeBroken.node",
+        "events[3].launchFails.node",
+        "events[4].requeue.node",
+    ]
+    assert "only where the workload has a probe" in str(found[0])
+    assert "only where the workload has a walltime" in str(found[1])
+    serves, walled = (next(case for case in CASES if case.document == name) for name in ("service", "walltime"))
+    script = read_script("events: [{at: 1s, probeFails: {component: other}}, {at: 2s, probeFails: {status: 503}}]")
+    (unknown,) = script.problems(serves.workload())
+    assert (unknown.path, unknown.allowed) == ("events[0].probeFails.component", ("serve",))
+    script = read_script("events: [{at: 1s, extend: {by: 2m}}, {at: 1s, extend: {by: 3m}}]")
+    (too_long,) = script.problems(walled.workload())
+    assert (too_long.path, too_long.value) == ("events[1].extend.by", "3m")
+    assert "expected at most 2m" in str(too_long)

@@ -143,6 +143,11 @@ EXAMPLES = {
     "componentFailed": {"component": "train"},
     "blind": {"for": "4m"},
     "stuck": {"finalizer": "example.com/hold", "for": "30m"},
+    "nodeBroken": {"node": "node-1", "for": "10m"},
+    "launchFails": {"for": "10m"},
+    "probeFails": {"pods": "all", "for": "10m"},
+    "extend": {"by": "1h"},
+    "requeue": {"node": "node-1"},
     **{name: {} for name in ("suspend", "resume", "preempt", "checkpoint", "cancel", "retry")},
 }
 

@@ -7,12 +7,13 @@ is deleted. So a script in which an operation itself must wait cannot be played 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from holdfast import names
@@ -26,13 +27,16 @@ from holdfast.activities.contract import (
     RemoveInput,
     ReportInput,
 )
-from holdfast.model import ObjectRef, Observation, Status
+from holdfast.model import ObjectRef, Observation, Status, SuspendMode, format_duration
 from holdfast.policy.edit import edit
+from holdfast.policy.walltime import WalltimeExtension
+from holdfast.simulation.asked import request
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.happen import happen
+from holdfast.simulation.happenings import Asked, Extend, Requeue
 from holdfast.simulation.objects import UID
 from holdfast.simulation.run import meaning
-from holdfast.simulation.script import Asked, Event, names_of
+from holdfast.simulation.script import Event, names_of
 from holdfast.simulation.world import World
 from tests.simulation.cases import Case, in_store
 
@@ -42,7 +46,11 @@ SETTLES = 400
 
 
 def plays(case: Case) -> bool:
-    """Whether no operation of a script has to wait for something."""
+    """Whether no operation of a script has to wait for something, or is one that is not played here."""
+    spec = case.workload()
+    stays = spec.policy.deletion.suspend is SuspendMode.IN_PLACE
+    if spec.checkpoint is not None or spec.probe is not None or stays:
+        return False
     return all(event.blind is None and event.stuck is None and event.refuse is None for event in case.script.events)
 
 
@@ -75,7 +83,12 @@ class VirtualCluster:
     @activity.defn(name=names.ACTIVITY_CREATE)
     async def create(self, payload: CreateInput) -> Created:
         self.now(activity.info().scheduled_time)
-        made = [one for component in payload.components for one in self.world.create(component, payload.attempt)]
+        avoided = (payload.nodes_excluded, payload.nodes_disliked)
+        made = [
+            one
+            for component in payload.components
+            for one in self.world.create(component, payload.attempt, 0, *avoided)
+        ]
         self.world.submitted(payload.attempt)
         return Created(
             objects=tuple(
@@ -135,6 +148,15 @@ class Player:
 
     async def happens(self, event: Event) -> None:
         name, what = event.what
+        if isinstance(what, Extend):
+            change = WalltimeExtension(by=format_duration(what.by), note=what.note)
+            with contextlib.suppress(WorkflowUpdateFailedError):  # A refusal is part of the script.
+                await self.handle.execute_update(names.UPDATE_EXTEND, change)
+            return
+        if isinstance(what, Requeue):
+            requeues = (await self.settled()).requeues
+            await self.handle.signal(names.SIGNAL_REQUEUE, request(what, requeues))
+            return
         if isinstance(what, Asked):
             await self.handle.signal(getattr(names, f"SIGNAL_{name.upper()}"), what.note)
             return

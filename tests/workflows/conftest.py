@@ -135,6 +135,7 @@ def opener(stack: Stack, identity: str = "test") -> Callable[..., Any]:
                 Worker(client, task_queue=names.QUEUE_WORKFLOWS, max_cached_workflows=cached),
                 Worker(plain, task_queue=names.queue_cluster(name), activities=cluster.activities()),
                 Worker(plain, task_queue=names.queue_wait(name), activities=cluster.activities()),
+                Worker(plain, task_queue=names.queue_probe(name), activities=[cluster.probe]),
             ):
                 yield Run(plain, cluster, name)
 

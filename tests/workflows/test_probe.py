@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from contextlib import AsyncExitStack
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from temporalio.client import WorkflowHandle
 
 from holdfast import names
 from holdfast.model import Policy, Probe, Unbounded, Workload
+from holdfast.worker.roles import Site, workers
+from holdfast.worker.settings import Role, Settings
 from tests.policy.life import RULES, workload
 from tests.workflows.conftest import SCALED, Run
+from tests.workflows.scripted import ScriptedCluster
 from tests.workflows.test_workload import events, replays
 
 pytestmark = pytest.mark.e2e
 Environment = Callable[..., Any]
+SERVICES = 12
 
 
-def service() -> Workload:
-    return workload(policy=Policy(rules=RULES, timings=SCALED), probe=Probe(port=8080), lifecycle=Unbounded())
+def service(name: str = "train") -> Workload:
+    spec = workload(policy=Policy(rules=RULES, timings=SCALED), probe=Probe(port=8080), lifecycle=Unbounded())
+    return spec.model_copy(update={"name": name})
 
 
 async def asked(run: Run, times: int) -> None:
@@ -114,3 +121,39 @@ async def test_L28_what_was_counted_goes_on_in_the_next_run(environment: Environ
         await again.signal(names.SIGNAL_CANCEL)
         await again.result()
         await replays(run.client.get_workflow_handle(handle.id, run_id=first))
+
+
+async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment: Environment):
+    async with environment() as run, AsyncExitStack() as stack:
+        # Beside the workers of the test's own environment: this cluster's are Holdfast's own, with one slot for waits.
+        name, cluster = f"{run.name}-few", ScriptedCluster()
+        site = Site(cluster=_acting(cluster), watch=cast(Any, None), nodes=cast(Any, None))
+        settings = Settings(
+            roles=(Role.CLUSTER, Role.WAIT),
+            cluster=name,
+            max_fresh_activities=SERVICES,
+            max_concurrent_waits=1,
+            max_concurrent_probes=SERVICES,
+            max_fresh_waits=SERVICES,
+        )
+        for worker in workers(run.client, settings, site, cast(Any, None)):
+            await stack.enter_async_context(worker)
+        few = Run(run.client, cluster, name)
+        handles = await asyncio.gather(*(few.start(service(f"train-{number}")) for number in range(SERVICES)))
+        for handle in handles:
+            await few.submitted(handle)
+            await cluster.sees(handle, 1, running=cluster.pods)
+        for _ in range(4000):
+            if len(cluster.probes) >= SERVICES:
+                break
+            await asyncio.sleep(0.02)
+        assert len(cluster.probes) == SERVICES, "all of them are asked at once"
+        for handle in (handles[0], handles[-1]):
+            await handle.signal(names.SIGNAL_CANCEL, "enough")
+            assert (await handle.result()).phase == "Cancelled", "its removal was not kept waiting"
+        assert cluster.broken_off == 2, "the others are asked on"
+
+
+def _acting(cluster: ScriptedCluster) -> Any:
+    """Return a scripted cluster in the place of the activities that act on a real one."""
+    return SimpleNamespace(all=cluster.activities(), probe=cluster.probe)

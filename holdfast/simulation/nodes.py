@@ -1,0 +1,147 @@
+"""What the scheduler, the kubelets and those who watch over nodes do: placing, starting, falling silent, breaking."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from holdfast.activities.nodes import DOWN, LOST, Marks, NodeMark
+from holdfast.activities.pod_facts import PREPARATION, PodState
+from holdfast.model import FailureClass, NodeTimings, format_duration
+from holdfast.simulation.happenings import INIT_ERROR, LaunchFails, NodeBroken
+from holdfast.simulation.objects import Pod, written
+from holdfast.simulation.trouble import EVER, Trouble
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+def schedule(world: World, pod: Pod) -> None:
+    """Give a pod a node, or try again when that may succeed."""
+    if pod.deleting is not None or pod.node:
+        return
+    trouble = world.trouble(world.unschedulable, pod.thing.component.name)
+    every = (f"node-{number}" for number in range(1, world.node_count + 1))
+    free = [name for name in every if name not in {*world.lost, *world.broken, *pod.thing.shuns}]
+    free = [name for name in free if name not in pod.thing.dislikes] or free
+    if trouble is not None or not free:
+        again = trouble.until if trouble is not None else min(_back_at(world), default=EVER)
+        if again < EVER:
+            world.clock.at(again, lambda: schedule(world, pod))
+        return
+    pod.node, pod.scheduled = free[world.placed % len(free)], world.clock.now
+    world.placed += 1
+    world.clock.after(world.latencies.start, lambda: start(world, pod))
+
+
+def _back_at(world: World) -> list[datetime]:
+    """When nodes that take no pods now may take some again; what is broken is so until somebody says otherwise."""
+    return [until for until in (*world.lost.values(), *world.mended.values()) if until > world.clock.now]
+
+
+def start(world: World, pod: Pod) -> None:
+    """Let a pod run, or be stuck where its node cannot start it."""
+    if pod.deleting is not None or pod.state is not PodState.PENDING or pod.node in world.lost:
+        return
+    trouble = _launch_trouble(world, pod)
+    if trouble is not None and trouble.launch is not None:
+        _cannot_start(world, pod, trouble.launch, trouble.until)
+        return
+    pod.launch, pod.runs_since = None, world.clock.now
+    pod.state = PodState.RUNNING
+    world.changed = True
+    if world.latencies.run is not None and not pod.thing.restarts_in_place:
+        world.clock.after(world.latencies.run, lambda: world.end(pod))
+    world.sync()
+
+
+def _launch_trouble(world: World, pod: Pod) -> Trouble | None:
+    here = [one for one in world.launches if one.launch is not None and one.launch.node in {"", pod.node}]
+    return world.trouble(here, pod.thing.component.name)
+
+
+def _cannot_start(world: World, pod: Pod, launch: LaunchFails, until: datetime) -> None:
+    """Have a pod wait for what its node cannot do; an init container that is not begun again ends it."""
+    world.changed = world.changed or pod.launch is not launch
+    pod.launch = launch
+    if launch.reason == INIT_ERROR and pod.thing.restart_policy == "Never":
+        pod.state, pod.ended = PodState.FAILED, world.clock.now
+        world.say(f"{pod.name} failed on {pod.node}: its init container exited {launch.exit_code or 1}")
+        world.sync()
+        return
+    if launch.reason == "FailedMount" and pod.scheduled is not None:
+
+        def look() -> None:
+            world.changed = True
+
+        world.clock.at(pod.scheduled + PREPARATION, look)  # Nothing changes in its status then.
+    if until < EVER:
+        world.clock.at(until, lambda: start(world, pod))
+
+
+def mark(world: World, what: NodeBroken, until: datetime) -> None:
+    """Mark a node as broken, as whoever watches over nodes does."""
+    kind, _, status = what.condition.partition("=")
+    told = {"type": kind, "status": status or "True", "lastTransitionTime": written(world.clock.now)}
+    found = Marks().of({"status": {"conditions": [told]}})
+    assert found is not None
+    world.broken[what.node], world.mended[what.node] = found, until
+    world.changed = True
+    if until < EVER:
+        world.clock.at(until, lambda: _mend(world, what.node))
+
+
+def _mend(world: World, node: str) -> None:
+    if world.mended.get(node, EVER) <= world.clock.now:
+        world.broken.pop(node, None)
+        world.mended.pop(node, None)
+        world.changed = True
+
+
+def lose(world: World, node: str, until: datetime) -> None:
+    """Let a node fall silent."""
+    world.lost[node] = until
+    world.heard[node] = world.clock.now
+    heard, waits = world.clock.now, NodeTimings()
+    for reason, silence in ((DOWN, waits.until_down), (LOST, waits.until_lost)):
+        world.clock.after(silence, lambda reason=reason: _find_down(world, node, reason, heard))
+    world.clock.after(world.latencies.evict, lambda: _evict(world, node))
+    if until < EVER:
+        world.clock.at(until, lambda: _back(world, node))
+
+
+def is_stuck(world: World, pod: Pod) -> bool:
+    """Whether a pod that is deleted stays, since its node says nothing: until a removal meets it on one Down."""
+    owner = world.owners.get(pod.thing.attempt)
+    return pod.node in world.lost and not (pod.node in world.down and owner is not None and owner.deleting is not None)
+
+
+def _find_down(world: World, node: str, reason: str, heard: datetime) -> None:
+    if node not in world.lost or world.heard.get(node) != heard:
+        return
+    silence = format_duration(world.clock.now - heard)
+    world.down[node] = NodeMark(reason, f"its lease has not been renewed for {silence}", heard, FailureClass.NODE_LOST)
+    world.changed = True
+    for pod in [one for one in world.pods if one.node == node and one.deleting is not None]:
+        world.let_go(pod)
+    world.sync()
+
+
+def _evict(world: World, node: str) -> None:
+    if node not in world.lost:
+        return
+    for pod in [one for one in world.pods if one.node == node and one.deleting is None]:
+        world.say(f"{pod.name} is deleted, since {node} does not answer")
+        world.delete_pod(pod)
+    world.sync()
+
+
+def _back(world: World, node: str) -> None:
+    world.lost.pop(node, None)
+    world.down.pop(node, None)
+    world.heard.pop(node, None)
+    world.changed = True
+    for pod in [one for one in world.pods if one.node == node]:
+        world.let_go(pod)
+        start(world, pod)
+    world.sync()
