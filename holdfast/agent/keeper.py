@@ -109,9 +109,17 @@ class _Keeper:
             if self._kill_at is not None:
                 if none_left:
                     self._say({"gone": True})
+                    self._hear_out()
                     return
                 if time.monotonic() >= self._kill_at:
                     kill_descendants(os.getpid())
+
+    def _hear_out(self) -> None:
+        """Read on until the agent has heard the last word: with an order unread, the kernel would take it back."""
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+            while self._channel.recv(1 << 16):
+                pass
 
     def _listen(self) -> None:
         timeout = None if self._kill_at is None else max(_RETRY, self._kill_at - time.monotonic())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -103,6 +104,8 @@ class Workers:
         except OSError:
             pass  # the keeper was killed with an order unread
         self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
         self._bury()
         failure = None
         if "gone" not in last:

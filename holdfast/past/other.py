@@ -45,7 +45,8 @@ from holdfast.policy.decision import (
 )
 from holdfast.policy.edit import edit
 from holdfast.policy.explain import budgets_of
-from holdfast.policy.health import LIVE, timings
+from holdfast.policy.health import LIVE, pause_of, timings
+from holdfast.policy.requeue import pause as paused
 from holdfast.policy.rules import rule_on
 
 _ACTING: Final = (Create, Restart, Resubmit, Replace, Suspend, Fail, Succeed, Cancel, Release, Retry)
@@ -182,7 +183,7 @@ class _Other:
         )
         waits = timings(state)
         if raw.pause_until is not None and attempt is not None and attempt.gone_at is not None:
-            state = edit(state, pause_until=attempt.gone_at + waits.retry_pause_period)
+            state = edit(state, pause_until=attempt.gone_at + paused(attempt, pause_of(state, attempt)))
         if raw.hold_until is not None:
             held = waits.success_ttl if raw.outcome is Phase.SUCCEEDED else waits.deletion_on_failure_grace_period
             state = edit(state, hold_until=raw.since + held if held is not None else None)

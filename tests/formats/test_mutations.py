@@ -42,6 +42,7 @@ ELSEWHERE = {
     "_check_order": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_success": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_lifecycle": "fields of Holdfast's own document (tests/model/test_refusals.py)",
+    "_check_autoscalers": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_probe": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_units": "rules of Holdfast's own document (tests/model/test_refusals.py)",
     "_uid_is_label_safe": "given by the client (tests/model/test_refusals.py)",

@@ -23,7 +23,9 @@ def _files() -> dict[str, list[str]]:
     return {name: list(found) for name, found in groupby(stems, scenario)}
 
 
-NAMES = sorted(_files())
+MONITOR = "monitored"
+"""The life of a cluster's monitor of nodes, which is no workload's."""
+NAMES = sorted(set(_files()) - {MONITOR})
 
 
 def histories(name: str) -> list[WorkflowHistory]:
