@@ -193,8 +193,11 @@ class Kube(Transport):
     async def allowed(
         self, verb: str, resource: Resource, namespace: str, *, name: str = "", impersonate: str = ""
     ) -> tuple[bool, str]:
-        """Ask whether the user may do this, and what the authorizer says about it."""
-        attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
+        """Ask whether the user may do this (to `anchors/status`, too), and what the authorizer says about it."""
+        plural, _, part = resource.plural.partition("/")
+        attributes = {"verb": verb, "group": resource.group, "resource": plural, "namespace": namespace}
+        if part:
+            attributes["subresource"] = part
         if name:
             attributes["name"] = name
         body = {

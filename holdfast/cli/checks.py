@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from holdfast import names
+from holdfast.cli.granted import NODES, Right, granted
 from holdfast.errors import HoldfastError, NotReachable
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ async def kubernetes(kubeconfig: str | None, context: str | None) -> AsyncIterat
                 served = served and check.good
                 yield check
             if served:
-                yield await _rights(kube)
-                yield await _sees_nodes(kube)
+                async for check in _rights(kube):
+                    yield check
             async for check in _namespaces(kube):
                 yield check
     except NotReachable as error:
@@ -145,40 +146,25 @@ async def _type(kube: Kube, kind: str) -> Check:
     return Check(f"type {kind}", True, f"{names.API_VERSION} is served")
 
 
-_NEEDED: Final = (
-    ("list", "v1", "Pod"),
-    ("watch", "v1", "Pod"),
-    ("delete", "v1", "Pod"),
-    ("create", names.API_VERSION, names.ANCHOR_KIND),
-    ("patch", names.API_VERSION, names.ANCHOR_KIND),
-    ("create", names.API_VERSION, names.ATTEMPT_KIND),
-    ("delete", names.API_VERSION, names.ATTEMPT_KIND),
-)
-
-
-_NODES: Final = (("get", "v1", "Node"), ("list", "v1", "Node"), ("watch", "v1", "Node"))
-
-
-async def _rights(kube: Kube) -> Check:
-    """Ask whether the worker's account may do what it must."""
-    who, lacking = await _lacking(kube, _NEEDED)
+async def _rights(kube: Kube) -> AsyncIterator[Check]:
+    """Ask whether the worker's account may do what deploy/ grants it; without nodes it goes on, and says so here."""
+    needed = granted()
+    who, lacking = await _lacking(kube, needed)
     if not who:
-        return Check("rights", False, "nobody may ask about rights", "use a context that may create access reviews")
-    if lacking:
-        return Check("rights", False, f"{who} may not {', '.join(lacking)}", "kubectl apply -k deploy/")
-    return Check("rights", True, f"{who} may do what a worker must")
+        yield Check("rights", False, "nobody may ask about rights", "use a context that may create access reviews")
+        return
+    for name, told, loss in (
+        ("rights", [right for right in lacking if right.resource not in NODES], ""),
+        ("nodes", [right for right in lacking if right.resource in NODES], ": silent or marked nodes are not noticed"),
+    ):
+        if told:
+            found = f"{who} may not {', '.join(map(str, told))}{loss}"
+            yield Check(name, False, found, "kubectl apply -k deploy/")
+        else:
+            yield Check(name, True, f"{who} may do what a worker must")
 
 
-async def _sees_nodes(kube: Kube) -> Check:
-    """Ask whether it may read nodes, without which it goes on, and pods stay on nodes that are marked as bad."""
-    who, lacking = await _lacking(kube, _NODES)
-    if lacking:
-        found = f"{who} may not {', '.join(lacking)}: nodes marked for eviction are not noticed"
-        return Check("nodes", False, found, "kubectl apply -k deploy/, or grant get, list and watch of nodes")
-    return Check("nodes", True, f"{who} may read nodes" if who else "not looked at: nobody may ask about rights")
-
-
-async def _lacking(kube: Kube, needed: Sequence[tuple[str, str, str]]) -> tuple[str, list[str]]:
+async def _lacking(kube: Kube, needed: Sequence[Right]) -> tuple[str, list[Right]]:
     """Return who was asked about, the worker's account or, if one may not ask as it, oneself; and what it may not."""
     from holdfast.activities.kube import service_account_user
     from holdfast.activities.kube_errors import Forbidden
@@ -186,15 +172,26 @@ async def _lacking(kube: Kube, needed: Sequence[tuple[str, str, str]]) -> tuple[
     worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
     for user, who in ((worker, "the worker's account"), ("", "this identity")):
         try:
-            lacking = [
-                f"{verb} {kind.lower()}s"
-                for verb, version, kind in needed
-                if not (await kube.allowed(verb, await kube.resource(version, kind), "", impersonate=user))[0]
-            ]
+            return who, await lacking(kube, needed, user)
         except Forbidden:
             continue
-        return who, lacking
     return "", []
+
+
+async def lacking(kube: Kube, needed: Sequence[Right], user: str = "") -> list[Right]:
+    """Return what of that a user may not do; oneself, where none is given.
+
+    Raises:
+        Forbidden: if one may not act as the user.
+    """
+    from holdfast.activities.kube_resources import Resource
+
+    found: list[Right] = []
+    for right in needed:
+        resource = Resource(right.group, "", "", right.resource, bool(right.namespace), frozenset())
+        if not (await kube.allowed(right.verb, resource, right.namespace, impersonate=user))[0]:
+            found.append(right)
+    return found
 
 
 async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
@@ -205,7 +202,8 @@ async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
     except Forbidden:
         yield Check("namespaces", True, "not looked at: this identity may not list them")
         return
-    found = [str(each["metadata"]["name"]) for each in listed["items"]]
+    staying = [each["metadata"] for each in listed["items"] if "deletionTimestamp" not in each["metadata"]]
+    found = [str(metadata["name"]) for metadata in staying]
     if not found:
         yield Check("namespaces", False, "none is enabled", "holdfast namespace enable NAMESPACE")
     for name in found:

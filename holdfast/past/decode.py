@@ -22,6 +22,7 @@ from holdfast.activities.contract import (
     Parked,
     Prepared,
     Probed,
+    ProbeInput,
     Rehearsed,
     Removed,
     Replaced,
@@ -249,7 +250,9 @@ class _Reading:
                 done = event.activity_task_completed_event_attributes
                 name = self._activity(done.scheduled_event_id)
                 what = f"the result of {name} at event {event.event_id}"
-                return Finished(name, await self.value(list(done.result.payloads), _RESULTS.get(name, Any), what))
+                value = await self.value(list(done.result.payloads), _RESULTS.get(name, Any), what)
+                attempt = await self._asked_of(done.scheduled_event_id) if name == names.ACTIVITY_PROBE else None
+                return Finished(name, value, attempt=attempt)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
                 failed = event.activity_task_failed_event_attributes
                 return await self._failed(self._activity(failed.scheduled_event_id), failed.failure)
@@ -295,6 +298,11 @@ class _Reading:
         error = await self._error(failure)
         message = error.message if isinstance(error, FailureError) else failure.message
         return Ended("failed", status=status, message=message)
+
+    async def _asked_of(self, scheduled: int) -> int | None:
+        asked = self.events[scheduled].activity_task_scheduled_event_attributes
+        given = await self.value(list(asked.input.payloads), ProbeInput, f"what a probe was asked at event {scheduled}")
+        return given.attempt if given is not None else None
 
     def _activity(self, scheduled: int) -> str:
         return self.events[scheduled].activity_task_scheduled_event_attributes.activity_type.name

@@ -189,9 +189,9 @@ class Life:
             case Finished(names.ACTIVITY_REHEARSE):
                 return self._rehearsed(result)
             case Finished(names.ACTIVITY_PROBE):
-                if isinstance(result.result, Probed) and self.state is not None and self.state.attempt is not None:
-                    said, number = result.result, self.state.attempt.number
-                    self._inbox.append(events.ProbeEnded(number, said.failure, dict(said.failing)))
+                if isinstance(result.result, Probed) and result.attempt is not None:
+                    said = result.result
+                    self._inbox.append(events.ProbeEnded(result.attempt, said.failure, dict(said.failing)))
                 return True
             case Finished():
                 if not self._busy:

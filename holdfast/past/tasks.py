@@ -42,6 +42,8 @@ class Finished:
     message: str = ""
     details: tuple[Any, ...] = ()
     broken_off: bool = False
+    attempt: int | None = None
+    """Of which attempt it told: of probes alone, whose word may come late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 import yaml
 
 from holdfast import names
-from tests.e2e.site import Site, until
+from holdfast.local import Stack
+from tests.e2e.site import Site, free_port, open_site, until
 from tests.e2e.space import Space, open_space
 from tests.e2e.test_real_node import FOREVER, containers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
+ROOT = Path(__file__).resolve().parents[2]
 
 SERVE = r"""
 echo "from=$HOLDFAST_RESUME_FROM"
@@ -37,12 +43,46 @@ HANGS = "sleep 600"
 @pytest_asyncio.fixture(loop_scope="session")
 async def real(shared_site: Site) -> AsyncIterator[Space]:
     """A namespace whose default service account is there, as the kubelet needs it."""
-    if await shared_site.kube.find("v1", "Node", "real") is None:
+    async with open_real(shared_site) as space:
+        yield space
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The same on a worker of its own, whose metrics page is read."""
+
+    space: Space
+    address: str
+
+    async def conflicts(self) -> float:
+        """Return how many walltimes the worker says were over while pods were saving (rows L19, L20)."""
+        async with aiohttp.ClientSession() as session, session.get(f"http://{self.address}/metrics") as answer:
+            lines = [
+                one for one in (await answer.text()).splitlines() if one.startswith(names.METRIC_WALLTIME_CONFLICT)
+            ]
+        assert all(f'cluster="{self.space.site.cluster}"' in one for one in lines), lines
+        return sum(float(one.split()[-1]) for one in lines)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counted(stack: Stack, tmp_path: Path) -> AsyncIterator[Counted]:
+    """A namespace of a worker of its own."""
+    address = f"127.0.0.1:{free_port()}"
+    async with open_site(stack, tmp_path, prefix="k") as site:
+        await site.start_worker(HOLDFAST_METRICS_ADDRESS=address)
+        async with open_real(site) as space:
+            yield Counted(space, address)
+
+
+@asynccontextmanager
+async def open_real(site: Site) -> AsyncIterator[Space]:
+    """Open a namespace that the kubelet can run pods of."""
+    if await site.kube.find("v1", "Node", "real") is None:
         pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
-    async with open_space(shared_site) as space:
+    async with open_space(site) as space:
 
         async def there() -> bool:
-            return await shared_site.kube.find("v1", "ServiceAccount", "default", space.namespace) is not None
+            return await site.kube.find("v1", "ServiceAccount", "default", space.namespace) is not None
 
         await until(there, 20, "the default service account is there")
         yield space
@@ -124,7 +164,8 @@ def ending(on_term: str, grace: int) -> str:
 
 
 @ROW("L19", level="e2e")
-async def test_L19_a_container_that_has_saved_in_its_termination_grace_is_suspended_and_goes_on(real: Space):
+async def test_L19_a_container_that_has_saved_in_its_termination_grace_is_suspended_and_goes_on(counted: Counted):
+    real = counted.space
     handle = await real.submit(ending("sleep 2; touch /tmp/saved; sleep 4; exit 0", grace=20))
     await real.reach(handle, "Running", 1)
     await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
@@ -133,6 +174,7 @@ async def test_L19_a_container_that_has_saved_in_its_termination_grace_is_suspen
     assert status.checkpoint is not None
     assert (status.checkpoint.state, status.checkpoint.uri) == ("Complete", "s3://saved/1"), status.checkpoint.why
     assert status.checkpoint.conflict is not None, "the walltime was over while it was saving"
+    assert await counted.conflicts() == 1
     assert "WalltimeExceeded" in [one.reason for one in status.causes]
     await handle.signal(names.SIGNAL_RESUME, "more time")
     status = await real.reach(handle, "Running", 2)
@@ -142,7 +184,9 @@ async def test_L19_a_container_that_has_saved_in_its_termination_grace_is_suspen
 
 
 @ROW("L20", level="e2e")
-async def test_L20_a_container_that_is_killed_before_it_has_saved_has_failed(real: Space):
+async def test_L20_a_container_that_is_killed_before_it_has_saved_has_failed(counted: Counted):
+    real = counted.space
+    assert await counted.conflicts() == 0
     handle = await real.submit(ending("sleep 60; touch /tmp/saved", grace=3))
     await real.reach(handle, "Running", 1)
     await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
@@ -150,6 +194,29 @@ async def test_L20_a_container_that_is_killed_before_it_has_saved_has_failed(rea
     assert (status.phase, status.reason) == ("Failed", "WalltimeExceeded")
     assert status.checkpoint is not None
     assert (status.checkpoint.state, status.saved) == ("Discarded", None)
+    assert await counted.conflicts() == 1
     await real.truth.settle()
     (life,) = real.truth.of(1, "Pod")
     assert life.object["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137, "it was killed"
+
+
+@ROW("L32", level="e2e")
+async def test_L32_the_published_example_saves_when_it_is_preempted_and_goes_on(real: Space):
+    """As it is published, but for the node and its image, which this stack does not pull."""
+    document = yaml.safe_load((ROOT / "examples" / "checkpoint.yaml").read_text())
+    spec = document["spec"]["template"]["spec"]
+    ours = containers("")
+    spec |= {key: ours[key] for key in ("nodeSelector", "tolerations")}
+    spec["containers"][0] |= {key: ours["containers"][0][key] for key in ("image", "imagePullPolicy")}
+    handle = await real.submit(yaml.safe_dump(document))
+    await real.reach(handle, "Running", 1)
+    await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
+    status = await real.reach(handle, "Suspended")
+    assert status.checkpoint is not None
+    assert status.checkpoint.state == "Complete", status.checkpoint.why
+    assert status.checkpoint.uri is not None
+    assert status.checkpoint.uri.startswith("memory://step-")
+    await handle.signal(names.SIGNAL_RESUME, "room again")
+    assert (await real.reach(handle, "Running", 2)).resumed_from == status.checkpoint.uri
+    await handle.signal(names.SIGNAL_CANCEL, "enough")
+    assert (await real.ended(handle)).phase == "Cancelled"

@@ -148,15 +148,6 @@ DIRECTED: dict[str, Spoil] = {
     ),
     "an annotation that is none": annotated("failureGracePeriod", "1m"),
     "an annotation of another type": annotated("retryLimit", 3),
-    "a checkpoint of pods that have no address": lambda _: put(
-        put(
-            appwrapper("train", {"template": job()}),
-            ("metadata", "annotations"),
-            {"holdfast.dev/checkpoint": "http", "holdfast.dev/checkpointPort": "8080"},
-        ),
-        (*T0, "spec", "template", "spec", "hostNetwork"),
-        True,
-    ),
     # --- pod sets
     "a path that is none": of_declared(*C0, "podSets", 0, "path", value="spec.template"),
     "a path that leads nowhere": of_declared(*C0, "podSets", 0, "path", value="template.spec.pods"),

@@ -16,9 +16,11 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import PayloadCodec
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
+from holdfast import names
 from holdfast.model import Cause, Reason, State, Status, Workload
 from holdfast.model.history import schema
 from holdfast.past import Run, history_of, read_run, told
+from holdfast.past.tasks import Finished
 from holdfast.policy.advance import advance
 from holdfast.policy.steps import Step
 from holdfast.workflows import workload as workflow_module
@@ -222,3 +224,35 @@ async def test_a_change_counts_from_when_the_api_server_said_that_it_would_do_an
     assert (len(begun), len(changes)) == (3, 2), "three were asked about, and one was refused"
     assert all(asked < change.time for asked, change in zip(begun[1:2], changes[:1], strict=True))
     assert told_of.spec.components[0].template["spec"]["text"] == "train:4"
+
+
+async def test_L28_a_probe_that_tells_late_of_another_attempt_changes_nothing():
+    (run,) = await runs("probed")
+    told_of = [
+        (index, result)
+        for index, task in enumerate(run.tasks)
+        for result in task.results
+        if isinstance(result, Finished) and result.activity == names.ACTIVITY_PROBE
+    ]
+    first, answer = told_of[0]
+    assert isinstance(answer, Finished)
+    assert answer.attempt == 1
+    late = max(
+        at
+        for at, task in enumerate(run.tasks)
+        if any(isinstance(one, Finished) and one.activity == names.ACTIVITY_REPORT for one in task.results)
+    )
+    assert late > first
+    tasks = list(run.tasks)
+    tasks[late] = dataclasses.replace(tasks[late], results=(answer, *tasks[late].results))
+    edited, lived = told([dataclasses.replace(run, tasks=tuple(tasks))]), await story("probed")
+    assert [turn.folded for turn in edited.turns] == [turn.folded for turn in lived.turns]
+    living = lived.turns[-1].folded.attempt
+    assert living is not None
+    tasks[late] = dataclasses.replace(
+        run.tasks[late], results=(dataclasses.replace(answer, attempt=living.number), *run.tasks[late].results)
+    )
+    other = told([dataclasses.replace(run, tasks=tuple(tasks))])
+    assert [turn.folded for turn in other.turns] != [turn.folded for turn in lived.turns], (
+        "of the one that lives it counts"
+    )
