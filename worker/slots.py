@@ -48,30 +48,31 @@ class FreshSlots(CustomSlotSupplier):
         """
         self._most, self._fresh, self._seconds, self._clock = most, fresh, seconds, clock
         self._permits: set[_Permit] = set()
-        self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
+        self._waiting: list[asyncio.Future[None]] = []
         # The SDK's core marks and releases from threads of its own.
         self._lock = threading.Lock()
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
         """Wait for a free slot, and take it."""
-        loop = asyncio.get_running_loop()
         while True:
-            woken = loop.create_future()
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             with self._lock:
                 permit = self._take()
                 if permit is not None:
                     return permit
-                self._waiting[woken] = loop
+                self._waiting.append(woken)
                 left = self._until_one_is_old()
             try:
                 await asyncio.wait({woken}, timeout=left)
             except asyncio.CancelledError:
                 with self._lock:
-                    if self._waiting.pop(woken, None) is None:
+                    if woken not in self._waiting:
                         self._wake_one()  # What woke this one is for another.
                 raise
-            with self._lock:
-                self._waiting.pop(woken, None)
+            finally:
+                with self._lock:
+                    if woken in self._waiting:
+                        self._waiting.remove(woken)
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
         """Take a free slot, if there is one."""
@@ -108,8 +109,8 @@ class FreshSlots(CustomSlotSupplier):
 
     def _wake_one(self) -> None:
         if self._waiting:
-            woken = next(iter(self._waiting))
-            self._waiting.pop(woken).call_soon_threadsafe(_wake, woken)
+            woken = self._waiting.pop(0)
+            woken.get_loop().call_soon_threadsafe(_wake, woken)
 
 
 def _wake(woken: asyncio.Future[None]) -> None:
