@@ -21,7 +21,12 @@ def variables(place: Assignment, local_rank: int, error_file: str, inherited: Ma
         local_rank: The worker's, from 0.
         error_file: Where it may write what went wrong.
         inherited: The agent's environment, whose words on threads and NCCL go before torchrun's defaults.
+
+    Raises:
+        ValueError: if the member has no such worker.
     """
+    if not 0 <= local_rank < place.local_world_size:
+        raise ValueError(f"{local_rank}: expected a local rank below {place.local_world_size}")
     found = {
         "LOCAL_RANK": str(local_rank),
         "RANK": str(place.rank + local_rank),

@@ -162,32 +162,6 @@ class Assignment(Payload):
     """What was charged to this member; `TORCHELASTIC_RESTART_COUNT`."""
     max_restarts: Annotated[int, Field(ge=0)]
 
-    def environment(self, local_rank: int) -> dict[str, str]:
-        """Return the variables that `torchrun` sets, for one worker of the member.
-
-        Raises:
-            ValueError: if the member has no such worker.
-        """
-        if not 0 <= local_rank < self.local_world_size:
-            raise ValueError(f"{local_rank}: expected a local rank below {self.local_world_size}")
-        return {
-            "LOCAL_RANK": str(local_rank),
-            "RANK": str(self.rank + local_rank),
-            "GROUP_RANK": str(self.group_rank),
-            "ROLE_RANK": str(self.role_rank + local_rank),
-            "ROLE_NAME": self.role,
-            "LOCAL_WORLD_SIZE": str(self.local_world_size),
-            "WORLD_SIZE": str(self.world_size),
-            "GROUP_WORLD_SIZE": str(self.group_world_size),
-            "ROLE_WORLD_SIZE": str(self.role_world_size),
-            "MASTER_ADDR": self.coordinator.address,
-            "MASTER_PORT": str(self.coordinator.port),
-            "TORCHELASTIC_RESTART_COUNT": str(self.restarts),
-            "TORCHELASTIC_MAX_RESTARTS": str(self.max_restarts),
-            "TORCHELASTIC_RUN_ID": self.run_id,
-            "TORCHELASTIC_USE_AGENT_STORE": "False",
-        }
-
 
 class DirectiveKind(StrEnum):
     """What a member is to do."""

@@ -48,6 +48,14 @@ def wire(directive: contract.Directive) -> Any:
     return directive.model_dump(mode="json")
 
 
+def read(place: contract.Assignment) -> messages.Assignment:
+    """Return a place as the agent reads it off the wire."""
+    directive = contract.Directive(revision=1, kind=contract.DirectiveKind.RUN, assignment=place)
+    found = messages.Directive.read(wire(directive)).assignment
+    assert found
+    return found
+
+
 @pytest.mark.parametrize(
     "report",
     [
@@ -143,24 +151,37 @@ def test_durations_are_read_as_the_model_writes_them(text: str, seconds: float) 
 @pytest.mark.parametrize("local_rank", [0, 1])
 @pytest.mark.parametrize("inherited", [{}, {"OMP_NUM_THREADS": "8", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}])
 def test_a_worker_has_all_that_torchrun_sets(local_rank: int, inherited: dict[str, str]) -> None:
-    directive = contract.Directive(revision=1, kind=contract.DirectiveKind.RUN, assignment=PLACE)
-    place = messages.Directive.read(wire(directive)).assignment
-    assert place
-    found = environment.variables(place, local_rank, "/tmp/error.json", inherited)
-    beyond = {
+    found = environment.variables(read(PLACE), local_rank, "/tmp/error.json", inherited)
+    assert found == {
+        "LOCAL_RANK": str(local_rank),
+        "RANK": ("2", "3")[local_rank],
+        "GROUP_RANK": "1",
+        "ROLE_RANK": ("1", "2")[local_rank],
+        "ROLE_NAME": "trainer",
+        "LOCAL_WORLD_SIZE": "2",
+        "WORLD_SIZE": "6",
+        "GROUP_WORLD_SIZE": "3",
+        "ROLE_WORLD_SIZE": "5",
+        "MASTER_ADDR": "10.0.0.9",
+        "MASTER_PORT": "29400",
+        "TORCHELASTIC_RESTART_COUNT": "1",
+        "TORCHELASTIC_MAX_RESTARTS": "3",
+        "TORCHELASTIC_RUN_ID": "u-1",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": "/tmp/error.json",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": inherited.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         **({} if inherited else {"OMP_NUM_THREADS": "1"}),
     }
-    assert found == {**PLACE.environment(local_rank), **beyond}
+
+
+def test_a_member_has_no_worker_beyond_its_last() -> None:
+    with pytest.raises(ValueError, match="below 2"):
+        environment.variables(read(PLACE), 2, "", {})
 
 
 def test_a_single_worker_may_use_all_threads() -> None:
     alone = PLACE.model_copy(update={"local_world_size": 1})
-    directive = contract.Directive(revision=1, kind=contract.DirectiveKind.RUN, assignment=alone)
-    place = messages.Directive.read(wire(directive)).assignment
-    assert place
-    assert "OMP_NUM_THREADS" not in environment.variables(place, 0, "", {})
+    assert "OMP_NUM_THREADS" not in environment.variables(read(alone), 0, "", {})
 
 
 def test_a_command_may_name_its_local_rank() -> None:

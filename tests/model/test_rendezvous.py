@@ -1,4 +1,4 @@
-"""The wire between agents and their rendezvous: what is refused, what is bounded, what torchrun's variables come to."""
+"""The wire between agents and their rendezvous: what is refused, and what is bounded."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from pydantic import ValidationError
 from holdfast.model.rendezvous import (
     ERROR_MAXIMUM,
     Announcement,
-    Assignment,
-    Coordinator,
     Directive,
     Join,
     Report,
@@ -30,21 +28,6 @@ JOIN: dict[str, Any] = {
     "port": 29500,
 }
 FAILED: dict[str, Any] = {"localRank": 0, "exitCode": 3, "at": AT}
-PLACE = Assignment(
-    run_id="u-1",
-    round=2,
-    group_rank=1,
-    group_world_size=3,
-    rank=2,
-    world_size=6,
-    local_world_size=2,
-    role="trainer",
-    role_rank=2,
-    role_world_size=6,
-    coordinator=Coordinator(address="10.0.0.9", port=29400),
-    restarts=1,
-    max_restarts=3,
-)
 
 
 def test_an_announcement_comes_back_from_the_wire_as_it_was_and_lets_what_is_newer_pass() -> None:
@@ -89,25 +72,3 @@ def test_an_error_is_told_by_its_end() -> None:
     told = bounded("x" * 5000 + "CUDA out of memory")
     assert len(told) == ERROR_MAXIMUM
     assert told.endswith("CUDA out of memory")
-
-
-def test_the_second_worker_of_a_member_has_torchruns_variables() -> None:
-    assert PLACE.environment(1) == {
-        "LOCAL_RANK": "1",
-        "RANK": "3",
-        "GROUP_RANK": "1",
-        "ROLE_RANK": "3",
-        "ROLE_NAME": "trainer",
-        "LOCAL_WORLD_SIZE": "2",
-        "WORLD_SIZE": "6",
-        "GROUP_WORLD_SIZE": "3",
-        "ROLE_WORLD_SIZE": "6",
-        "MASTER_ADDR": "10.0.0.9",
-        "MASTER_PORT": "29400",
-        "TORCHELASTIC_RESTART_COUNT": "1",
-        "TORCHELASTIC_MAX_RESTARTS": "3",
-        "TORCHELASTIC_RUN_ID": "u-1",
-        "TORCHELASTIC_USE_AGENT_STORE": "False",
-    }
-    with pytest.raises(ValueError, match="below 2"):
-        PLACE.environment(2)

@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.agent.environment import variables
+from holdfast.agent.messages import Assignment
 from holdfast.model.gang import Absence, GangPhase
 from holdfast.model.rendezvous import CloseReason, DirectiveKind, MemberState
 from holdfast.policy.gang_orders import answer
@@ -66,7 +68,7 @@ def test_T3_a_failure_is_charged_to_its_member_and_all_begin_another_round() -> 
     assert one.state.round == 2
     told = one.told["a"].assignment
     assert told is not None
-    assert told.environment(0)["TORCHELASTIC_RESTART_COUNT"] == "1"
+    assert variables(Assignment.read(told.model_dump(mode="json")), 0, "", {})["TORCHELASTIC_RESTART_COUNT"] == "1"
 
 
 @ROW("T3", level="pure")
