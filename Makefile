@@ -15,17 +15,20 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Pure tests need nothing but Python; the others start a real Temporal and a real Kubernetes (holdfast dev).
 SERVERS := e2e or temporal or real_node
+# PyTorch is 3 GB: `make test-torch` alone has it.
+ELSEWHERE := $(SERVERS) or torch
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
 E2E ?= -n 4 --dist worksteal --timeout 900 --durations 40
 # All end-to-end tests share one stack, which is gone again afterwards. HOLDFAST_TEST_STACK=dev uses one that stays.
 STACK := $(or $(HOLDFAST_TEST_STACK),test)
 # A real kubelet needs root. Tests make hundreds of Temporal namespaces: without a system worker for each.
 STACK_CONFIG := --dynamic-config worker.perNamespaceWorkerCount=0
-STACK_UP := --name $(STACK) $(if $(filter 0,$(shell id -u)),--real-node) $(STACK_CONFIG)
+REAL_NODE := $(if $(filter 0,$(shell id -u)),--real-node)
+STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo test lint format test-pure test-e2e test-crash test-jobsets test-uncached replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test lint format test-pure test-e2e test-crash test-jobsets test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +50,9 @@ $(STAMP): requirements/dev.lock pyproject.toml
 demo: setup ## a real Temporal and Kubernetes, a workload, a failure, and its healing
 	@$(BIN)/holdfast demo
 
+demo-elastic: setup ## elastic training in real containers: members killed, added, preempted; the same result. As root
+	@$(BIN)/holdfast demo --elastic
+
 test: setup ## lint, pure tests, end-to-end tests, a smoke of the bench, the rows; all are run, then summed up
 	@rm -rf reports/rows
 	@.ci/steps lint test-pure test-e2e bench-smoke rows
@@ -62,7 +68,7 @@ format: setup ## let ruff put the sources in order
 	$(BIN)/ruff format .
 
 test-pure: setup ## the tests that need no server
-	$(BIN)/pytest -m "not ($(SERVERS))" $(PURE) $(ARGS)
+	$(BIN)/pytest -m "not ($(ELSEWHERE))" $(PURE) $(ARGS)
 
 test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of resets over their whole audit log
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
@@ -72,9 +78,9 @@ test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of 
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
 
 test-crash: setup ## the worker dies at every failpoint of every scenario, one a run, and at pairs of them
-	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name crash $(STACK_CONFIG)
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name crash $(REAL_NODE) $(STACK_CONFIG)
 	@rm -rf reports/crash; status=0; \
-		TEST_CRASH=every HOLDFAST_TEST_STACK=crash $(BIN)/pytest tests/e2e/test_failpoints.py $(E2E) $(ARGS) || status=$$?; \
+		TEST_CRASH=every HOLDFAST_TEST_STACK=crash $(BIN)/pytest tests/e2e/test_failpoints.py tests/e2e/test_elastic_crashes.py $(E2E) $(ARGS) || status=$$?; \
 		$(BIN)/python -m tests.e2e.law --stack crash || status=1; \
 		$(BIN)/python -m tests.e2e.failpoints || status=1; \
 		$(BIN)/holdfast dev down --purge --name crash; exit $$status
@@ -84,6 +90,19 @@ test-jobsets: setup ## 320 random JobSets under the published controller and her
 
 test-uncached: setup ## the end-to-end tests with no workflow cache: every task replays its whole history
 	TEST_MAX_CACHED_WORKFLOWS=0 $(MAKE) --no-print-directory test-e2e ARGS="tests/workflows tests/e2e $(ARGS)"
+
+TORCH ?= torch
+TORCH_VENV := .venv-torch
+TORCH_PYTHON ?= $(TORCH_VENV)/bin/python
+
+$(TORCH_VENV)/bin/python: pyproject.toml
+	@$(PYTHON) -m venv $(TORCH_VENV)
+	@$(TORCH_VENV)/bin/python -m pip install --disable-pip-version-check --quiet $(TORCH) numpy
+	@$(TORCH_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+	@touch $@
+
+test-torch: setup $(TORCH_PYTHON) ## torchrun's backend in PyTorch (3 GB in .venv-torch; or TORCH_PYTHON=/usr/bin/python3, with Debian's python3-torch)
+	HOLDFAST_TORCH_PYTHON=$(abspath $(TORCH_PYTHON)) $(BIN)/pytest -m torch --timeout 900 tests/torchrun $(ARGS)
 
 replay: setup ## replay the recorded histories
 	$(BIN)/pytest tests/replay $(REPLAY) $(ARGS)
@@ -103,7 +122,7 @@ bench-smoke: setup ## every measure of the bench at its smallest, all at once, a
 
 coverage: setup ## the pure tests' branch coverage, in reports/coverage
 	@rm -rf reports/coverage && mkdir -p reports/coverage
-	$(BIN)/coverage run -m pytest -m "not ($(SERVERS))" --timeout 240 $(ARGS)
+	$(BIN)/coverage run -m pytest -m "not ($(ELSEWHERE))" --timeout 240 $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -20,6 +20,15 @@ async def attempts_of(site: Site, target: Target) -> list[Object]:
     return await site.gathered.of(names.API_VERSION, names.ATTEMPT_KIND, target.namespace, target.workload_uid)
 
 
+async def living_owner_of(site: Site, target: Target, attempt: int, owner_uid: str) -> Object | None:
+    """Return an attempt's owner object by its name; None where it is gone, another's, or being deleted."""
+    name = names.attempt_name(target.name, attempt)
+    owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, target.namespace)
+    if owner is None or owner["metadata"]["uid"] != owner_uid or "deletionTimestamp" in owner["metadata"]:
+        return None
+    return owner
+
+
 def number_of(owner: Mapping[str, Any]) -> int:
     """Return an attempt's number; 0 for one that does not say."""
     number = mapping(owner.get("spec")).get("attempt")

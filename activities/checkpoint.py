@@ -16,7 +16,7 @@ from holdfast.activities.deadline import Deadline
 from holdfast.activities.kube import Object, Unreachable
 from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
 from holdfast.activities.report import apply_report
-from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told
+from holdfast.activities.site import RETRY_FIRST, Pulse, Site, earlier, persist, told
 from holdfast.model import Answers
 from holdfast.policy.checkpoint import is_over
 
@@ -93,6 +93,8 @@ class Following:
         self._said: dict[str, tuple[PodFacts, Answer]] = {}
         """By pod uid, the last word of each."""
         self._finished: set[str] = set()
+        self._earlier = earlier().saved if given is not None else {}
+        """Where pods have saved as an earlier try of this removal has seen, by uid."""
 
     async def __aenter__(self) -> Self:
         """Begin."""
@@ -123,16 +125,23 @@ class Following:
 
     def _standing(self, facts: PodFacts) -> Standing:
         known = self._said.get(facts.uid)
+        if facts.uid in self._earlier:
+            return Standing.DONE
         return known[1].standing if known is not None else Standing.SILENT
+
+    @property
+    def saved(self) -> dict[str, str]:
+        """Where pods have saved their state, by uid: the next try of this removal may find them gone."""
+        done = {uid: answer.uri for uid, (_, answer) in self._said.items() if answer.standing is Standing.DONE}
+        return {**self._earlier, **done}
 
     @property
     def answers(self) -> Answers | None:
         """How they stand; None where nothing is followed."""
         if self._given is None:
             return None
-        answers = summed(list(self._said.values()))
-        done = {uid for uid, (_, answer) in self._said.items() if answer.standing is Standing.DONE}
-        return answers.model_copy(update={"finished": len(self._finished - done)})
+        answers = summed(list(self._said.values()), tuple(self._earlier.values()))
+        return answers.model_copy(update={"finished": len(self._finished - self.saved.keys())})
 
 
 async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFacts]]:
@@ -141,19 +150,24 @@ async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFac
     return [(pod, facts) for pod in listed["items"] if (facts := pod_facts(pod)).component in given.components]
 
 
-def summed(said: list[tuple[PodFacts, Answer]]) -> Answers:
-    """Return the answers of pods as counts, and in words for the first that have not saved. Pure."""
+def summed(said: list[tuple[PodFacts, Answer]], saved: tuple[str, ...] = ()) -> Answers:
+    """Return the answers of pods as counts, and in words for the first that have not saved. Pure.
+
+    Args:
+        said: What pods have answered.
+        saved: Where others have saved.
+    """
     count = dict.fromkeys(Standing, 0)
     for _, answer in said:
         count[answer.standing] += 1
-    places = sorted({answer.uri for _, answer in said if answer.standing is Standing.DONE})
+    places = sorted({*saved, *(answer.uri for _, answer in said if answer.standing is Standing.DONE)})
     # Those that cannot come first: they decide.
     order = (Standing.FAILED, Standing.SILENT, Standing.WORKING)
     left = [(facts, answer) for standing in order for facts, answer in said if answer.standing is standing]
     return Answers(
         at=datetime.now(UTC),
-        running=len(said),
-        done=count[Standing.DONE],
+        running=len(said) + len(saved),
+        done=count[Standing.DONE] + len(saved),
         working=count[Standing.WORKING],
         silent=count[Standing.SILENT],
         failed=count[Standing.FAILED],

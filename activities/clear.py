@@ -15,7 +15,7 @@ from holdfast.activities.component_view import has_ended
 from holdfast.activities.contract import Cleared, ClearInput, ObserveInput, PlannedComponent
 from holdfast.activities.copies import each, read_objects
 from holdfast.activities.deadline import Deadline
-from holdfast.activities.kept import lean, trace
+from holdfast.activities.kept import Trace, lean, trace
 from holdfast.activities.kube import Conflict, NotFound, Object, Unreachable
 from holdfast.activities.make import is_owned
 from holdfast.activities.object_facts import object_facts
@@ -129,7 +129,7 @@ async def _active(site: Site, given: ClearInput) -> list[_Going]:
     read = [(plan, await read_objects(site, target, plan, given.attempt, lean)) for plan in given.plan]
     labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
 
-    def kept(pod: Object) -> tuple[PodFacts, Object]:
+    def kept(pod: Object) -> tuple[PodFacts, Trace]:
         return pod_facts(pod), trace(pod)
 
     listed = await site.kube.list("v1", "Pod", target.namespace, labels=labels, keep=kept)

@@ -38,6 +38,8 @@ from holdfast.activities.contract import (
     ReplaceInput,
     Reported,
     ReportInput,
+    Scaled,
+    ScaleInput,
     Unparked,
     UnparkInput,
 )
@@ -53,6 +55,7 @@ from holdfast.activities.rehearse import rehearse_change
 from holdfast.activities.remove import force_remove, remove
 from holdfast.activities.replace import replace
 from holdfast.activities.report import report
+from holdfast.activities.scale import resize_rendezvous, scale
 from holdfast.activities.sight import Sight
 from holdfast.activities.site import Site
 from holdfast.model import Limits
@@ -71,6 +74,7 @@ class ClusterActivities:
         sight: Sight | None = None,
         marks: Marks | None = None,
         silence: timedelta = timedelta(seconds=100),
+        rendezvous: str = "",
     ) -> None:
         """Make them.
 
@@ -83,9 +87,10 @@ class ClusterActivities:
             sight: the record of when the cluster could not be seen; the client's own by default.
             marks: by what a bad node is told.
             silence: how long a node is silent, at most, before it is found Down.
+            rendezvous: where pods reach the rendezvous of their gang; empty where they cannot.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
-        self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing)
+        self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing, rendezvous=rendezvous)
 
     @property
     def short(self) -> list[Callable[..., Any]]:
@@ -104,7 +109,7 @@ class ClusterActivities:
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
         waits = [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark]
-        return [*waits, self.checkpoint, self.probe]
+        return [*waits, self.checkpoint, self.probe, self.scale]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -160,6 +165,11 @@ class ClusterActivities:
     async def unpark(self, given: UnparkInput) -> Unparked:
         """Resume components of an attempt that was suspended in place."""
         return await unpark(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_SCALE)
+    async def scale(self, given: ScaleInput) -> Scaled:
+        """Give a living attempt's gang another size."""
+        return await scale(self._site, given, resize_rendezvous)
 
     @activity.defn(name=names.ACTIVITY_CHECKPOINT)
     async def checkpoint(self, given: CheckpointInput) -> Checkpointed:

@@ -7,7 +7,11 @@ the `ERROR_*` names; anything else is retried.
 
 from __future__ import annotations
 
-from holdfast.activities.plan import PlannedComponent, Target, copies_ref, has_copy, object_name, planned
+from typing import Annotated
+
+from pydantic import Field
+
+from holdfast.activities.plan import GangPods, PlannedComponent, Target, copies_ref, has_copy, object_name, planned
 from holdfast.model import (
     Answers,
     Checkpoint,
@@ -28,6 +32,9 @@ from holdfast.model import (
     Report,
     Time,
 )
+
+_Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
+"""How the pods of the workload's gang are made, where it has one."""
 
 
 class PodBounds(Payload):
@@ -69,6 +76,7 @@ class PrepareInput(Payload):
     config_hashes: dict[str, str] = {}
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
+    gang: _Gang = None
 
 
 class Prepared(Payload):
@@ -105,6 +113,7 @@ class RehearseInput(Payload):
     config_hashes: dict[str, str] = {}
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
+    gang: _Gang = None
     nodes_excluded: tuple[str, ...] = ()
     nodes_disliked: tuple[str, ...] = ()
     waits: bool = False
@@ -136,6 +145,7 @@ class MakeInput(Payload):
     """By component: how often it has been made again within this attempt; 0 where left out."""
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
+    gang: _Gang = None
     nodes_excluded: tuple[str, ...] = ()
     """Nodes on which none of its pods is to run (row A17)."""
     nodes_disliked: tuple[str, ...] = ()
@@ -283,6 +293,7 @@ class UnparkInput(Payload):
     config_hashes: dict[str, str] = {}
     launches: dict[str, int] = {}
     labels: dict[str, str] = {}
+    gang: _Gang = None
     turn: int
     """As in `ParkInput`: even."""
     resume_from: str | None = None
@@ -300,6 +311,34 @@ class Unparked(Payload):
     refused: str = ""
     """Why the cluster will not have them resumed so: then the attempt is made anew."""
     turn: int = 0
+
+
+class ScaleInput(Payload):
+    """Give a living attempt's gang another size: its Job as many pods, its rendezvous as many members (row T6).
+
+    Of fewer pods a Job takes those of the highest indexes away. What is gone or has ended is left as it is: whoever
+    looks next notices. May be repeated: the last size that was asked for stands.
+    """
+
+    target: Target
+    attempt: int
+    owner_uid: str
+    plan: tuple[PlannedComponent, ...]
+    """Of the whole workload, with the pods that are expected from now on."""
+    component: str
+    """Whose pods the members are."""
+    min: int
+    max: int
+    pods: int
+    """How many there are to be, spares included."""
+
+
+class Scaled(Payload):
+    """Whether an attempt's gang has another size."""
+
+    done: bool
+    refused: str = ""
+    """Why the cluster will not have it so; it keeps the size it has."""
 
 
 class CheckpointInput(Payload):
@@ -344,6 +383,8 @@ class ObserveInput(Payload):
     report: Report
     leases: bool = False
     """Whether to ask when the nodes of its living pods were last heard of."""
+    decides: bool = False
+    """Whether a failure that it confirms is acted on at once: its report may then be left to what follows."""
 
 
 class RemoveInput(Payload):
@@ -403,6 +444,8 @@ class Progress(Payload):
     """When the cluster could not be seen; carried from one try of the activity to the next."""
     borne: float = 0.0
     """Seconds for which transient refusals have been borne so far, over all tries."""
+    saved: Annotated[dict[str, str], Field(exclude_if=lambda value: not value)] = {}
+    """Where pods have saved their state whose removal is followed, by uid (row L19)."""
 
 
 class ProbeInput(Payload):
@@ -503,6 +546,7 @@ __all__ = [
     "Cleared",
     "CreateInput",
     "Created",
+    "GangPods",
     "LookNodesInput",
     "LookedNodes",
     "MakeInput",
@@ -525,6 +569,8 @@ __all__ = [
     "Replaced",
     "ReportInput",
     "Reported",
+    "ScaleInput",
+    "Scaled",
     "Target",
     "UnparkInput",
     "Unparked",

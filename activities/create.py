@@ -20,6 +20,7 @@ from holdfast.activities.make import (
     lost_of,
     ref_of,
 )
+from holdfast.activities.precedence import BEGINNING
 from holdfast.activities.raw import mapping
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, is_broken_off, persist, told
@@ -39,6 +40,7 @@ async def create(site: Site, given: CreateInput) -> Created:
     objects: list[ObjectRef] = []
     async with told(), Pulse() as pulse:
         try:
+            await site.precedence.give_way(BEGINNING)
             return await _create_all(site, given, pulse, objects)
         except asyncio.CancelledError:
             if not (given.hands_over and is_broken_off()):

@@ -11,8 +11,9 @@ from typing import Any, Final, cast
 
 from holdfast import names
 from holdfast.activities.affinity import PlacementError, keep_off
-from holdfast.activities.contract import PodBounds, Target, planned
+from holdfast.activities.contract import GangPods, PodBounds, Target, planned
 from holdfast.activities.copy_labels import copy_labels
+from holdfast.activities.inject_gang import GangProblem, add_gang
 from holdfast.activities.raw import mapping
 from holdfast.model import Component, PodSet
 
@@ -51,6 +52,8 @@ def inject(
     copy_index: int | None = None,
     resume_from: str | None = None,
     bounds: PodBounds = UNBOUND,
+    gang: GangPods | None = None,
+    rendezvous: str = "",
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -68,6 +71,8 @@ def inject(
         copy_index: which copy it is, where the component has copies.
         resume_from: the checkpoint that its pods go on from, empty for none; None: they make none.
         bounds: what nodes do to its pods by themselves.
+        gang: how the pods of the workload's gang are made, if it has one.
+        rendezvous: where such a gang's rendezvous is asked.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -119,11 +124,27 @@ def inject(
         except PlacementError as error:
             raise InjectionError(error.path, error.message) from None
     _take_ttl(sent)
+    if gang is not None and gang.component == component.name:
+        _gather(sent, component.name, gang.pods, rendezvous)
     if (_group(sent), sent["kind"]) == ("batch", "Job") and isinstance(sent.get("spec"), dict):
         # Its controller would make a pod again that its node has ended, with a deadline of its own.
         _lower(sent["spec"], bounds.active_deadline, "template.spec")
     metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
     return sent
+
+
+def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str) -> None:
+    """Make of a Job that of the workload's gang."""
+    if not rendezvous:
+        raise InjectionError(
+            "gang",
+            "this worker has no address under which pods reach a rendezvous: its operator gives it one "
+            "(rendezvous_url)",
+        )
+    try:
+        add_gang(sent, component, pods, rendezvous)
+    except GangProblem as error:
+        raise InjectionError(f"template.spec.template.spec.{error.path}", error.message) from None
 
 
 def _take_ttl(sent: dict[str, Any]) -> None:

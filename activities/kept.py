@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -11,31 +11,81 @@ from holdfast import names
 from holdfast.activities.kube import Object
 from holdfast.activities.raw import mapping, sequence
 
-_OWN = ("name", "uid", "resourceVersion", "deletionGracePeriodSeconds")
-_ALIKE = ("namespace", "deletionTimestamp")
-"""Texts that many objects have in common, and that are kept once."""
 _LABELS = (names.LABEL_WORKLOAD_UID, names.LABEL_ATTEMPT, names.LABEL_LAUNCH)
 
 
-def trace(raw: Mapping[str, Any]) -> Object:
-    """Return by what an object is told, deleted and waited for, and its node. Its parts are not to be changed."""
-    there = mapping(raw.get("metadata"))
-    metadata: Object = {key: there[key] for key in _OWN if key in there}
-    metadata |= {key: intern(str(there[key])) for key in _ALIKE if key in there}
-    if "finalizers" in there:
-        metadata["finalizers"] = _finalizers(tuple(sequence(there["finalizers"])))
-    labels = mapping(there.get("labels"))
-    metadata["labels"] = _labels(tuple(str(labels.get(key, "")) for key in _LABELS))
-    return {"metadata": metadata, "spec": _place(str(mapping(raw.get("spec")).get("nodeName") or ""))}
+class Trace(Mapping[str, Any]):
+    """By what an object is told, deleted and waited for, and its node: read like the object that it was.
+
+    What many have in common is kept once, and the rest without the tables that a dictionary needs: of a removal's
+    thousands of pods that is most of what there is.
+    """
+
+    __slots__ = ("_common", "_grace", "_name", "_node", "_uid", "_version")
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        """Keep what is kept of an object as JSON has it."""
+        there = mapping(raw.get("metadata"))
+        labels = mapping(there.get("labels"))
+        self._name, self._uid, self._version = there.get("name"), there.get("uid"), there.get("resourceVersion")
+        self._grace = there.get("deletionGracePeriodSeconds")
+        self._node = intern(str(mapping(raw.get("spec")).get("nodeName") or ""))
+        self._common = _common(
+            there.get("namespace"),
+            there.get("deletionTimestamp"),
+            tuple(sequence(there["finalizers"])) if "finalizers" in there else None,
+            tuple(str(labels.get(key, "")) for key in _LABELS),
+        )
+
+    def __getitem__(self, key: str) -> Any:
+        """Return `metadata` or `spec`, made anew each time."""
+        match key:
+            case "metadata":
+                own = {
+                    "name": self._name,
+                    "uid": self._uid,
+                    "resourceVersion": self._version,
+                    "deletionGracePeriodSeconds": self._grace,
+                }
+                return {name: value for name, value in own.items() if value is not None} | self._common
+            case "spec":
+                return {"nodeName": self._node} if self._node else {}
+            case _:
+                raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the parts that are kept."""
+        return iter(("metadata", "spec"))
+
+    def __len__(self) -> int:
+        """Return how many parts are kept."""
+        return 2
 
 
-def owned_trace(raw: Mapping[str, Any]) -> Object:
+class OwnedTrace(Trace):
+    """What `Trace` keeps, and by whom an object is owned."""
+
+    __slots__ = ("_owners",)
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        """Keep what is kept of an object as JSON has it."""
+        super().__init__(raw)
+        self._owners = mapping(raw.get("metadata")).get("ownerReferences")
+
+    def __getitem__(self, key: str) -> Any:
+        """Return `metadata` or `spec`, made anew each time."""
+        part = super().__getitem__(key)
+        return part | {"ownerReferences": self._owners} if key == "metadata" and self._owners else part
+
+
+def trace(raw: Mapping[str, Any]) -> Trace:
+    """Return by what an object is told, deleted and waited for, and its node."""
+    return Trace(raw)
+
+
+def owned_trace(raw: Mapping[str, Any]) -> Trace:
     """Return what `trace` does, and by whom an object is owned."""
-    kept = trace(raw)
-    owners = mapping(raw.get("metadata")).get("ownerReferences")
-    if owners:
-        kept["metadata"]["ownerReferences"] = owners
-    return kept
+    return OwnedTrace(raw)
 
 
 def lean(raw: Object) -> Object:
@@ -54,15 +104,15 @@ def _without(raw: Object, **parts: str) -> Object:
 
 
 @lru_cache(maxsize=1024)
-def _labels(values: tuple[str, ...]) -> Object:
-    return {key: value for key, value in zip(_LABELS, values, strict=True) if value}
-
-
-@lru_cache(maxsize=1024)
-def _finalizers(held_by: tuple[str, ...]) -> list[str]:
-    return list(held_by)
-
-
-@lru_cache(maxsize=1024)
-def _place(node: str) -> Object:
-    return {"nodeName": node} if node else {}
+def _common(
+    namespace: str | None, deleted: str | None, held_by: tuple[str, ...] | None, labels: tuple[str, ...]
+) -> Object:
+    """Return what many objects have in common. It is not to be changed."""
+    common: Object = {"labels": {key: value for key, value in zip(_LABELS, labels, strict=True) if value}}
+    if namespace is not None:
+        common["namespace"] = namespace
+    if deleted is not None:
+        common["deletionTimestamp"] = deleted
+    if held_by is not None:
+        common["finalizers"] = list(held_by)
+    return common

@@ -28,6 +28,7 @@ from holdfast.activities.kube_errors import (
     error_of,
 )
 from holdfast.activities.kube_http import CONNECT_TIMEOUT, POOL_SIZE, TOTAL_TIMEOUT, Contact, Object, Transport, lines
+from holdfast.activities.kube_pages import whole_list
 from holdfast.activities.kube_resources import Discovery, Resource
 
 _MERGE_PATCH = "application/merge-patch+json"
@@ -100,8 +101,8 @@ class Kube(Transport):
     ) -> Object:
         """Return a whole list: `items`, and `metadata.resourceVersion`, the version of the cluster it shows.
 
-        It comes in pages of `limit`, all of the version of the first; one that came too late (410) begins the list
-        again without paging, as does a limit of 0. `keep` says what is kept of each item, None to pass it over: what it
+        It comes in pages of `limit`, 0 for none, all of the version of the first; where one came too late (410) the
+        list is begun anew, see `whole_list`. `keep` says what is kept of each item, None to pass it over: what it
         leaves out goes with its page.
         `resource_version="0"` asks for whatever the server's cache holds; None is a quorum read.
         """
@@ -117,31 +118,11 @@ class Kube(Transport):
             limit = PAGE if resource_version is None else 0
         if limit:
             query["limit"] = str(limit)
-        whole = await self._request("GET", path, query=query, timeout=timeout, impersonate=impersonate)
-        items: list[Any] = _kept(whole, keep)
-        token = whole["metadata"].get("continue", "")
-        query.pop("resourceVersion", None)
-        while token:
-            try:
-                page = await self._request(
-                    "GET", path, query={**query, "continue": token}, timeout=timeout, impersonate=impersonate
-                )
-            except Gone:
-                return await self.list(
-                    api_version,
-                    kind,
-                    namespace,
-                    labels=labels,
-                    fields=fields,
-                    limit=0,
-                    keep=keep,
-                    timeout=timeout,
-                    impersonate=impersonate,
-                )
-            items += _kept(page, keep)
-            token = page["metadata"].get("continue", "")
-        whole["items"] = items
-        return whole
+
+        async def ask(query: dict[str, str]) -> Object:
+            return await self._request("GET", path, query=query, timeout=timeout, impersonate=impersonate)
+
+        return await whole_list(ask, query, keep)
 
     async def watch(
         self,
@@ -333,12 +314,6 @@ class Kube(Transport):
 
     async def _get_path(self, path: str) -> Object:
         return await self._request("GET", path)
-
-
-def _kept(page: Object, keep: Callable[[Object], Any] | None) -> list[Any]:
-    """Take a page's items, and return what is to be kept of them."""
-    items: list[Any] = page.pop("items", None) or []
-    return items if keep is None else [kept for kept in map(keep, items) if kept is not None]
 
 
 __all__ = [

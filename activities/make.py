@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.attempts import living_owner_of
 from holdfast.activities.contract import MakeInput, has_copy
 from holdfast.activities.inject import InjectionError, inject
 from holdfast.activities.kube import (
@@ -90,6 +91,8 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
             installation=site.installation,
             labels=given.labels,
             bounds=given.bounds,
+            gang=given.gang,
+            rendezvous=site.rendezvous,
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
             excluded=given.nodes_excluded,
@@ -230,8 +233,8 @@ async def living_owner(site: Site, given: MakeInput) -> Object:
         OwnerLost: if it is not there, being deleted, or its workload has ended.
     """
     name = names.attempt_name(given.target.name, given.attempt)
-    owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
-    if owner is None or owner["metadata"]["uid"] != given.owner_uid or "deletionTimestamp" in owner["metadata"]:
+    owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
+    if owner is None:
         raise OwnerLost(
             f"attempt {given.target.namespace}/{name} is gone or being deleted: nothing more is created under it"
         )

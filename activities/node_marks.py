@@ -15,7 +15,8 @@ from holdfast.activities.site import Pulse, Site, persist, told
 from holdfast.model import NodeMarked, NodeSight, NodeWish
 
 LEASE: Final = ("coordination.k8s.io/v1", "Lease")
-REQUESTS_AT_ONCE: Final = 16
+REQUESTS_AT_ONCE: Final = 40
+"""A node's pods are listed from the API server's cache, which first catches up: a tenth of a second each."""
 CONFLICTS_BORNE: Final = 8
 """A node's status changes every few seconds, and with it the version that a change of ours names."""
 

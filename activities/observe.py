@@ -35,9 +35,19 @@ async def observe(site: Site, given: ObserveInput) -> Observation:
     site.check(given.target)
     with site.precedence.looking():
         async with told(), Pulse() as pulse:
-            await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+            if not given.decides:
+                await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
             seen = await persist(pulse, "looking at the cluster", lambda: look(site, given))
-            return seen.model_copy(update={"blind": site.blind(pulse.blind)})
+            # Many workloads that lost their nodes together would wait for each other's writes to be decided on.
+            untold = given.decides and _is_confirmed(given, seen)
+            if given.decides and not untold:
+                await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+            return seen.model_copy(update={"blind": site.blind(pulse.blind), "untold": untold})
+
+
+def _is_confirmed(given: ObserveInput, seen: Observation) -> bool:
+    """Whether a look has found what a decision follows from at once; what is left to be told is so only once."""
+    return bool(seen.failures) and seen.quietest is None and given.report.before is None
 
 
 async def look(site: Site, given: ObserveInput) -> Observation:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.attempts import living_owner_of
 from holdfast.activities.contract import (
     ObserveInput,
     Parked,
@@ -23,7 +24,7 @@ from holdfast.activities.contract import (
 )
 from holdfast.activities.copies import each, read_objects
 from holdfast.activities.inject import InjectionError, inject
-from holdfast.activities.kept import lean, trace, unsigned
+from holdfast.activities.kept import Trace, lean, trace, unsigned
 from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
 from holdfast.activities.make import is_owned
 from holdfast.activities.object_facts import turn_of
@@ -119,9 +120,8 @@ async def _taken(site: Site, given: ParkInput | UnparkInput, *, write: bool = Tr
         _Overtaken: if the attempt has taken a later turn.
     """
     while True:
-        name = names.attempt_name(given.target.name, given.attempt)
-        owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
-        if owner is None or owner["metadata"]["uid"] != given.owner_uid or "deletionTimestamp" in owner["metadata"]:
+        owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
+        if owner is None:
             raise _Refused(GONE)
         turn = turn_of(owner, names.ANNOTATION_TURN)
         if turn > given.turn:
@@ -242,7 +242,7 @@ async def _going(site: Site, given: ParkInput) -> list[Object]:
     """Return the attempt's pods that have not ended."""
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
 
-    def going(pod: Object) -> Object | None:
+    def going(pod: Object) -> Trace | None:
         return trace(pod) if pod_facts(pod).state not in ENDED else None
 
     return (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=going))["items"]
@@ -306,6 +306,8 @@ def _wanted(
             launch=given.launches.get(component.name, 0),
             copy_index=index,
             resume_from=given.resume_from,
+            gang=given.gang,
+            rendezvous=site.rendezvous,
         )
     except InjectionError as error:
         raise _Refused(str(error)) from None

@@ -72,6 +72,15 @@ class PlannedComponent(Payload):
         return has_copy(self.object_name, self.copies, name)
 
 
+class GangPods(Payload):
+    """How the pods of a workload's gang are made."""
+
+    component: str
+    """Whose pods its members are."""
+    pods: int
+    """How many there are to be: the most that a round may have, and the spares."""
+
+
 def has_copy(base: str, copies: int, name: str) -> bool:
     """Whether a name is that of one of so many copies."""
     start, _, index = name.rpartition("-")

@@ -1,4 +1,4 @@
-"""Who goes first in a burst: looks, which decisions wait for, before removals, which only carry decisions out."""
+"""Who goes first in a burst: looks, which decisions wait for, before what only carries decisions out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final
 
 GIVEN_WAY: Final = 2.0
 """Seconds for which a removal lets looks go first at most: none is kept waiting by one that gets no answer."""
+BEGINNING: Final = 1.0
+"""The same for each half of a next attempt's beginning: a rack falls silent over ten seconds, not at once."""
 
 
 class Precedence:
@@ -26,7 +28,7 @@ class Precedence:
 
     @contextmanager
     def looking(self) -> Generator[None]:
-        """Have removals wait for the end of this block."""
+        """Have removals and new attempts wait for the end of this block."""
         self._looks += 1
         self._none.clear()
         try:

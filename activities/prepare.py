@@ -22,6 +22,7 @@ from holdfast.activities.kube import (
 )
 from holdfast.activities.permit import until_permitted
 from holdfast.activities.places import written
+from holdfast.activities.precedence import BEGINNING
 from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.rehearse import rehearse
 from holdfast.activities.report import apply_report
@@ -38,6 +39,7 @@ async def prepare(site: Site, given: PrepareInput) -> Prepared:
     """
     async with told(), Pulse() as pulse:
         try:
+            await site.precedence.give_way(BEGINNING)
             return await _prepare(site, given, pulse)
         except asyncio.CancelledError:
             if not (given.hands_over and is_broken_off()):

@@ -114,6 +114,8 @@ async def _problems_of(
             installation=site.installation,
             labels=given.labels,
             bounds=given.bounds,
+            gang=given.gang,
+            rendezvous=site.rendezvous,
             config_hash=given.config_hashes.get(component.name, ""),
             excluded=change.nodes_excluded if change is not None else (),
             disliked=change.nodes_disliked if change is not None else (),

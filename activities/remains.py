@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from holdfast import names
 from holdfast.activities.attempts import attempts_of
 from holdfast.activities.contract import PlannedComponent, RemoveInput
 from holdfast.activities.copies import read_objects
-from holdfast.activities.kept import owned_trace, trace
+from holdfast.activities.kept import Trace, owned_trace, trace
 from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
 from holdfast.activities.node_word import word_on
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
@@ -46,9 +46,9 @@ class Remains:
     """
 
     owner: Object | None
-    components: tuple[tuple[PlannedComponent, Object], ...]
+    components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...]
     between: tuple[Object, ...]
-    pods: tuple[Object, ...]
+    pods: tuple[Mapping[str, Any], ...]
 
     @property
     def gone(self) -> bool:
@@ -111,7 +111,7 @@ def _labels(given: RemoveInput) -> str:
 
 
 async def _find_between(
-    site: Site, given: RemoveInput, components: tuple[tuple[PlannedComponent, Object], ...]
+    site: Site, given: RemoveInput, components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...]
 ) -> tuple[Object, ...]:
     """Return what components have brought forth that brings forth pods, as far as the worker may read it."""
     parents = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
@@ -119,7 +119,7 @@ async def _find_between(
     for api_version, kind in sorted({pair for one in given.plan for pair in _kinds_between(one)}):
         labels = _labels(given) if kind in _LABELLED else ""
 
-        def child(item: Object) -> Object | None:
+        def child(item: Object) -> Trace | None:
             return trace(item) if is_child(item, given.target.workload_uid, parents) else None
 
         try:
@@ -148,7 +148,9 @@ def _kinds_between(component: PlannedComponent) -> list[tuple[str, str]]:
     return [(version or component.api_version, kind) for version, kind in _BETWEEN.get((group, component.kind), ())]
 
 
-async def _find_component(site: Site, given: RemoveInput, component: PlannedComponent) -> list[Object | None]:
+async def _find_component(
+    site: Site, given: RemoveInput, component: PlannedComponent
+) -> Sequence[Mapping[str, Any] | None]:
     """Return what stands under each planned name. What cannot be read any more is not proven gone.
 
     Whether the API server answers at all is for the reads around this one to say, of owner and pods: a kind of its own
@@ -187,7 +189,7 @@ async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
     return tuple(told[:REMNANTS_TOLD])
 
 
-def _left(remains: Remains) -> Iterator[tuple[str, Object, str]]:
+def _left(remains: Remains) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """Yield each thing that is left with its kind, and a pod's node; the owner aside."""
     yield from (("Pod", pod, node_of(pod)) for pod in remains.pods)
     pods = {pod["metadata"].get("uid") for pod in remains.pods}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -56,7 +56,7 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
-        removed = await _until_gone(site, given, _Graceful(site, given, deadline, following), deadline)
+        removed = await _until_gone(site, given, _Graceful(site, given, deadline, following), deadline, following)
         return removed.model_copy(update={"answers": following.answers})
 
 
@@ -75,7 +75,9 @@ class _Rounds(Protocol):
         ...
 
 
-async def _until_gone(site: Site, given: RemoveInput, rounds: _Rounds, deadline: Deadline) -> Removed:
+async def _until_gone(
+    site: Site, given: RemoveInput, rounds: _Rounds, deadline: Deadline, following: Following | None = None
+) -> Removed:
     """Make rounds until all is proven gone, or time is up."""
     site.check(given.target)
     clock = asyncio.get_running_loop().time
@@ -89,6 +91,8 @@ async def _until_gone(site: Site, given: RemoveInput, rounds: _Rounds, deadline:
                     await refuse_foreign(site, given.target, given.attempt)
                     known = True
                 remains = await rounds.round()
+                if following is not None:
+                    pulse.note(following.saved)
                 if remains is not None:
                     if remains.gone:
                         return await _conclude(site, given, pulse)
@@ -174,7 +178,7 @@ async def _release_stranded(site: Site, remains: Remains) -> None:
     dying = [pod for pod in dying if pod["metadata"].get("deletionGracePeriodSeconds") != 0]
     down = await nodes_down(site, {node_of(pod) for pod in dying})
 
-    async def release(pod: Object) -> None:
+    async def release(pod: Mapping[str, Any]) -> None:
         with suppress(Forbidden):
             await _delete(site, pod, "v1", "Pod", grace_period=0)
 
@@ -217,7 +221,7 @@ class _Forced:
         if remains.owner is not None and remains.total == 1:
             await _delete(self._site, remains.owner, names.API_VERSION, names.ATTEMPT_KIND, grace_period=0)
 
-    async def _force_pod(self, pod: Object) -> None:
+    async def _force_pod(self, pod: Mapping[str, Any]) -> None:
         metadata = mapping(pod["metadata"])
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
             return  # Nothing but a finalizer holds it, and that is not ours to take unasked.
@@ -232,7 +236,7 @@ class _Forced:
         left = [one for one in (*components, *between) if one[0]["metadata"].get("uid") not in pods]
         await _all(self._strip(*one, user) for one in left)
 
-    async def _strip(self, thing: Object, api_version: str, kind: str, user: str) -> None:
+    async def _strip(self, thing: Mapping[str, Any], api_version: str, kind: str, user: str) -> None:
         metadata = mapping(thing["metadata"])
         foreign = [one for one in foreign_finalizers(metadata) if one != names.FINALIZER]
         if not foreign or "deletionTimestamp" not in metadata:
@@ -250,7 +254,7 @@ class _Forced:
                 impersonate=user,
             )
 
-    async def _force(self, thing: Object, api_version: str, kind: str, user: str) -> None:
+    async def _force(self, thing: Mapping[str, Any], api_version: str, kind: str, user: str) -> None:
         async with self._tried():
             await _delete(self._site, thing, api_version, kind, grace_period=0, impersonate=user)
 
@@ -292,7 +296,7 @@ async def _delete_owners(site: Site, given: RemoveInput, owner: Object) -> None:
             await _delete(site, one, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
 
 
-async def _delete(site: Site, thing: Object, api_version: str, kind: str, **options: Any) -> None:
+async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: str, **options: Any) -> None:
     """Delete exactly this object; if it is gone, or another has its name, there is nothing to do."""
     metadata = thing["metadata"]
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from holdfast import names
 from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, Target, planned
 from holdfast.activities.copies import each, make_component, read_objects
-from holdfast.activities.kept import owned_trace, trace
+from holdfast.activities.kept import Trace, owned_trace, trace
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.make import (
     Outdated,
@@ -105,7 +106,7 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
         delay = min(delay * 1.5, _POLL_LAST)
 
 
-async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) -> list[Object]:
+async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) -> list[Trace]:
     """Return what is to go: ours, and of an earlier launch. The same name may be another's by now."""
     return [
         one
@@ -114,7 +115,7 @@ async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) 
     ]
 
 
-async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[Object]:
+async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[Trace]:
     if not component.expected_pods:
         return []
     labels = (
@@ -122,14 +123,14 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
         f"{names.LABEL_COMPONENT}={component.name}"
     )
 
-    def old(pod: Object) -> Object | None:
+    def old(pod: Object) -> Trace | None:
         return trace(pod) if launch_of(pod) < given.launches[component.name] else None
 
     return (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=old))["items"]
 
 
 async def delete_read(
-    site: Site, target: Target, thing: Object, plan: PlannedComponent, *, as_read: bool = False
+    site: Site, target: Target, thing: Mapping[str, Any], plan: PlannedComponent, *, as_read: bool = False
 ) -> None:
     """Delete an object by its uid, with all that came of it; `as_read`: only in the version in which it was read."""
     metadata = thing["metadata"]
@@ -146,7 +147,7 @@ async def delete_read(
         )
 
 
-async def force_pods(site: Site, target: Target, pods: Sequence[Object]) -> None:
+async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any]]) -> None:
     """Delete pods with no more grace; one that a finalizer holds stays, and is told as what is left."""
     for pod in pods:
         metadata = pod["metadata"]
@@ -160,7 +161,7 @@ async def force_pods(site: Site, target: Target, pods: Sequence[Object]) -> None
             continue
 
 
-def told_of(plan: PlannedComponent, found: Sequence[Object], pods: Sequence[Object]) -> str:
+def told_of(plan: PlannedComponent, found: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> str:
     """Say what of a component is still there, and which finalizers hold it."""
     held = sorted(
         {

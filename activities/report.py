@@ -26,9 +26,17 @@ async def report(site: Site, given: ReportInput) -> Reported:
 async def apply_report(site: Site, target: Target, report: Report) -> int:
     """Apply a report to the workload's anchor unless a later one is there; write its Events unless they are there.
 
+    What an earlier operation left to be told comes first.
+
     Returns:
         The sequence of the later one that is there, 0 if there is none.
     """
+    if report.before is not None:
+        await _apply(site, target, report.before)
+    return await _apply(site, target, report)
+
+
+async def _apply(site: Site, target: Target, report: Report) -> int:
     kube, key = site.kube, (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
     while True:
         remembered = site.known.take(target)

@@ -51,6 +51,8 @@ class Site:
     marks: Marks = field(default_factory=Marks)
     silence: timedelta = timedelta(seconds=100)
     """How long a node is silent, at most, before it is found Down."""
+    rendezvous: str = ""
+    """Where pods reach the rendezvous of their gang: a URL without the path; empty where they cannot."""
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
     gathered: Gathered = field(init=False)
@@ -169,18 +171,26 @@ class Pulse:
     """How many there are in this process."""
 
     def __init__(self) -> None:
-        earlier = _earlier()
-        self.doing = earlier.doing
+        before = earlier()
+        self.doing = before.doing
         self.remaining: tuple[str, ...] = ()
         self.remaining_total = 0
-        self.blind = earlier.blind
-        self.borne = earlier.borne
+        self.blind = before.blind
+        self.borne = before.borne
+        self.saved = before.saved
         self._borne_until = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def say(self, doing: str, remaining: Sequence[str] = (), remaining_total: int = 0) -> None:
         """Say what is being done or waited for, from the next heartbeat on."""
         self.doing, self.remaining, self.remaining_total = doing, tuple(remaining), remaining_total
+
+    def note(self, saved: dict[str, str]) -> None:
+        """Have it known at once where pods have saved, by uid, if that is news: they may be gone a moment later."""
+        if saved != self.saved:
+            self.saved = saved
+            if self._task is not None:
+                self._tell()
 
     async def bear(self, seconds: float, since: float | None = None) -> None:
         """Wait before a refused request is made again; that time counts as borne, also where the wait is broken off.
@@ -233,6 +243,7 @@ class Pulse:
             remaining_total=self.remaining_total,
             blind=self.blind,
             borne=self.borne,
+            saved=self.saved,
         )
         activity.heartbeat(progress.model_dump(mode="json", by_alias=True))
 
@@ -243,7 +254,7 @@ def is_broken_off() -> bool:
     return details is not None and details.cancel_requested
 
 
-def _earlier() -> Progress:
+def earlier() -> Progress:
     """Return what an earlier try of this activity last said."""
     details = activity.info().heartbeat_details if activity.in_activity() else ()
     try:

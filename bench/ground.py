@@ -171,12 +171,15 @@ async def every(options: Options, runs: Iterable[Callable[[], Coroutine[Any, Any
 
 
 @asynccontextmanager
-async def floor(options: Options, *, nodes: int = 8, audit_bodies: bool = False) -> AsyncIterator[Floor]:
+async def floor(
+    options: Options, *, nodes: int = 8, audit_bodies: bool = False, real_node: bool = False
+) -> AsyncIterator[Floor]:
     """Bring the stack up, unless it is; its last user takes it down."""
     stack = Stack.up(
         options.stack,
         nodes=nodes,
         audit_bodies=audit_bodies,
+        real_node=real_node or None,
         dynamic_config=DYNAMIC_CONFIG | dict(options.dynamic_config),
         progress=lambda line: print(f"    {line}", flush=True),
     )

@@ -113,6 +113,7 @@ GANG = Layout(
         Column("first_s", "first new pod", "s"),
         Column("whole_s", "all run again", "s", ratio=True),
         Column("memory_mib", "resident", "MiB"),
+        Column("peak_mib", "at most", "MiB"),
         Column("events", "history events a restart"),
     ),
     base="JobSet",
@@ -179,6 +180,39 @@ WORKERS = Layout(
         *(Column(f"{name}_cores", heading) for name, heading in CORES.items()),
     ),
 )
+AGENTS = Layout(
+    "agents",
+    "The agents of one gang (m)",
+    "Simulated agents with real tokens and long polls meet, are left alone for a minute, lose one of them, and meet "
+    "again. Updates are what the rendezvous is told, many members at a time. CPU: of the worker; at rest as a share of "
+    "one core.",
+    (
+        Column("joined_s", "all in a round", "s"),
+        Column("join_updates", "updates for it"),
+        Column("cpu_join_s", "CPU for it", "s"),
+        Column("quiet_updates", "updates at rest"),
+        Column("cpu_steady_share", "CPU at rest"),
+        Column("formed_again_s", "one is lost, until the others are in a new round", "s"),
+        Column("updates", "updates in all"),
+        Column("events", "history events"),
+        Column("history_kib", "history", "KiB"),
+    ),
+)
+ROUNDS = Layout(
+    "rounds",
+    "A member of a gang is killed (m)",
+    "Real containers on this machine's kubelet. The agent of one member is killed with -9: from then until workers of "
+    "the others, or of all, run in a new round, as the kernel has them. Of that the last call takes 1 s. Charged: "
+    "restarts of members and of the workload, of which a lost member is none.",
+    (
+        Column("start_s", "submitted, until all run", "s"),
+        Column("again_s", "killed, until a new round runs", "s"),
+        Column("whole_s", "until all run", "s"),
+        Column("rounds", "rounds"),
+        Column("charged", "charged"),
+        Column("events", "history events of the rendezvous"),
+    ),
+)
 ENGINE = Layout(
     "engine",
     "The pure engine",
@@ -190,4 +224,4 @@ ENGINE = Layout(
     ),
 )
 
-LAYOUTS = (START, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, NODES, WORKERS, ENGINE)
+LAYOUTS = (START, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, NODES, WORKERS, AGENTS, ROUNDS, ENGINE)

@@ -78,6 +78,22 @@ def told_of(news: Iterable[HistoryEvent]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
+def steps_of(news: Iterable[HistoryEvent]) -> Iterator[str]:
+    """Yield what was told and asked in a history, a line each with its time: why something was decided twice."""
+    for event in news:
+        at = event.event_time.ToDatetime(UTC).isoformat(timespec="milliseconds")
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                signal = event.workflow_execution_signaled_event_attributes
+                given = b" ".join(payload.data for payload in signal.input.payloads).decode(errors="replace")
+                yield f"{at} told {signal.signal_name} {given}"
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                asked = event.activity_task_scheduled_event_attributes
+                yield f"{at} asked {asked.activity_type.name}: {asked.activity_id}"
+            case _:
+                continue
+
+
 def said_at(entries: Iterable[Entry]) -> dict[str, datetime]:
     """Return when the worker first said on each node's object how it stands."""
     found: dict[str, datetime] = {}

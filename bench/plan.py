@@ -15,7 +15,21 @@ from pathlib import Path
 from bench import report
 from bench.ground import Ground, Options, floor
 from bench.machine import this_machine
-from bench.measures import crash, crowd, engine, gang, history, idle, latency, nodes, removal, start, workers
+from bench.measures import (
+    agents,
+    crash,
+    crowd,
+    engine,
+    gang,
+    history,
+    idle,
+    latency,
+    nodes,
+    removal,
+    rounds,
+    start,
+    workers,
+)
 from bench.samples import Recording, load
 from holdfast.local import NotRunningError, Stack
 
@@ -31,6 +45,7 @@ class Plan:
         run: runs it.
         nodes: fake nodes that it needs, of 1,000 pods each.
         audit_bodies: it reads what was sent from the audit log, not only that; writing it slows the cluster down.
+        real_node: it needs the real kubelet, and with it root.
         alone: it leaves its work behind, so that it needs a stack that nobody uses after it.
         warm: its systems live one life first even in a smoke.
     """
@@ -39,6 +54,7 @@ class Plan:
     run: Callable[[Ground], Awaitable[None]]
     nodes: int = 8
     audit_bodies: bool = False
+    real_node: bool = False
     alone: bool = False
     warm: bool = False
 
@@ -53,6 +69,8 @@ FULL = (
     Plan(history.NAME, history.measure),
     Plan(workers.NAME, workers.measure),
     Plan(idle.NAME, idle.measure),
+    Plan(agents.NAME, agents.measure),
+    Plan(rounds.NAME, rounds.measure, real_node=True),
     Plan(nodes.NAME, nodes.measure, alone=True),
     Plan(crowd.NAME, crowd.measure, crowd.NODES, alone=True),
 )
@@ -67,6 +85,8 @@ SMOKE = (
     Plan(workers.NAME, lambda on: workers.measure(on, (2,), 2)),
     Plan(idle.NAME, lambda on: idle.measure(on, (2,), 1)),
     Plan(nodes.NAME, lambda on: nodes.measure(on, 10, 4, 20, 2, SHORT_SILENCE, 8)),
+    Plan(agents.NAME, lambda on: agents.measure(on, (3,), 0.5)),
+    Plan(rounds.NAME, lambda on: rounds.measure(on, (2,)), real_node=True),
     # What it leaves behind goes with everybody's stack here.
     Plan(crowd.NAME, lambda on: crowd.measure(on, (2, 3), 2, 2, 1)),
 )
@@ -112,7 +132,8 @@ async def _run(options: Options, plans: Sequence[Plan]) -> list[str]:
     begun = [Recording(measure=plan.measure, machine=machine, settings=options.settings) for plan in plans]
     earlier = [each.earlier(options.out) if options.add else [] for each in begun]
     bodies = any(plan.audit_bodies for plan in plans)
-    async with floor(options, nodes=max(plan.nodes for plan in plans), audit_bodies=bodies) as standing:
+    count, real = max(plan.nodes for plan in plans), any(plan.real_node for plan in plans)
+    async with floor(options, nodes=count, audit_bodies=bodies, real_node=real) as standing:
         with tempfile.TemporaryDirectory() as directory:
 
             def ground(index: int) -> Ground:

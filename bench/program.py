@@ -11,7 +11,7 @@ import typer
 
 from bench import plan, report
 from bench.ground import Options
-from bench.measures import crash, crowd, engine, gang, history, idle, latency, nodes, removal, start
+from bench.measures import agents, crash, crowd, engine, gang, history, idle, latency, nodes, removal, rounds, start
 from bench.measures import workers as scaling
 from bench.plan import Plan
 from bench.published import KEPT, merged
@@ -130,6 +130,18 @@ def nodes_(
 ) -> None:
     """A tenth of the nodes lose power; what it costs to watch thousands; on a stack of their own."""
     _run(Plan(nodes.NAME, lambda on: nodes.measure(on, count, workloads, watched, window), alone=True))
+
+
+@app.command("agents")
+def agents_(sizes: Sizes = "", steady: Seconds = agents.STEADY) -> None:
+    """The agents of one elastic gang: their meeting, their rest, and a loss."""
+    _run(Plan(agents.NAME, lambda on: agents.measure(on, _numbers(sizes) or agents.SIZES, steady)))
+
+
+@app.command("rounds")
+def rounds_(sizes: Sizes = "") -> None:
+    """A member of an elastic gang of real processes is killed, until a new round runs; needs root."""
+    _run(Plan(rounds.NAME, lambda on: rounds.measure(on, _numbers(sizes) or rounds.SIZES), real_node=True))
 
 
 @app.command("all")

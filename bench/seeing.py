@@ -15,7 +15,7 @@ from holdfast.activities.kube import Gone, Kube, Unreachable
 Json = dict[str, Any]
 State = Callable[[Json], bool]
 """Whether an object is in a certain state."""
-PATIENCE = 1800.0
+PATIENCE = 7200.0
 """Seconds after which nothing is waited for any longer: something is broken."""
 LOOK = 0.2
 """Seconds between two looks at what a watch has seen: seldom, on the cores that are measured. What is reported are the
@@ -75,7 +75,8 @@ class Seen:
                 self.task.result()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not seen within {seconds:g} s: {what}")
-            await asyncio.sleep(LOOK)
+            # Looking at tens of thousands takes the cores that are measured; when each was reached is known anyway.
+            await asyncio.sleep(max(LOOK, len(self.lives) / 10_000))
 
     async def all_reach(self, state: str, count: int, seconds: float = PATIENCE) -> list[float]:
         """Wait until so many have reached a state, and return when each first did, in order."""

@@ -48,6 +48,20 @@ def memory_of(pid: int) -> float:
         raise ProcessLookupError(pid) from None
 
 
+def peak_of(pid: int) -> float:
+    """Return the most that a process has held in memory so far, in MiB.
+
+    Raises:
+        ProcessLookupError: if there is no such process.
+    """
+    try:
+        told = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        raise ProcessLookupError(pid) from None
+    (line,) = (line for line in told.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 2**10
+
+
 def cpu_of(pid: int) -> float:
     """Return the CPU seconds a process has used so far, its threads and ended children included.
 

@@ -16,6 +16,9 @@ LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 LABEL_COMPONENT: Final = f"{GROUP}/component"
 LABEL_COPY: Final = f"{GROUP}/copy"
 LABEL_LAUNCH: Final = f"{GROUP}/launch"
+LABEL_GRAPH: Final = f"{GROUP}/graph"
+LABEL_GRAPH_NODE: Final = f"{GROUP}/graph-node"
+LABEL_GRAPH_TASK: Final = f"{GROUP}/graph-task"
 LABEL_SHARD: Final = f"{GROUP}/shard"
 LABEL_NAMESPACE_ENABLED: Final = f"{GROUP}/enabled"
 
@@ -52,6 +55,8 @@ EVENT_SOURCE: Final = "holdfast"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 ANCHOR_KIND: Final = "Anchor"
 ATTEMPT_KIND: Final = "Attempt"
+GRAPH_KIND: Final = "Graph"
+"""Of a document alone: no such object is made."""
 ATTEMPT_PLURAL: Final = "attempts"
 
 RUN_AS_DEFAULT: Final = "holdfast-runner"
@@ -79,6 +84,8 @@ RENDEZVOUS_AUDIENCE: Final = f"rendezvous.{GROUP}"
 WORKLOAD_WORKFLOW: Final = "Workload"
 CLUSTER_WATCH_WORKFLOW: Final = "ClusterWatch"
 NODE_MONITOR_WORKFLOW: Final = "NodeMonitor"
+RENDEZVOUS_WORKFLOW: Final = "Rendezvous"
+GRAPH_WORKFLOW: Final = "Graph"
 
 # Temporal: signals, queries, updates of the workload workflow.
 SIGNAL_SUSPEND: Final = "suspend"
@@ -96,6 +103,21 @@ UPDATE_COMPONENTS: Final = "update_components"
 UPDATE_EXTEND: Final = "extend_walltime"
 UPDATE_STRIP: Final = "strip_finalizers"
 UPDATE_CHECKPOINT: Final = "checkpoint"
+UPDATE_SCALE: Final = "scale"
+
+# Temporal: signals, queries, updates of a gang's rendezvous; and what it signals to its workload.
+SIGNAL_ATTEMPT: Final = "attempt"
+SIGNAL_END: Final = "end"
+SIGNAL_GANG: Final = "gang"
+UPDATE_ATTACH: Final = "attach"
+UPDATE_ANNOUNCE: Final = "announce"
+UPDATE_RESIZE: Final = "resize"
+UPDATE_EVICT: Final = "evict"
+QUERY_ORDERS: Final = "orders"
+
+# Temporal: signals of a graph, by its workloads; and what it signals to them.
+SIGNAL_NEWS: Final = "news"
+SIGNAL_GRAPH: Final = "graph"
 
 # Temporal: activities.
 ACTIVITY_PREPARE: Final = "prepare"
@@ -111,10 +133,13 @@ ACTIVITY_REMOVE: Final = "remove"
 ACTIVITY_FORCE_REMOVE: Final = "force_remove"
 ACTIVITY_REPORT: Final = "report"
 ACTIVITY_PROBE: Final = "probe"
+ACTIVITY_SCALE: Final = "scale"
 ACTIVITY_WATCH: Final = "watch"
 ACTIVITY_WATCH_NODES: Final = "watch_nodes"
 ACTIVITY_LOOK_NODES: Final = "look_nodes"
 ACTIVITY_MARK_NODES: Final = "mark_nodes"
+ACTIVITY_BEGIN_GANG: Final = "begin_gang"
+ACTIVITY_GANG_HUB: Final = "gang_hub"
 
 # Temporal: search attributes. Keywords unless said otherwise.
 SA_PHASE: Final = "HoldfastPhase"
@@ -143,6 +168,7 @@ SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
 
 # Metrics of workflows, on the worker's page with the unit as a suffix.
 METRIC_PREEMPTION: Final = "holdfast_preemption"
+METRIC_GANG_RUN: Final = "holdfast_gang_run"
 METRIC_WALLTIME_CONFLICT: Final = "holdfast_checkpoint_walltime_conflict"
 
 # Temporal: memo keys.
@@ -160,6 +186,9 @@ ERROR_UNREACHABLE: Final = "ClusterUnreachable"
 ERROR_CONFLICT: Final = "ObjectConflict"
 ERROR_FOREIGN_ATTEMPT: Final = "ForeignAttempt"
 ERROR_SUBMISSION_TIMEOUT: Final = "SubmissionTimeout"
+ERROR_STALE_HUB: Final = "StaleHub"
+ERROR_INVALID_GRAPH: Final = "InvalidGraph"
+ERROR_GRAPH_FAILED: Final = "GraphFailed"
 
 # Temporal: task queues.
 QUEUE_WORKFLOWS: Final = "holdfast"
@@ -201,6 +230,16 @@ def node_monitor_id(cluster: str) -> str:
     return f"node-monitor/{cluster}"
 
 
+def rendezvous_id(cluster: str, namespace: str, name: str) -> str:
+    """Return the id of the workflow in which the members of a workload's gang meet."""
+    return f"rendezvous/{cluster}/{namespace}/{name}"
+
+
+def graph_id(cluster: str, namespace: str, name: str) -> str:
+    """Return the id of the workflow of a graph of workloads."""
+    return f"graph/{cluster}/{namespace}/{name}"
+
+
 def node_annotation(installation: str) -> str:
     """Return the annotation by which an installation's monitor says on a node how that node stands."""
     return f"{ANNOTATION_NODE}/{installation}"
@@ -229,6 +268,11 @@ def queue_probe(cluster: str) -> str:
 def queue_watch(cluster: str) -> str:
     """Return the task queue of a cluster's watch."""
     return f"{QUEUE_WORKFLOWS}/{cluster}/watch"
+
+
+def queue_gangs(cluster: str) -> str:
+    """Return the task queue of a cluster's gangs: each holds a slot for as long as it runs."""
+    return f"{QUEUE_WORKFLOWS}/{cluster}/gangs"
 
 
 def shard_of(workload_uid: str) -> int:

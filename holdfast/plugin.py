@@ -25,6 +25,7 @@ PASSTHROUGH: Final = (
     "holdfast.policy",
     "holdfast.names",
     "holdfast.activities.contract",
+    "holdfast.activities.gang_contract",
 )
 """Pure modules that the sandbox takes from the host: loading them once halves a cached workflow's memory. Each is named
 by its full path, since naming a package passes nothing through of `from package import name`."""
@@ -103,8 +104,10 @@ def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
 
 def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
     from holdfast.workflows.cluster_watch import ClusterWatch  # A client needs none of them.
+    from holdfast.workflows.graph import GraphWorkflow
     from holdfast.workflows.node_monitor import NodeMonitor
+    from holdfast.workflows.rendezvous import Rendezvous
     from holdfast.workflows.workload import WorkloadWorkflow
 
-    present, own = list(existing or []), (WorkloadWorkflow, ClusterWatch, NodeMonitor)
+    present, own = list(existing or []), (WorkloadWorkflow, ClusterWatch, NodeMonitor, Rendezvous, GraphWorkflow)
     return present + [workflow for workflow in own if workflow not in present]

@@ -9,10 +9,12 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from holdfast.local.python_layer import HOME, add, link, python_layer
 from holdfast.local.tools import ARCH
 
 BUSYBOX = "holdfast.local/busybox:1"
 PAUSE = "holdfast.local/pause:1"
+PYTHON = "holdfast.local/python:1"
 
 
 def is_static(program: Path) -> bool:
@@ -29,33 +31,48 @@ def is_static(program: Path) -> bool:
 
 
 def write_archive(target: Path, busybox: Path) -> None:
-    """Write both images of the real node to one docker-archive: a busybox to run, and the pause of every pod.
+    """Write the images of the real node to one docker-archive: a busybox, the pause of every pod, and a Python.
 
     Args:
         target: the tar file.
         busybox: a static busybox.
     """
     applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
-    layer = _layer(busybox.read_bytes(), applets)
-    digest = hashlib.sha256(layer).hexdigest()
-    files: dict[str, bytes] = {f"{digest}/layer.tar": layer}
+    base, python = (_Layer(content) for content in (_layer(busybox.read_bytes(), applets), python_layer()))
+    files = {f"{layer.digest}/layer.tar": layer.content for layer in (base, python)}
     manifest: list[dict[str, object]] = []
-    for tag, command in ((BUSYBOX, ["sh"]), (PAUSE, ["/bin/busybox", "sleep", "2147483647"])):
-        config = json.dumps(_config(digest, command)).encode()
+    for tag, command, layers in (
+        (BUSYBOX, ["sh"], [base]),
+        (PAUSE, ["/bin/busybox", "sleep", "2147483647"], [base]),
+        (PYTHON, ["python"], [base, python]),
+    ):
+        config = json.dumps(_config([layer.digest for layer in layers], command)).encode()
         name = f"{hashlib.sha256(config).hexdigest()}.json"
         files[name] = config
-        manifest.append({"Config": name, "RepoTags": [tag], "Layers": [f"{digest}/layer.tar"]})
+        manifest.append(
+            {"Config": name, "RepoTags": [tag], "Layers": [f"{layer.digest}/layer.tar" for layer in layers]}
+        )
     files["manifest.json"] = json.dumps(manifest).encode()
     target.write_bytes(_tar(files))
 
 
-def _config(digest: str, command: Sequence[str]) -> dict[str, object]:
+class _Layer:
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.digest = hashlib.sha256(content).hexdigest()
+
+
+def _config(digests: Sequence[str], command: Sequence[str]) -> dict[str, object]:
     return {
         "architecture": ARCH,
         "os": "linux",
-        "config": {"Env": ["PATH=/bin:/usr/bin:/sbin"], "Cmd": list(command), "WorkingDir": "/"},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-        "history": [{"created_by": "holdfast dev"}],
+        "config": {
+            "Env": ["PATH=/bin:/usr/bin:/sbin", f"PYTHONHOME={HOME}", "PYTHONUNBUFFERED=1"],
+            "Cmd": list(command),
+            "WorkingDir": "/",
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
+        "history": [{"created_by": "holdfast dev"} for _ in digests],
     }
 
 
@@ -66,14 +83,12 @@ def _layer(busybox: bytes, applets: Sequence[str]) -> bytes:
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, mode
             tar.addfile(entry)
-        _add(tar, "bin/busybox", busybox, 0o755)
-        _add(tar, "etc/passwd", b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n", 0o644)
-        _add(tar, "etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)
+        add(tar, "bin/busybox", busybox, 0o755)
+        add(tar, "etc/passwd", b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n", 0o644)
+        add(tar, "etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)
         for applet in applets:
             if applet != "busybox":
-                entry = tarfile.TarInfo(f"bin/{applet}")
-                entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
-                tar.addfile(entry)
+                link(tar, f"bin/{applet}", "busybox")
     return out.getvalue()
 
 
@@ -81,11 +96,5 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, content in files.items():
-            _add(tar, name, content, 0o644)
+            add(tar, name, content, 0o644)
     return out.getvalue()
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(content), mode
-    tar.addfile(entry, io.BytesIO(content))

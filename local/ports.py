@@ -22,23 +22,24 @@ def is_free(port: int) -> bool:
         return True
 
 
-def choose(names: Iterable[str], taken: Collection[int] = ()) -> dict[str, int]:
+def choose(names: Iterable[str], taken: Collection[int] = (), among: range = RANGE) -> dict[str, int]:
     """A free port for each name.
 
     Args:
         names: what the ports are for.
         taken: ports that belong to other stacks, running or not.
+        among: the ports to choose from; by default those of stacks.
 
     Raises:
         OSError: there is no free port left.
     """
     chosen: dict[str, int] = {}
-    candidates = iter(random.sample(RANGE, len(RANGE)))
+    candidates = iter(random.sample(among, len(among)))
     for name in names:
         for port in candidates:
             if port not in taken and is_free(port):
                 chosen[name] = port
                 break
         else:
-            raise OSError(f"no free port between {RANGE.start} and {RANGE.stop - 1} on {LOOPBACK}")
+            raise OSError(f"no free port between {among.start} and {among.stop - 1} on {LOOPBACK}")
     return chosen

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.local import backup
@@ -172,6 +173,7 @@ class Stack:
 
     def pid(self, part: str) -> int | None:
         """Process id of a running part."""
+        self._reload()
         process = self.runner.process(part)
         return process.pid if process else None
 
@@ -185,15 +187,22 @@ class Stack:
             self._reload()
             self.runner.stop(name, number)
 
-    def start_part(self, name: str) -> None:
-        """Start a stopped part again, on the same ports and data, and return when it is healthy.
+    def start_part(self, name: str, **options: str) -> None:
+        """Start a part again, on the same ports and data, and return when it is healthy.
+
+        Args:
+            name: the part; one that runs goes on, unless it runs with other options.
+            options: of those on its command line, with other values: `kubeconfig="path"`.
 
         Raises:
             PartError: it does not become healthy.
         """
         with file_lock(self.directory / "lock"):
             self._reload()
-            self.runner.start(self._part(name))
+            part = self._part(name)
+            given = {f"--{option}": f"--{option}={value}" for option, value in options.items()}
+            argv = tuple(given.get(word.partition("=")[0], word) for word in part.argv)
+            self.runner.start(replace(part, argv=argv))
 
     def pause_part(self, name: str) -> None:
         """Freeze a part (SIGSTOP): connections to it stay open and get no answer."""

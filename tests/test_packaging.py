@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shutil
@@ -113,6 +114,13 @@ def test_the_tools_take_each_mapped_folder_by_its_own_name_and_not_by_its_link()
     assert links == set(tools["ruff"]["extend-exclude"])
     assert folders - {"deploy"} <= set(tools["coverage"]["run"]["source"])
     assert folders == set(tools["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"])
+
+
+def test_the_wheel_names_torchruns_backend(built: Built) -> None:
+    (text,) = [data for name, data in contents(built.wheel).items() if name.endswith(".dist-info/entry_points.txt")]
+    found = configparser.ConfigParser()
+    found.read_string(text.decode())
+    assert dict(found["torchrun.handlers"]) == {"holdfast": "holdfast.torchrun:handler"}
 
 
 def test_every_file_of_the_packages_is_in_the_wheel(built: Built) -> None:

@@ -1,8 +1,9 @@
 """Failpoints: the places at which a test can have the worker die, found by interception and never written by hand.
 
-There is one before and one after each activity, and one before and one after each change sent to the cluster:
-`activity.create.before`, `http.create.pods.after`, `http.patch.attempts/status.before`. Nothing is installed unless
-one of the two variables is set; there is no flag and no line of a file for them, so that no worker dies by mistake.
+There is one before and one after each activity, each change sent to the cluster, and each update that the worker tells
+a workflow: `activity.create.before`, `http.create.pods.after`, `http.patch.attempts/status.before`,
+`update.announce.after`. Nothing is installed unless one of the two variables is set; there is no flag and no line of a
+file for them, so that no worker dies by mistake.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from temporalio import activity
+from temporalio import activity, client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from holdfast import names
@@ -27,13 +28,17 @@ EXIT_CRASHED: Final = 137
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 ACTIVITIES: Final = tuple(str(value) for name, value in vars(names).items() if name.startswith("ACTIVITY_"))
+UPDATES: Final = (names.UPDATE_ATTACH, names.UPDATE_ANNOUNCE)
+"""What a worker itself tells workflows, beside signals."""
 _POINT = re.compile(
-    rf"(activity\.({'|'.join(ACTIVITIES)})|http\.({'|'.join(VERBS.values())})\.[a-z0-9]+(/[a-z0-9]+)?)\.(before|after)"
+    rf"(activity\.({'|'.join(ACTIVITIES)})|http\.({'|'.join(VERBS.values())})\.[a-z0-9]+(/[a-z0-9]+)?"
+    rf"|update\.({'|'.join(UPDATES)}))\.(before|after)"
 )
 _ALLOWED = (
     "expected <point>:<n>, several separated by commas, for example activity.create.before:1: the process ends "
-    f"the n-th time it passes the point. A point is activity.<{'|'.join(ACTIVITIES)}>.<before|after> or "
-    f"http.<{'|'.join(VERBS.values())}>.<resource or resource/subresource>.<before|after>"
+    f"the n-th time it passes the point. A point is activity.<{'|'.join(ACTIVITIES)}>.<before|after>, "
+    f"http.<{'|'.join(VERBS.values())}>.<resource or resource/subresource>.<before|after> or "
+    f"update.<{'|'.join(UPDATES)}>.<before|after>"
 )
 
 
@@ -122,6 +127,10 @@ class Failpoints:
         """Return the interceptor that passes a point before and after each activity."""
         return _AroundActivities(self)
 
+    def client_interceptor(self) -> client.Interceptor:
+        """Return the interceptor that passes a point before and after each update that a workflow is told."""
+        return _AroundUpdates(self)
+
 
 def installed() -> Failpoints | None:
     """Return what the environment asks for, or None if it asks for nothing.
@@ -173,5 +182,27 @@ class _Around(ActivityInboundInterceptor):
         self._failpoints.passing(f"{point}.before")
         try:
             return await super().execute_activity(input)
+        finally:
+            self._failpoints.passing(f"{point}.after")
+
+
+class _AroundUpdates(client.Interceptor):
+    def __init__(self, failpoints: Failpoints) -> None:
+        self._failpoints = failpoints
+
+    def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:
+        return _Telling(next, self._failpoints)
+
+
+class _Telling(client.OutboundInterceptor):
+    def __init__(self, next: client.OutboundInterceptor, failpoints: Failpoints) -> None:
+        super().__init__(next)
+        self._failpoints = failpoints
+
+    async def start_workflow_update(self, input: client.StartWorkflowUpdateInput) -> client.WorkflowUpdateHandle[Any]:
+        point = f"update.{input.update}"
+        self._failpoints.passing(f"{point}.before")
+        try:
+            return await super().start_workflow_update(input)
         finally:
             self._failpoints.passing(f"{point}.after")

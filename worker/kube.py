@@ -34,6 +34,16 @@ class WorkerKube(Kube):
         """Return one page of a list."""
         return await self._request("GET", path, query=query, timeout=PAGE_DEADLINE)
 
+    async def review_token(self, token: str, audience: str) -> Object:
+        """Return what the API server says of a service account's token: the status of a TokenReview."""
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [audience]},
+        }
+        answer = await self._request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=body)
+        return answer.get("status") or {}
+
     async def _send(
         self,
         method: str,

@@ -81,6 +81,27 @@ class Metrics:
         )
         self.nodes = Gauge("holdfast_nodes_watched", "Nodes whose leases are watched here.", registry=registry)
         self.renewals = Counter("holdfast_nodes_renewals", "Renewals of node leases that were seen.", registry=registry)
+        gang = ["namespace", "workload"]
+        self.gangs = Gauge("holdfast_gangs_served", "Elastic gangs whose agents are answered here.", registry=registry)
+        self.gang_members = Gauge("holdfast_gang_members", "Members that are there.", gang, registry=registry)
+        self.gang_remaining = Gauge(
+            "holdfast_gang_remaining_restarts",
+            "Restarts left to the member that has fewest, by role.",
+            [*gang, "role"],
+            registry=registry,
+        )
+        self.gang_flakiness = Gauge(
+            "holdfast_gang_flakiness",
+            "Percent of what it may fail that the flakiest member has, by role.",
+            [*gang, "role"],
+            registry=registry,
+        )
+        self.gang_updates = Counter(
+            "holdfast_gang_updates", "Batches of news told to a rendezvous, by result.", ["result"], registry=registry
+        )
+        self.gang_exchanges = Counter(
+            "holdfast_gang_exchanges", "Announcements of agents, by status.", ["status"], registry=registry
+        )
         self.requests = Counter(
             "holdfast_kubernetes_requests", "Requests to the API server.", ["verb", "code"], registry=registry
         )

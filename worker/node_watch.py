@@ -28,7 +28,7 @@ from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.node_ledger import NodeLedger
 from holdfast.worker.pulse import DEADLINE, Pulse
-from holdfast.worker.staying import beat, worker_leaves
+from holdfast.worker.staying import beat, other_cluster, worker_leaves
 
 TICK: Final = 0.25
 STALLED: Final = timedelta(seconds=2)
@@ -138,11 +138,7 @@ class NodeWatchActivities:
             ApplicationError: `ClusterMismatch` if this worker's cluster is another; retried, as another's may be right.
         """
         if input.cluster_uid != self._cluster_uid:
-            raise ApplicationError(
-                f"{input.cluster} is {self._cluster_uid} to this worker, but {input.cluster_uid} is to be watched",
-                type=names.ERROR_CLUSTER_MISMATCH,
-                next_retry_delay=timedelta(seconds=10),
-            )
+            raise other_cluster(input.cluster, self._cluster_uid, f"{input.cluster_uid} is to be watched")
         known = _recalled(activity.info().heartbeat_details)
         await _Watching(self, input, input.known if known is None else known).run()
 

@@ -21,6 +21,10 @@ from holdfast.activities.sight import SharedSight
 from holdfast.worker import failpoints, logs, metrics, reach, roles, settings
 from holdfast.worker import health as health_pages
 from holdfast.worker.failpoints import Failpoints
+from holdfast.worker.gang_door import Door
+from holdfast.worker.gang_hub import GangActivities
+from holdfast.worker.gang_proof import Proofs
+from holdfast.worker.gangs import Gangs
 from holdfast.worker.health import Check, Health
 from holdfast.worker.kube import Connector, WorkerKube
 from holdfast.worker.metrics import Metrics
@@ -74,7 +78,7 @@ class Process:
         self.health = Health()
         self.metrics = Metrics()
         self.addresses: dict[str, str] = {}
-        """Where the pages are served, once they are: `health` and `metrics`."""
+        """Where what is served, once it is: `health`, `metrics` and `rendezvous`."""
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -110,14 +114,19 @@ class Process:
 
     async def _begin(self, stack: AsyncExitStack, runtime: Runtime) -> list[Worker]:
         given = self._settings
-        client = await reach.temporal(given, self.health, runtime, self._plugins)
+        telling = (self._failpoints.client_interceptor(),) if self._failpoints else ()
+        client = await reach.temporal(given, self.health, runtime, self._plugins, telling)
         site, kube, where = None, None, ""
         if given.acts_on_cluster:
             client_class = self._failpoints.client() if self._failpoints else WorkerKube
             connector = Connector(given, self.metrics, client_class)
             kube = await stack.enter_async_context(await connector())
             where = connector.where
-            site = await self._site(client, connector, kube)
+            gangs = Gangs()
+            if given.rendezvous_address:
+                door = Door(gangs, Proofs(kube), self.metrics)
+                await self._serve(stack, "rendezvous", door.application(), given.rendezvous_address)
+            site = await self._site(client, connector, kube, gangs)
         temporal_where = f"{given.temporal_address} (namespace {given.temporal_namespace})"
         checks = reach.keep_checking(
             self.health, lambda: client.service_client.check_health(), kube, (temporal_where, where)
@@ -127,7 +136,7 @@ class Process:
         around = (self._failpoints.interceptor(),) if self._failpoints else ()
         return roles.workers(client, given, site, self._runner, around)
 
-    async def _site(self, client: Client, connector: Connector, kube: WorkerKube) -> roles.Site:
+    async def _site(self, client: Client, connector: Connector, kube: WorkerKube, gangs: Gangs) -> roles.Site:
         given = self._settings
         uid = await reach.cluster_uid(kube, connector.where, given, self.health)
         installation = given.installation or f"holdfast-{uid[:8]}"
@@ -151,8 +160,17 @@ class Process:
         # What the watch could not see here, an activity cannot have seen either.
         sight = SharedSight(kube.sight, watch.intervals)
         marks = given.marks_for(installation)
-        cluster = ClusterActivities(kube, given.cluster, uid, installation, given.limits, sight, marks, given.silence)
-        return roles.Site(cluster, watch, nodes)
+        cluster = ClusterActivities(
+            kube, given.cluster, uid, installation, given.limits, sight, marks, given.silence, self._rendezvous()
+        )
+        meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs)
+        return roles.Site(cluster, watch, nodes, meeting)
+
+    def _rendezvous(self) -> str:
+        """Return where pods are told that their rendezvous is; empty if that is not known."""
+        served = self.addresses.get("rendezvous", "")
+        everywhere = served.rpartition(":")[0] in {"0.0.0.0", "[::]", "::"}
+        return self._settings.rendezvous_url or (f"http://{served}" if served and not everywhere else "")
 
     def _note_start(self) -> None:
         given = self._settings

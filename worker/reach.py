@@ -10,7 +10,14 @@ from typing import Any, Final, TypeVar
 
 import structlog
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, Plugin, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import (
+    Client,
+    Interceptor,
+    Plugin,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+)
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
@@ -63,7 +70,13 @@ async def persist(what: str, where: str, call: Callable[[], Awaitable[T]], healt
         return result
 
 
-async def temporal(settings: Settings, health: Health, runtime: Runtime, plugins: Sequence[Plugin]) -> Client:
+async def temporal(
+    settings: Settings,
+    health: Health,
+    runtime: Runtime,
+    plugins: Sequence[Plugin],
+    interceptors: Sequence[Interceptor] = (),
+) -> Client:
     """Return a client, once Temporal answers and has the namespace.
 
     Raises:
@@ -81,6 +94,7 @@ async def temporal(settings: Settings, health: Health, runtime: Runtime, plugins
             tls=tls,
             data_converter=converter,
             plugins=plugins,
+            interceptors=interceptors,
             identity=settings.identity or None,
             runtime=runtime,
         )

@@ -25,13 +25,16 @@ from temporalio.worker import (
 
 from holdfast import __version__, names
 from holdfast.activities.cluster import ClusterActivities
+from holdfast.worker.gang_hub import GangActivities
 from holdfast.worker.logs import LogContext
 from holdfast.worker.node_watch import NodeWatchActivities
 from holdfast.worker.settings import Role, Settings
 from holdfast.worker.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
 from holdfast.worker.watch import WatchActivities
 from holdfast.workflows.cluster_watch import ClusterWatch
+from holdfast.workflows.graph import GraphWorkflow
 from holdfast.workflows.node_monitor import NodeMonitor
+from holdfast.workflows.rendezvous import Rendezvous
 from holdfast.workflows.versioning import BEHAVIOR
 from holdfast.workflows.workload import WorkloadWorkflow
 
@@ -40,6 +43,9 @@ STICKY_TIMEOUT: Final = timedelta(seconds=5)
 
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
+
+POLLS_LEAST: Final = 5
+"""Polls that are open however long nothing came: by one alone a burst after a quiet hour comes in task by task."""
 
 Slots: TypeAlias = FreshSlots | FixedSizeSlotSupplier
 
@@ -51,6 +57,7 @@ class Site:
     cluster: ClusterActivities
     watch: WatchActivities
     nodes: NodeWatchActivities
+    gangs: GangActivities
 
 
 def workers(
@@ -70,7 +77,11 @@ def workers(
         if role is Role.WORKFLOWS:
             made.append(_workflows(client, settings, runner))
         elif site is not None:
-            made += [_activities(client, settings, role, share, around) for share in _shares(settings, role, site)]
+            made += [_activities(client, settings, role, share, around) for share in shares(settings, role, site)]
+    if site is not None and settings.rendezvous_address:
+        slots = FixedSizeSlotSupplier(settings.max_concurrent_gangs)
+        share = (names.queue_gangs(settings.cluster), [site.gangs.gang_hub], slots)
+        made.append(_activities(client, settings, Role.WATCH, share, around))
     return made
 
 
@@ -78,12 +89,12 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
     return Worker(
         client,
         task_queue=names.QUEUE_WORKFLOWS,
-        workflows=[WorkloadWorkflow, ClusterWatch, NodeMonitor],
+        workflows=[WorkloadWorkflow, ClusterWatch, NodeMonitor, Rendezvous, GraphWorkflow],
         workflow_runner=runner,
         max_cached_workflows=settings.max_cached_workflows,
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
-        workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
+        workflow_task_poller_behavior=PollerBehaviorAutoscaling(minimum=POLLS_LEAST),
         graceful_shutdown_timeout=settings.graceful_shutdown,
         build_id=_build_id(settings),
         deployment_config=_deployment(settings),
@@ -102,7 +113,7 @@ def _activities(client: Client, settings: Settings, role: Role, share: Share, ar
         task_queue=queue,
         activities=activities,
         tuner=_only_activities(slots),
-        activity_task_poller_behavior=PollerBehaviorAutoscaling(initial=2 if role is Role.WATCH else 5),
+        activity_task_poller_behavior=_polls(role),
         graceful_shutdown_timeout=settings.graceful_shutdown,
         # A cancellation comes with the answer to a heartbeat.
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
@@ -113,10 +124,11 @@ def _activities(client: Client, settings: Settings, role: Role, share: Share, ar
     )
 
 
-def _shares(settings: Settings, role: Role, site: Site) -> list[Share]:
+def shares(settings: Settings, role: Role, site: Site) -> list[Share]:
+    """Return what a role that acts on a cluster does, by task queue."""
     if role is Role.CLUSTER:
         slots = FreshSlots(settings.max_concurrent_activities, settings.max_fresh_activities, FRESH_SECONDS)
-        return [(names.queue_cluster(settings.cluster), site.cluster.all, slots)]
+        return [(names.queue_cluster(settings.cluster), [*site.cluster.all, site.gangs.begin_gang], slots)]
     if role is Role.WAIT:
         slots = FreshSlots(settings.max_concurrent_waits, settings.max_fresh_waits, FRESH_WAIT_SECONDS)
         # Probes last for months, and must not leave a removal without a slot.
@@ -128,6 +140,12 @@ def _shares(settings: Settings, role: Role, site: Site) -> list[Share]:
     # One more than the parts and the nodes, so that one may begin anew while its last try is still ending.
     watches = [site.watch.watch, site.nodes.watch_nodes]
     return [(names.queue_watch(settings.cluster), watches, FixedSizeSlotSupplier(settings.watch_shard_sets + 2))]
+
+
+def _polls(role: Role) -> PollerBehaviorAutoscaling:
+    if role is Role.WATCH:
+        return PollerBehaviorAutoscaling(initial=2)
+    return PollerBehaviorAutoscaling(minimum=POLLS_LEAST)
 
 
 def _only_activities(slots: Slots) -> WorkerTuner:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -46,7 +47,15 @@ SHARED_VARIABLES: dict[str, str] = {
 }
 
 # Set for other purposes, or for tests alone (failpoints.py): no settings, and no misspelled ones either.
-_FOREIGN_VARIABLES = {ENV_CONFIG, ENV_FAILPOINT, ENV_FAILPOINT_TRACE, names.ENV_ATTEMPT, names.ENV_WORKLOAD_UID}
+_FOREIGN_VARIABLES = {
+    ENV_CONFIG,
+    ENV_FAILPOINT,
+    ENV_FAILPOINT_TRACE,
+    names.ENV_ATTEMPT,
+    names.ENV_WORKLOAD_UID,
+    names.ENV_RENDEZVOUS,
+    names.ENV_RENDEZVOUS_TOKEN,
+}
 
 
 class SettingsError(HoldfastError):
@@ -71,6 +80,17 @@ def _address(value: str) -> str:
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{value!r} is not an address: expected host:port, for example 127.0.0.1:7233")
     return value
+
+
+def _optional_address(value: str) -> str:
+    return _address(value) if value else value
+
+
+def _optional_url(value: str) -> str:
+    parts = urlsplit(value)
+    if value and not (parts.scheme in {"http", "https"} and parts.hostname and not parts.query):
+        raise ValueError(f"{value!r}: expected a URL such as http://holdfast-rendezvous.holdfast-system:8086")
+    return value.rstrip("/")
 
 
 def _label(value: str) -> str:
@@ -121,6 +141,8 @@ def _marks(value: tuple[str, ...]) -> tuple[str, ...]:
 
 NodeMarks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(_marks)]
 Address = Annotated[str, AfterValidator(_address)]
+OptionalAddress = Annotated[str, AfterValidator(_optional_address)]
+OptionalUrl = Annotated[str, AfterValidator(_optional_url)]
 Label = Annotated[str, AfterValidator(_label)]
 File = Annotated[Path, AfterValidator(_file)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -238,6 +260,13 @@ class Settings(BaseSettings):
     """Into how many watch activities the cluster's 256 shards are divided."""
     watch_signals_per_second: Annotated[float, Field(gt=0, le=10_000)] = 200
 
+    rendezvous_address: OptionalAddress = ""
+    """host:port on which agents of elastic gangs are answered. Empty: this worker serves no gang."""
+    rendezvous_url: OptionalUrl = ""
+    """Where pods reach the workers that serve gangs; its host may stand for several. Empty: the address itself."""
+    max_concurrent_gangs: Count = 200
+    """Gangs that this worker serves: each holds one for as long as it runs."""
+
     health_address: Address = "127.0.0.1:8085"
     metrics_address: Address = "127.0.0.1:9464"
     log_format: Literal["json", "console"] = "json"
@@ -255,6 +284,8 @@ class Settings(BaseSettings):
         acting = [role for role in self.roles if role is not Role.WORKFLOWS]
         if acting and not self.cluster:
             raise ValueError(f"cluster: expected the cluster's name, which the roles {', '.join(acting)} need")
+        if self.rendezvous_address and not acting:
+            raise ValueError("rendezvous_address: expected with a role that acts on a cluster, beside workflows")
         if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
             raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
         if bool(self.deployment_name) != bool(self.build_id):

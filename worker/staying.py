@@ -12,6 +12,8 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast import names
+
 HEARTBEAT_PERIOD: Final = 1.5
 LEASE: Final = 4.0
 """Seconds without an accepted heartbeat after which an activity ends itself: soon another will run."""
@@ -55,4 +57,19 @@ async def worker_leaves(remember: Callable[[], Any]) -> None:
         "this worker goes away: another takes the watch over",
         category=ApplicationErrorCategory.BENIGN,
         next_retry_delay=timedelta(milliseconds=10),
+    )
+
+
+def other_cluster(cluster: str, own_uid: str, asked: str) -> ApplicationError:
+    """Return the error of an endless activity whose cluster is another to this worker; another's may be right.
+
+    Args:
+        cluster: its name.
+        own_uid: what this worker knows by that name.
+        asked: what is wanted of which, in words.
+    """
+    return ApplicationError(
+        f"{cluster} is {own_uid} to this worker, but {asked}",
+        type=names.ERROR_CLUSTER_MISMATCH,
+        next_retry_delay=timedelta(seconds=10),
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.anchor import release_anchor
 from holdfast.activities.contract import RemoveInput, Target
-from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube import Conflict, KubeError, NotFound, Unreachable
 from holdfast.activities.raw import mapping
 from holdfast.activities.remains import Remains, find_remains, remnants_of
 from holdfast.model import Phase, Reason, Report
@@ -250,11 +250,11 @@ def of_attempt(remains: Remains, number: int) -> Remains:
     )
 
 
-def _key(thing: Object) -> tuple[str, str]:
+def _key(thing: Mapping[str, Any]) -> tuple[str, str]:
     metadata = mapping(thing.get("metadata"))
     return str(metadata.get("name")), str(metadata.get("uid"))
 
 
-def _attempt(thing: Object) -> str | None:
+def _attempt(thing: Mapping[str, Any]) -> str | None:
     """Return the attempt an object is labelled with."""
     return mapping(mapping(thing.get("metadata")).get("labels")).get(names.LABEL_ATTEMPT)

@@ -31,7 +31,7 @@ from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.missing import Missing
 from holdfast.worker.signals import Signals
-from holdfast.worker.staying import beat, worker_leaves
+from holdfast.worker.staying import beat, other_cluster, worker_leaves
 
 SIGNALS_AT_ONCE: Final = 20
 DOUBTS_AT_ONCE: Final = 10
@@ -127,11 +127,7 @@ class WatchActivities:
             ApplicationError: `ClusterMismatch` if this worker's cluster is another; retried, as another's may be right.
         """
         if input.cluster_uid and input.cluster_uid != self._cluster_uid:
-            raise ApplicationError(
-                f"{input.cluster} is {self._cluster_uid} to this worker, but {input.cluster_uid} is to be watched",
-                type=names.ERROR_CLUSTER_MISMATCH,
-                next_retry_delay=timedelta(seconds=10),
-            )
+            raise other_cluster(input.cluster, self._cluster_uid, f"{input.cluster_uid} is to be watched")
         watching = _Watching(self, input, Memory.read(activity.info().heartbeat_details))
         self.running[input.shards] = watching.feeds
         try:

@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
         ClearInput,
         Created,
         CreateInput,
+        GangPods,
         Observation,
         ObserveInput,
         Parked,
@@ -117,6 +118,15 @@ def bounds_of(spec: Workload) -> PodBounds:
     )
 
 
+def gang_of(spec: Workload, state: State) -> GangPods | None:
+    """Return how the pods of its gang are made in this attempt; None where it has none."""
+    if spec.gang is None or spec.members is None:
+        return None
+    meeting = state.attempt.meeting if state.attempt is not None else None
+    gang = meeting.gang if meeting is not None else spec.gang
+    return GangPods(component=spec.members.name, pods=gang.pods)
+
+
 def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | None:
     """Return what the pods of the attempt are asked to save; None where they are not."""
     request, operation = asked(state), state.operation
@@ -155,7 +165,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     disliked = tuple(sorted(node.name for node in avoided if not node.required))
     resume_from = attempt.resume_from if attempt is not None and spec.checkpoint is not None else None
     kills = attempt is not None and attempt.kills
-    waits, bounds = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec)
+    waits, bounds, gang = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec), gang_of(spec, state)
     # An operation that may wait for ever is bounded by its heartbeats alone.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
     short, wait = names.queue_cluster(spec.cluster), names.queue_wait(spec.cluster)
@@ -177,6 +187,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 config_hashes=spec.config_hashes if number == 1 else {},
                 labels=spec.labels if number == 1 else {},
                 bounds=bounds,
+                gang=gang,
             )
             may_take = ENDLESS if spec.allow_missing_kinds else short_time
             return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, may_take)
@@ -190,6 +201,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 labels=spec.labels,
                 resume_from=resume_from,
                 bounds=bounds,
+                gang=gang,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,
@@ -213,6 +225,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 labels=spec.labels,
                 resume_from=resume_from,
                 bounds=bounds,
+                gang=gang,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,
@@ -263,6 +276,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 launches={name: attempt.launches.get(name, 0) for name in resuming} if attempt is not None else {},
                 labels=spec.labels,
                 turn=attempt.turns if attempt is not None else 0,
+                gang=gang,
                 resume_from=resume_from,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
@@ -277,6 +291,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 plan=there,
                 report=operation.report,
                 leases=matters(state.policy),
+                decides=operation.decides,
             )
             return Call(names.ACTIVITY_OBSERVE, short, observe, Observation, timedelta(minutes=5))
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:

@@ -20,6 +20,7 @@ from holdfast.activities.contract import (
 )
 from holdfast.model import Answers, Observation, Operation, OperationKind, RefusedCreate, State, Workload
 from holdfast.policy import events
+from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold, observed
 
 _BREAKABLE: Final = {
@@ -85,8 +86,8 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
         case Reported():
             done = events.ReportDone(result.sequence)
         case Observation():
-            state = fold(state, events.ReportDone(), now)
-            return observed(state, result, operation.since, now)
+            state = fold(state, events.ReportDone(untold=result.untold), now)
+            return observed(state, edit(result, untold=False), operation.since, now)
         case _:
             done = events.ReportDone()
     return fold(state, done, now)

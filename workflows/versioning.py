@@ -16,5 +16,12 @@ BEHAVIOR: Final = VersioningBehavior.AUTO_UPGRADE
 """Auto-upgrade with patches: a pinned month-long run would never let its old workers go."""
 
 DECLARED: Final[dict[str, VersioningBehavior]] = dict.fromkeys(
-    (names.WORKLOAD_WORKFLOW, names.CLUSTER_WATCH_WORKFLOW, names.NODE_MONITOR_WORKFLOW), BEHAVIOR
+    (
+        names.WORKLOAD_WORKFLOW,
+        names.CLUSTER_WATCH_WORKFLOW,
+        names.NODE_MONITOR_WORKFLOW,
+        names.RENDEZVOUS_WORKFLOW,
+        names.GRAPH_WORKFLOW,
+    ),
+    BEHAVIOR,
 )

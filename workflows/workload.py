@@ -27,6 +27,8 @@ with workflow.unsafe.imports_passed_through():
         Status,
         Workload,
     )
+    from holdfast.model.gang_orders import GangOutcome
+    from holdfast.model.graph import GraphOrder
     from holdfast.policy import events
     from holdfast.policy.advance import advance
     from holdfast.policy.change import (
@@ -41,6 +43,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.edit import edit
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold
+    from holdfast.policy.gang import GangScale, scaled
     from holdfast.policy.operations import begin
     from holdfast.policy.probe import probed
     from holdfast.policy.requeue import RequeueRequest
@@ -50,6 +53,8 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.walltime import WalltimeExtension, extended, extension
     from holdfast.workflows.clock import Clock
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of, probe_of
+    from holdfast.workflows.graphing import GraphSide
+    from holdfast.workflows.meeting import Meetings
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
     from holdfast.workflows.rehearsal import refused, rehearse
 
@@ -88,6 +93,8 @@ class WorkloadWorkflow:
         self._timer_until: datetime | None = None
         self._shown: tuple[Phase, int, bool] | None = None
         self._changing = asyncio.Lock()
+        self._meetings = Meetings()
+        self._graph_side = GraphSide()
         self._document: Any = document
         self._uid = ""
         self._spec: Workload | None = None
@@ -143,6 +150,8 @@ class WorkloadWorkflow:
             self._state = state
             self._show(spec, state, now)
             self._ask(spec, state)
+            self._meetings.follow(spec, state, self._uid)
+            self._graph_side.follow(spec, state, self._uid)
             match step:
                 case Run(_, why):
                     if self._full() and state.operation is None:
@@ -156,6 +165,8 @@ class WorkloadWorkflow:
                     if self._full() and self._may_continue(spec, state):
                         await self._continue()
                     self._set_timer(until, why, now)
+                case End() if self._meetings.busy or self._graph_side.busy:
+                    self._set_timer(None, "", now)
                 case End(outcome):
                     await self._handlers_finished()
                     return self._end(spec, state, outcome)
@@ -172,6 +183,8 @@ class WorkloadWorkflow:
             or (self._handle is not None and self._handle.done())
             or (self._timer is not None and self._timer.done())
             or (self._probe is not None and self._probe.done())
+            or self._meetings.woken()
+            or self._graph_side.woken()
         )
 
     def _take_in(self, state: State, now: datetime) -> State:
@@ -184,6 +197,8 @@ class WorkloadWorkflow:
         if self._probe is not None and self._probe.done():
             probe, self._probe = self._probe, None
             state = self._answered(state, probe, now)
+        for event in (*self._meetings.ended(), *self._graph_side.ended()):
+            state = fold(state, event, now)
         handle, operation = self._handle, state.operation
         if handle is not None and handle.done() and operation is not None:
             self._handle = None
@@ -269,13 +284,21 @@ class WorkloadWorkflow:
         )
 
     async def _silenced(self) -> None:
-        """Wait until nobody is asked any more, and what was counted has been handed over."""
+        """Wait until nobody is asked any more, and what was counted has been handed over; and a rendezvous was told."""
         while self._probe is not None and not self._probe.done():
             self._probe.cancel()
             try:
                 await workflow.wait_condition(self._probe.done)
             except asyncio.CancelledError:
                 self._inbox.append(events.Cancelled("cancelled through Temporal"))
+        while not self._said_all():
+            try:
+                await workflow.wait_condition(self._said_all)
+            except asyncio.CancelledError:
+                self._inbox.append(events.Cancelled("cancelled through Temporal"))
+
+    def _said_all(self) -> bool:
+        return self._meetings.silent() and self._graph_side.silent()
 
     def _break_off(self, state: State) -> None:
         if self._handle is not None and state.operation is not None:
@@ -414,6 +437,18 @@ class WorkloadWorkflow:
         """Take in that a workload must go back to its queue: once for each requeue count that is expected (row L25)."""
         self._inbox.append(events.RequeueAsked(request))
 
+    @workflow.signal(name=names.SIGNAL_GANG, description="Tell what the gang of an attempt came to")
+    def gang(self, outcome: GangOutcome) -> None:
+        """Take in what its rendezvous says: it has succeeded, it has failed, a loss is the workload's (T1, T4, T9)."""
+        if outcome.workload_uid == self._uid:
+            self._inbox.append(events.GangTold(outcome))
+
+    @workflow.signal(name=names.SIGNAL_GRAPH, description="Whether its graph lets it begin, or ends it")
+    def graph(self, order: GraphOrder) -> None:
+        """Take in what its graph says of it (row L31)."""
+        if order.workload_uid == self._uid:
+            self._inbox.append(events.GraphOrdered(order))
+
     @workflow.query(name=names.QUERY_STATUS, description="Phase, attempt, budgets, conditions, causes")
     def status(self) -> Status | None:
         """Return the status."""
@@ -499,6 +534,26 @@ class WorkloadWorkflow:
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         check_ask(self._spec, self._state)
+
+    @workflow.update(name=names.UPDATE_SCALE, description="Give its gang another size while it runs")
+    def scale(self, change: GangScale) -> dict[str, int]:
+        """Give its gang another size, from now on and for all attempts to come; returns that size (row T6)."""
+        if self._spec is None or self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        after = scaled(self._spec, self._state, change)
+        assert after.gang is not None
+        if after != self._spec:
+            self._spec = after
+            self._document = after.model_dump(mode="json", by_alias=True)
+            workflow.upsert_memo({names.MEMO_SPEC_HASH: after.spec_hash()})
+            self._inbox.append(events.GangScaled(after.gang, change.note))
+        return {"min": after.gang.min, "max": after.gang.max}
+
+    @scale.validator
+    def _check_scale(self, change: GangScale) -> None:
+        if self._spec is None or self._state is None:
+            raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
+        scaled(self._spec, self._state, change)
 
     @workflow.update(name=names.UPDATE_EXTEND, description="Let it run longer than its walltime said")
     def extend_walltime(self, change: WalltimeExtension) -> Status:

@@ -18,7 +18,7 @@ from typing import Any
 from bench.ground import Ground, every
 from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
 from bench.systems.holdfast import open_holdfast
-from bench.usage import memory_of
+from bench.usage import memory_of, peak_of
 from bench.work import fail
 from holdfast import names
 from holdfast.activities.kube import Kube
@@ -112,6 +112,7 @@ async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int)
                 "first_s": first - failed,
                 "whole_s": running[-1] - failed,
                 "memory_mib": memory_of(gang.pid),
+                "peak_mib": peak_of(gang.pid),
             }
             if gang.events:
                 values["events"] = await gang.events() - before

@@ -14,7 +14,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from bench.ground import Ground
-from bench.passage import STEPS, Passage, changes_of, passage, said_at, told_of
+from bench.passage import STEPS, Passage, changes_of, passage, said_at, steps_of, told_of
 from bench.seeing import Seen, in_phase, seeing
 from bench.systems.holdfast import HoldfastSystem, open_holdfast
 from bench.usage import using
@@ -99,6 +99,8 @@ async def _lose(
             news = [event async for event in handle.fetch_history_events() if event.event_id > lengths[name]]
             if name in affected:
                 passed[name] = passage(news)
+                if passed[name].removals > 1:
+                    ground.say("\n  ".join([f"{name} was decided {passed[name].removals} times:", *steps_of(news)]))
             elif news:
                 touched.add(name)
                 ground.say(f"{name} had no pod there, and has {told_of(news)}")

@@ -129,6 +129,8 @@ class Directive:
     """Seconds from TERM to KILL (row T13)."""
     heartbeat: float = 5.0
     """Seconds after which to announce again when nothing changes."""
+    ask: bool = False
+    """Whether to announce again at once, since another member has failed."""
 
     @classmethod
     def read(cls, wire: Any) -> Directive:
@@ -149,6 +151,7 @@ class Directive:
                 why=str(wire.get("why", "")),
                 grace=seconds(wire.get("grace", "30s")),
                 heartbeat=seconds(wire.get("heartbeat", "5s")),
+                ask=bool(wire.get("ask", False)),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise NotUnderstood(f"not a directive: {type(error).__name__}: {error}") from error

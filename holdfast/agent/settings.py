@@ -94,6 +94,22 @@ def read(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
         raise SettingsError("no command: expected what each worker is to run after --, as in: -- python train.py")
     if not 1 <= given.nproc_per_node <= _LOCAL_MAXIMUM:
         raise SettingsError(f"--nproc-per-node: {given.nproc_per_node}: expected 1 to {_LOCAL_MAXIMUM}")
+    return from_environment(environment, command, given.nproc_per_node)
+
+
+def from_environment(
+    environment: Mapping[str, str] = os.environ, command: Sequence[str] = (), workers: int = 1
+) -> Settings:
+    """Read what Holdfast gives the pods of a gang.
+
+    Args:
+        environment: The process's.
+        command: What each worker runs, where the agent starts them.
+        workers: How many there are here.
+
+    Raises:
+        SettingsError: if something is missing, or is not what it should be.
+    """
     needed = {
         name: environment.get(name, "")
         for name in (
@@ -108,7 +124,7 @@ def read(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
     }
     if missing := [name for name, value in needed.items() if not value]:
         raise SettingsError(
-            f"{', '.join(missing)}: not set; this command runs in the pods of a gang, where Holdfast sets them"
+            f"{', '.join(missing)}: not set; expected the environment that Holdfast gives the pods of a gang"
         )
     attempt = needed[names.ENV_ATTEMPT]
     if not attempt.isdecimal() or int(attempt) < 1:
@@ -118,7 +134,7 @@ def read(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
         raise SettingsError(f"{names.ENV_ROLE}: {role!r}: expected at most 63 characters")
     return Settings(
         command=command,
-        workers=given.nproc_per_node,
+        workers=workers,
         url=_url(needed[names.ENV_RENDEZVOUS]),
         token_file=needed[names.ENV_RENDEZVOUS_TOKEN],
         workload_uid=needed[names.ENV_WORKLOAD_UID],

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-import subprocess
-import sys
-import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -17,6 +11,8 @@ from urllib.parse import quote
 
 import typer
 
+from holdfast.cli import demo_elastic
+from holdfast.cli.demo_stage import NAMESPACE, enabled, indented, named, say, worker
 from holdfast.cli.options import EXIT_FAILED, EXIT_UNREACHABLE
 from holdfast.errors import HoldfastError
 
@@ -24,36 +20,37 @@ if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
     from holdfast.local import Stack
 
-NAMESPACE: Final = "demo"
 _DEADLINE: Final = 180.0
-_READY: Final = 60.0
 _RUN_BEFORE_FAILURE: Final = 3.0
 
 
 def demo(
     name: Annotated[str, typer.Option("--name", help="The local stack to use.")] = "dev",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's worker running too.")] = False,
+    elastic: Annotated[
+        bool, typer.Option("--elastic", help="Elastic training in real containers instead. Needs root, on Linux.")
+    ] = False,
 ) -> None:
     """See it work: a real Temporal and Kubernetes on this machine, a workload, a failure, and its healing."""
     from holdfast.cli.dev import ProgressLines
     from holdfast.local import Stack, StackError
 
     progress = ProgressLines()
-    _say(f"1. A real Temporal and a real Kubernetes on this machine (stack {name})")
+    say(f"1. A real Temporal and a real Kubernetes on this machine (stack {name})")
     try:
-        stack = Stack.up(name, progress=progress)
+        stack = Stack.up(name, progress=progress, real_node=True if elastic else None)
         progress.end()
         if stack.state.given_kubeconfig:
             raise HoldfastError(
                 f"stack {name} uses a cluster that was given, where no failure can be injected: "
                 "holdfast demo --name demo"
             )
-        _say(
+        say(
             f"   Kubernetes  {stack.kubeconfig}\n"
             f"   Temporal    {stack.temporal_address}\n"
             f"   Temporal UI {stack.temporal_ui}"
         )
-        healed = _on(stack, keep)
+        healed = demo_elastic.elastic(stack, keep) if elastic else _on(stack, keep)
     except StackError as error:
         progress.end()
         typer.echo(f"Error: {error}", err=True)
@@ -70,34 +67,25 @@ def add_to(app: typer.Typer, panel: str) -> None:
 def _on(stack: Stack, keep: bool) -> bool:
     from holdfast.local.identity import worker_kubeconfig
 
-    _say("\n2. A worker, with no more rights than deploy/ grants it")
-    asyncio.run(_enable(stack))
-    with _worker(stack, worker_kubeconfig(stack), keep) as log:
+    say("\n2. A worker, with no more rights than deploy/ grants it")
+    asyncio.run(enabled(stack))
+    with worker(stack, worker_kubeconfig(stack), keep) as log:
         try:
             status, run = asyncio.run(_live(stack))
         except TimeoutError:
-            _say(f"   not done after {_DEADLINE:.0f} s; the worker's log: {log}")
+            say(f"   not done after {_DEADLINE:.0f} s; the worker's log: {log}")
             return False
     healed = status.phase.value == "Succeeded" and status.status.restarts == 1
     outcome = "Succeeded after one reset" if healed else f"{status.phase.value} after {status.status.restarts} resets"
     link = f"{stack.temporal_ui}/namespaces/default/workflows/{quote(run.workflow_id, safe='')}"
-    _say(
+    say(
         f"\n{outcome}: {run.namespace}/{run.name}\n"
         f"   its whole life     {link}\n"
-        f'   for this shell     eval "$(holdfast dev env{_named(stack)})"\n'
+        f'   for this shell     eval "$(holdfast dev env{named(stack)})"\n'
         f"   ask about it       holdfast history {run.namespace}/{run.name}\n"
-        f"   clean up           holdfast dev down{_named(stack)} --purge"
+        f"   clean up           holdfast dev down{named(stack)} --purge"
     )
     return healed
-
-
-async def _enable(stack: Stack) -> None:
-    """Let workloads run in the demo's namespace, with the administrator's rights: the worker has no such rights."""
-    from holdfast.cli.kubernetes import reached
-    from holdfast.worker.namespace import enable
-
-    async with reached(str(stack.kubeconfig), None) as kube:
-        await enable(kube, NAMESPACE)
 
 
 async def _live(stack: Stack) -> tuple[StatusView, Run]:
@@ -115,21 +103,21 @@ async def _live(stack: Stack) -> tuple[StatusView, Run]:
         Holdfast.connect(environment["TEMPORAL_ADDRESS"], environment["TEMPORAL_NAMESPACE"], stack.name) as holdfast,
     ):
         run = await holdfast.submit(workload)
-        _say(f"\n3. An AppWrapper: a Job of 4 pods in namespace {NAMESPACE}\n   workflow {run.workflow_id}\n")
+        say(f"\n3. An AppWrapper: a Job of 4 pods in namespace {NAMESPACE}\n   workflow {run.workflow_id}\n")
         seen, failed, explained = Seen(), False, set[str]()
         while True:
             view = await run.status()
             for line in seen.news(view.status):
-                _say(f"   {line}")
+                say(f"   {line}")
             if view.phase is Phase.RUNNING and not failed and _since(view) > _RUN_BEFORE_FAILURE:
                 pod = await asyncio.to_thread(_break, stack, run)
                 failed = True
-                _say(f"\n4. A failure: pod {pod} is made to exit 137, as if out of memory\n")
+                say(f"\n4. A failure: pod {pod} is made to exit 137, as if out of memory\n")
             moment = "grace" if _unhealthy(view) else "reset" if view.phase is Phase.RESETTING else ""
             if failed and moment and moment not in explained:
                 explained.add(moment)
                 told = render.explanation(await run.explain(), datetime.now(UTC))
-                _say(f"\n   $ holdfast explain {run.namespace}/{run.name}\n" + _indented(told) + "\n")
+                say(f"\n   $ holdfast explain {run.namespace}/{run.name}\n" + indented(told) + "\n")
             if view.phase.ended:
                 return view, run
             await asyncio.sleep(0.3)
@@ -154,85 +142,9 @@ def _break(stack: Stack, run: Run) -> str:
     return pod.removeprefix("pod/")
 
 
-@contextmanager
-def _worker(stack: Stack, kubeconfig: Path, keep: bool) -> Generator[Path]:
-    """Run a worker process beside the stack and yield its log once it is ready."""
-    log = stack.directory / "demo-worker.log"
-    health = f"127.0.0.1:{_free_port()}"
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HOLDFAST_", "TEMPORAL_"))}
-    environment |= stack.environment
-    environment |= {
-        "KUBECONFIG": str(kubeconfig),
-        "HOLDFAST_HEALTH_ADDRESS": health,
-        "HOLDFAST_METRICS_ADDRESS": "127.0.0.1:0",
-        "HOLDFAST_GRACEFUL_SHUTDOWN": "3s",
-    }
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "worker"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=keep,
-        )
-    kept = False
-    try:
-        _await_ready(process, health, log)
-        _say(f"   pid {process.pid}, log {log}")
-        yield log
-        kept = keep
-    finally:
-        if kept:
-            _say(f"   the worker goes on: pid {process.pid}")
-        else:
-            process.terminate()
-            try:
-                process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def _await_ready(process: subprocess.Popen[bytes], health: str, log: Path) -> None:
-    from urllib.error import URLError
-    from urllib.request import urlopen
-
-    deadline = time.monotonic() + _READY
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urlopen(f"http://{health}/readyz", timeout=2) as answer:
-                if answer.status == 200:
-                    return
-        except (URLError, OSError):
-            pass
-        time.sleep(0.2)
-    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
-    raise HoldfastError(f"the worker did not become ready; the end of its log, {log}:\n{tail}")
-
-
 def _unhealthy(view: StatusView) -> bool:
     return any(condition.type.value == "Unhealthy" and condition.status for condition in view.status.conditions)
 
 
 def _since(view: StatusView) -> float:
     return (datetime.now(UTC) - view.status.since).total_seconds()
-
-
-def _named(stack: Stack) -> str:
-    return "" if stack.name == "dev" else f" --name {stack.name}"
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"   {line}" for line in text.splitlines())
-
-
-def _say(text: str) -> None:
-    typer.echo(text)
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar
 
 import typer
 
 from holdfast.errors import HoldfastError, NotReachable, WorkloadFailed
 
 if TYPE_CHECKING:
-    from holdfast.client import Holdfast
+    from holdfast.client import Holdfast, Run
+
+T = TypeVar("T")
 
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
@@ -74,6 +78,22 @@ def session(
     from holdfast.client import Holdfast
 
     return Holdfast.connect(address, temporal_namespace, cluster)
+
+
+def asked(
+    named: Chosen,
+    address: str | None,
+    temporal_namespace: str | None,
+    cluster: str | None,
+    ask: Callable[[Run], Awaitable[T]],
+) -> T:
+    """Return what is answered when something is asked of one workload."""
+
+    async def go() -> T:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return await ask(await holdfast.get(named.name, named.namespace))
+
+    return asyncio.run(go())
 
 
 def exit_code_of(error: HoldfastError) -> int:

@@ -18,15 +18,15 @@ from holdfast.cli.options import (
     Namespace,
     Output,
     TemporalNamespace,
+    asked,
     chosen,
     session,
 )
 from holdfast.cli.output import emit
 
 if TYPE_CHECKING:
-    from holdfast.client import ExplanationView, StatusView, Summary
+    from holdfast.client import Run, StatusView, Summary
     from holdfast.model import Workload
-    from holdfast.model.history import History
 
 
 def list_(
@@ -83,16 +83,14 @@ def status(
     """
     named = chosen(name, namespace)
 
-    async def go() -> tuple[StatusView, Workload | None]:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            run = await holdfast.get(named.name, named.namespace)
-            return await run.status(), None if output is Output.TABLE else await run.workload()
+    async def both(run: Run) -> tuple[StatusView, Workload | None]:
+        return await run.status(), None if output is Output.TABLE else await run.workload()
 
     from holdfast.cli import render
     from holdfast.formats import source_form
     from holdfast.model import Phase
 
-    view, workload = asyncio.run(go())
+    view, workload = asked(named, address, temporal_namespace, cluster, both)
     document = view.model_dump(mode="json")
     told = source_form(workload, view.status) if workload is not None else None
     if told is not None:
@@ -113,13 +111,9 @@ def explain(
     """Say why a workload is where it is, and what happens next."""
     named = chosen(name, namespace)
 
-    async def go() -> ExplanationView:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            return await (await holdfast.get(named.name, named.namespace)).explain()
-
     from holdfast.cli import render
 
-    view = asyncio.run(go())
+    view = asked(named, address, temporal_namespace, cluster, lambda run: run.explain())
     emit(view.model_dump(mode="json"), output, lambda: render.explanation(view, datetime.now(UTC)))
 
 
@@ -138,13 +132,9 @@ def history(
     """
     named = chosen(name, namespace)
 
-    async def go() -> History:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            return await (await holdfast.get(named.name, named.namespace)).history()
-
     from holdfast.cli import past_text
 
-    life = asyncio.run(go())
+    life = asked(named, address, temporal_namespace, cluster, lambda run: run.history())
     emit(life.model_dump(mode="json"), output, lambda: past_text.history(life))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from holdfast.cli import gang_text
 from holdfast.client.views import ExplanationView, StatusView, Summary, restart_budget
 from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Status, format_duration
 
@@ -24,6 +25,8 @@ def explanation(view: ExplanationView, now: datetime) -> str:
         sentence = activity.sentence(now)
         if sentence and sentence not in told.now:
             lines.append(_labelled("", sentence))
+    if view.gang is not None:
+        lines.append(_labelled("gang", gang_text.gang(view.gang)))
     if told.next:
         lines.append(_labelled("next", deadlines(told.next, now)))
     elif not told.phase.ended and view.activities:
@@ -63,6 +66,8 @@ def status(view: StatusView, now: datetime) -> str:
     lines.append(_labelled("attempt", f"{told.attempt}, restarts {told.restarts}, executions {told.executions}"))
     if told.pods != PodCounts():
         lines.append(_labelled("pods", pods(told.pods)))
+    if view.gang is not None:
+        lines.append(_labelled("gang", gang_text.gang(view.gang)))
     for condition in told.conditions:
         mark = "yes" if condition.status else "no"
         note = f": {condition.message}" if condition.message else ""

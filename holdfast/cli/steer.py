@@ -1,4 +1,4 @@
-"""Commands that want something of a workload: suspend, resume, preempt, checkpoint, cancel, retry, extend, strip."""
+"""Commands that want something of a workload: that it stops, goes on, saves, ends, runs longer, has another size."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from holdfast.cli.options import (
     Namespace,
     Output,
     TemporalNamespace,
+    asked,
     chosen,
-    session,
 )
 from holdfast.cli.output import emit
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
-    from holdfast.model import Status
 
 Reason = Annotated[str, typer.Option("--reason", help="Why, for its history: as if a stranger will read it.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Return only when it is done.")]
@@ -150,13 +149,11 @@ def strip_finalizers(
     """
     named = chosen(name, namespace)
 
-    async def go() -> StatusView:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            run = await holdfast.get(named.name, named.namespace)
-            await run.strip_finalizers(reason)
-            return await run.recorded()
+    async def strip(run: Run) -> StatusView:
+        await run.strip_finalizers(reason)
+        return await run.recorded()
 
-    view = asyncio.run(go())
+    view = asked(named, address, temporal_namespace, cluster, strip)
     emit(
         view.model_dump(mode="json"),
         output,
@@ -176,13 +173,7 @@ def extend(
 ) -> None:
     """Let it run longer than its walltime said, as far as its `lifecycle.extendableTo` allows."""
     named = chosen(name, namespace)
-
-    async def go() -> Status:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            run = await holdfast.get(named.name, named.namespace)
-            return await run.extend(by, reason)
-
-    status = asyncio.run(go())
+    status = asked(named, address, temporal_namespace, cluster, lambda run: run.extend(by, reason))
 
     def said() -> str:
         until = status.walltime_until
@@ -190,6 +181,39 @@ def extend(
         return f"{named.namespace}/{named.name}: {end}"
 
     emit(status.model_dump(mode="json"), output, said)
+
+
+def scale(
+    name: Name,
+    size: Annotated[str, typer.Argument(metavar="N | MIN:MAX", help="How many members, for example 4, or 2:8.")],
+    namespace: Namespace = None,
+    reason: Reason = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Give an elastic gang another size while it runs: its members meet in a new round, and nobody is charged.
+
+    N is how many there are at most; MIN:MAX also says with how few it still runs.
+    """
+    named, (fewest, highest) = chosen(name, namespace), _size(size)
+    least, most = asked(named, address, temporal_namespace, cluster, lambda run: run.scale(highest, fewest, reason))
+    emit(
+        {"min": least, "max": most},
+        output,
+        lambda: (
+            f"{named.namespace}/{named.name}: its gang is to have {f'{least} to {most}' if least != most else most}"
+            f" member{'s' if most > 1 else ''}"
+        ),
+    )
+
+
+def _size(text: str) -> tuple[int | None, int]:
+    least, colon, most = text.rpartition(":")
+    if not most.isdecimal() or not (least.isdecimal() or not colon):
+        raise typer.BadParameter(f"{text!r}: expected a number of members, as 4, or a range, as 2:8", param_hint="SIZE")
+    return (int(least) if colon else None), int(most)
 
 
 def add_to(app: typer.Typer, panel: str) -> None:
@@ -202,6 +226,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
         cancel,
         retry,
         extend,
+        scale,
         strip_finalizers,
     )
     for command in commands:
@@ -226,16 +251,14 @@ def _steer(
     if seconds is not None and not wait:
         raise typer.BadParameter("is for --wait", param_hint="--timeout")
 
-    async def go() -> StatusView:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            run = await holdfast.get(named.name, named.namespace)
-            async with asyncio.timeout(seconds):
-                return await _ask(run, verb, reason, wait, within)
+    async def steered(run: Run) -> StatusView:
+        async with asyncio.timeout(seconds):
+            return await _ask(run, verb, reason, wait, within)
 
     from holdfast.model import CheckpointState, Phase
 
     try:
-        view = asyncio.run(go())
+        view = asked(named, address, temporal_namespace, cluster, steered)
     except TimeoutError:
         raise HoldfastError(
             f"{named.namespace}/{named.name}: {verb} was asked for, but is not done after {timeout}: "

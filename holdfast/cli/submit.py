@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Address, Cluster, Format, Namespace, Output, TemporalNamespace, session
+from holdfast.cli.options import Address, Chosen, Cluster, Format, Namespace, Output, TemporalNamespace, asked, session
 from holdfast.cli.output import dumped, emit
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.client import Run
+    from holdfast.formats.graph import GraphDocument
     from holdfast.model import Workload
 
 Files = Annotated[
     list[str],
-    typer.Argument(help="AppWrapper or plain manifests, YAML or JSON, several documents allowed; - is standard input."),
+    typer.Argument(help="AppWrapper, JobSet, plain manifests or a Graph of them, YAML or JSON; - is standard input."),
 ]
 Set = Annotated[
     list[str] | None,
@@ -51,21 +52,30 @@ def submit(
     if not place:
         raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
     asked = overrides(settings) | ({"allowMissingKinds": "true"} if allow_missing_kinds else {})
-    workloads = [workload for file in files for workload in read_file(file, place, namespace, name, asked)]
-    if name is not None and len(workloads) != 1:
-        raise typer.BadParameter(f"names one workload, but {len(workloads)} are given", param_hint="--name")
+    workloads, graphs = _read_all(files, place, namespace, name, asked)
+    if name is not None and len(workloads) + len(graphs) != 1:
+        given = len(workloads) + len(graphs)
+        raise typer.BadParameter(f"names one workload, but {given} are given", param_hint="--name")
+    if watch and graphs:
+        raise typer.BadParameter("a graph is looked at with `holdfast graph NAME --wait`", param_hint="--watch")
+    everything = [*workloads, *(one for graph in graphs for one in graph.workloads)]
     if dry_run:
-        documents = [workload.model_dump(mode="json") for workload in workloads]
-        emit(documents[0] if len(documents) == 1 else documents, output, lambda: _lines(workloads, "would start"))
+        documents = [workload.model_dump(mode="json") for workload in everything]
+        emit(documents[0] if len(documents) == 1 else documents, output, lambda: _lines(everything, "would start"))
         return
 
     async def go() -> bool:
         async with session(address, temporal_namespace, cluster) as holdfast:
+            begun = [await holdfast.submit_graph(one.graph, one.workloads, again=again) for one in graphs]
             runs = [await holdfast.submit(workload, again=again) for workload in workloads]
+            documents = [{"workflowId": one.workflow_id, "name": one.name} for one in begun]
             emit(
-                [_document(run) for run in runs],
+                documents + [_document(run) for run in runs],
                 output,
-                lambda: "\n".join(f"{run.namespace}/{run.name}  {run.workflow_id}" for run in runs),
+                lambda: "\n".join(
+                    [f"graph {one.name}  {one.workflow_id}" for one in begun]
+                    + [f"{run.namespace}/{run.name}  {run.workflow_id}" for run in runs]
+                ),
             )
             if not watch:
                 return True
@@ -100,14 +110,12 @@ def configure(
         raise typer.BadParameter(f"one workload is expected, and {len(workloads)} are given", param_hint="FILE")
     wanted = workloads[0]
 
-    async def go() -> tuple[str, ...]:
+    async def change(run: Run) -> tuple[str, ...]:
         from holdfast.policy.change import ComponentsChange
 
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            run = await holdfast.get(wanted.name, wanted.namespace)
-            return await run.update_components(ComponentsChange(components=wanted.components, note=reason))
+        return await run.update_components(ComponentsChange(components=wanted.components, note=reason))
 
-    changed = asyncio.run(go())
+    changed = asked(Chosen(wanted.namespace, wanted.name), address, temporal_namespace, cluster, change)
     where = f"{wanted.namespace}/{wanted.name}"
     text = f"{where}: made again: {', '.join(changed)}" if changed else f"{where}: nothing differs"
     emit({"name": wanted.name, "namespace": wanted.namespace, "changed": list(changed)}, output, lambda: text)
@@ -127,7 +135,8 @@ def validate(
     texts: list[str] = []
     for file in files:
         try:
-            workloads = read_file(file, place, namespace, name, overrides(settings))
+            alone, graphs = _read_all([file], place, namespace, name, overrides(settings))
+            workloads = [*alone, *(one for graph in graphs for one in graph.workloads)]
         except HoldfastError as error:
             found.append({"file": file, "valid": False, "problem": str(error)})
             texts.append(f"{file}: {error}")
@@ -156,6 +165,19 @@ def add_to(app: typer.Typer, panel: str) -> None:
         app.command(rich_help_panel=panel)(command)
 
 
+def text_of(file: str) -> str:
+    """Return what a file holds, or standard input for `-`.
+
+    Raises:
+        HoldfastError: if it cannot be read.
+    """
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise HoldfastError(f"{file} cannot be read: {reason}") from error
+
+
 def read_file(
     file: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
 ) -> list[Workload]:
@@ -164,15 +186,21 @@ def read_file(
     Raises:
         HoldfastError: if the file cannot be read, or what is in it is no workload.
     """
+    return read_text(text_of(file), cluster, namespace, name, settings)
+
+
+def read_text(
+    text: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
+) -> list[Workload]:
+    """Read the workloads of a text.
+
+    Raises:
+        InvalidWorkload: if what is in it is no workload.
+    """
     from holdfast.errors import InvalidWorkload
     from holdfast.formats import read
     from holdfast.model import Workload
 
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise HoldfastError(f"{file} cannot be read: {reason}") from error
     try:
         workloads = read(text, cluster=cluster, namespace=namespace, overrides=settings)
     except InvalidWorkload:
@@ -183,6 +211,22 @@ def read_file(
     if name is None or len(workloads) != 1:
         return workloads
     return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
+
+
+def _read_all(
+    files: list[str], cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
+) -> tuple[list[Workload], list[GraphDocument]]:
+    """Read workloads, and graphs of them, of several files: all is right, or nothing is begun."""
+    from holdfast.formats.graph import graphs_in, read_graph
+
+    workloads, graphs = list[Any](), list[Any]()
+    for file in files:
+        text = text_of(file)
+        if graphs_in(text):
+            graphs.append(read_graph(text, cluster=cluster, namespace=namespace, name=name, overrides=settings))
+        else:
+            workloads += read_text(text, cluster, namespace, name, settings)
+    return workloads, graphs
 
 
 def overrides(settings: list[str] | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from holdfast.cli.options import Address, Cluster, Format, Name, Namespace, Output, TemporalNamespace, chosen, session
+from holdfast.cli.options import Address, Cluster, Format, Name, Namespace, Output, TemporalNamespace, asked, chosen
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
@@ -31,12 +31,7 @@ def watch(
 ) -> None:
     """Show a workload's life as it happens, until its outcome. Exit code 1 if it fails."""
     named = chosen(name, namespace)
-
-    async def go() -> bool:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            return await follow(await holdfast.get(named.name, named.namespace), output)
-
-    if not asyncio.run(go()):
+    if not asked(named, address, temporal_namespace, cluster, lambda run: follow(run, output)):
         raise typer.Exit(1)
 
 

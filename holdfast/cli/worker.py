@@ -13,6 +13,7 @@ _PAGES = "Pages and logs"
 _TEMPORAL = "Temporal"
 _KUBERNETES = "Kubernetes"
 _LIMITS = "Limits"
+_GANGS = "Elastic gangs"
 
 
 def worker(
@@ -107,6 +108,15 @@ def worker(
         int | None, typer.Option(help="Watch activities per cluster.", rich_help_panel=_LIMITS)
     ] = None,
     watch_signals_per_second: Annotated[float | None, typer.Option(rich_help_panel=_LIMITS)] = None,
+    rendezvous_address: Annotated[
+        str | None, typer.Option(help="host:port for agents of elastic gangs. Default: none.", rich_help_panel=_GANGS)
+    ] = None,
+    rendezvous_url: Annotated[
+        str | None, typer.Option(help="Where pods reach that address.", rich_help_panel=_GANGS)
+    ] = None,
+    max_concurrent_gangs: Annotated[
+        int | None, typer.Option(help="Gangs that this worker serves.", rich_help_panel=_LIMITS)
+    ] = None,
     health_address: Annotated[
         str | None, typer.Option(help="host:port of /livez and /readyz.", rich_help_panel=_PAGES)
     ] = None,

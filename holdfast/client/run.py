@@ -28,10 +28,12 @@ from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
 from holdfast.model import Explanation, Model, Phase, Policy, Reason, Status, Workload
+from holdfast.model.gang_orders import GangStatus
 from holdfast.model.history import History
 from holdfast.past import Story, history_of
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.gang import GangScale
 from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.walltime import WalltimeExtension
@@ -81,7 +83,8 @@ class Run:
         answer = await self._ask(names.QUERY_STATUS)
         if answer is not None:
             status = Status.model_validate(answer)
-            return StatusView(status=status, fresh=True)
+            gang = await self.gang() if status.gang is not None else None
+            return StatusView(status=status, fresh=True, gang=gang)
         return await self.recorded()
 
     async def recorded(self) -> StatusView:
@@ -109,9 +112,24 @@ class Run:
             explanation, fresh = explanation_from(recorded.status), recorded.fresh
         else:
             explanation, fresh = Explanation.model_validate(answer), True
-        return ExplanationView(
-            explanation=explanation, fresh=fresh, closed=closed, activities=await activities_of(description)
-        )
+        activities = await activities_of(description)
+        gang = await self.gang() if explanation.gang is not None and not closed else None
+        return ExplanationView(explanation=explanation, fresh=fresh, closed=closed, gang=gang, activities=activities)
+
+    async def gang(self) -> GangStatus | None:
+        """Return where its gang stands: round, members, what they were charged (rows T1 to T14).
+
+        It is asked of the gang's rendezvous. None where that is not there, is another workload's, or does not answer.
+        """
+        place = names.rendezvous_id(self.cluster, self.namespace, self.name)
+        try:
+            handle = self.client.get_workflow_handle(place)
+            async with asyncio.timeout(ANSWER_TIMEOUT.total_seconds()):
+                answer = await handle.query(names.QUERY_STATUS, result_type=dict, rpc_timeout=ANSWER_TIMEOUT)
+        except (TimeoutError, WorkflowQueryFailedError, RPCError):
+            return None
+        found = GangStatus.model_validate(answer)
+        return found if not self.uid or found.workload_uid == self.uid else None
 
     async def history(self) -> History:
         """Return its whole life: all causes, attempts, budgets, outcome, over all runs of its workflow (row U12).
@@ -214,6 +232,23 @@ class Run:
         """
         change = WalltimeExtension(by=by, note=note)
         return Status.model_validate(await self._update(names.UPDATE_EXTEND, change, dict[str, Any], "more walltime"))
+
+    async def scale(self, most: int, least: int | None = None, note: str = "") -> tuple[int, int]:
+        """Give its gang another size while it runs, and return the size then in force: least and most (row T6).
+
+        Its Job gets or loses pods by that, and its members meet in a new round; nobody is charged.
+
+        Args:
+            most: How many members a round has at most.
+            least: With how many it still runs; none: as before, or `most` where that is less.
+            note: Why, for its history.
+
+        Raises:
+            HoldfastError: if it has no gang, cannot have that size, or is over; the message says what is expected.
+        """
+        change = GangScale(max=most, min=least, note=note)
+        size = await self._update(names.UPDATE_SCALE, change, dict[str, int], "another size")
+        return size["min"], size["max"]
 
     async def requeue(self, request: RequeueRequest) -> None:
         """Tell of a failure of its nodes, on which its rules decide: once for each requeue count expected (row L25)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
@@ -13,12 +13,15 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
 from holdfast import names
+from holdfast.client import graph as graphs
 from holdfast.client.connection import Place, reach, refusals
+from holdfast.client.graph import GraphRun
 from holdfast.client.run import Run
 from holdfast.client.submission import Begun, begin, find, word_for
 from holdfast.client.views import Summary
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import Phase, Workload
+from holdfast.model.graph import Graph
 
 _SETTLING: Final = 0.05
 
@@ -89,6 +92,27 @@ class Holdfast:
             NotReachable: if Temporal does not answer.
         """
         return self._run(await begin(self.client, self.place, workload, again=again))
+
+    async def submit_graph(self, graph: Graph, workloads: Sequence[Workload], *, again: bool = False) -> GraphRun:
+        """Start a graph of workloads, each of which begins once what it comes after has ended (row L31).
+
+        What was broken off half-way goes on where it was: the same graph may be submitted as often as it takes.
+
+        Args:
+            graph: Its nodes and what each waits for.
+            workloads: All of its workloads, each with its place (`holdfast.formats.graph.read_graph` reads both).
+            again: Whether to start anew where an earlier run of this graph, or of a workload of it, has ended.
+
+        Raises:
+            SpecConflict: if a graph of this name is under way with other nodes or workloads.
+            AlreadyEnded: if it, or one of its workloads, has ended, and `again` is not given.
+            NotReachable: if Temporal does not answer.
+        """
+        return await graphs.submit(self.client, self.place, graph, workloads, again=again)
+
+    def graph(self, name: str, namespace: str = "default", cluster: str | None = None) -> GraphRun:
+        """Return a graph by its name, without looking whether there is one."""
+        return GraphRun(self.client, self.place, names.graph_id(self.require_cluster(cluster), namespace, name))
 
     async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
         """Find a workload's latest run, living or ended.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from holdfast.activities.contract import Progress
 from holdfast.model import BudgetStatus, Cause, Explanation, Payload, Phase, Status, Time
+from holdfast.model.gang_orders import GangStatus
 
 
 class StatusView(Payload):
@@ -17,6 +18,8 @@ class StatusView(Payload):
     status: Status
     fresh: bool
     """False: no worker answered, and this is what the workflow last wrote down."""
+    gang: Annotated[GangStatus | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where its gang stands, by its rendezvous; None where it has none, or nobody could say."""
     closed: bool = False
     """Whether the workflow is over: nothing is held or removed any more."""
 
@@ -85,6 +88,7 @@ class ExplanationView(Payload):
     explanation: Explanation
     fresh: bool
     closed: bool = False
+    gang: Annotated[GangStatus | None, Field(exclude_if=lambda value: value is None)] = None
     activities: tuple[ActivityView, ...] = ()
 
 

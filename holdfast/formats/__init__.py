@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem
 from holdfast.formats import appwrapper, jobset, manifests, own
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
-from holdfast.formats.text import Document, Json, as_json, documents, half_letter
+from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph
 from holdfast.model import Policy, Status, Workload
 from holdfast.profiles import PROFILES
 
@@ -136,6 +137,9 @@ def _documents(given: str | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> 
 def _workloads(found: list[Document], context: Context) -> list[Workload]:
     sorted_out: dict[str, tuple[Format, list[Document]]] = {}
     for document in found:
+        if is_graph(document.content):
+            why = "is a graph of workloads, and stands alone in its file: `holdfast submit`, formats.graph.read_graph"
+            raise InvalidWorkload([Problem("kind", why, names.GRAPH_KIND)], str(document))
         form = next((one for one in FORMATS if one.knows(document.content)), None)
         if form is None:
             message = "expected a Kubernetes object with apiVersion and kind, or a workload with schemaVersion"

@@ -100,7 +100,13 @@ def reason(reason: Reason) -> str:
             return "Failed"
         case Reason.MAX_REQUEUE_EXCEEDED | Reason.PROLOGUE_FAILURE_MAX_RETRIES | Reason.WALLTIME_EXCEEDED:
             return "Failed"
-        case Reason.CANCEL_REQUESTED | Reason.ANCHOR_DELETED:
+        case Reason.MAX_RESTARTS_EXHAUSTED | Reason.MAX_ROUNDS_EXHAUSTED | Reason.EXIT_BARRIER_TIMEOUT:
+            return "Failed"
+        case Reason.JOIN_TIMEOUT | Reason.MEMBER_FAILED:
+            return "Failed"
+        case Reason.MEMBER_LOST:
+            return "FoundFailedPods"
+        case Reason.CANCEL_REQUESTED | Reason.ANCHOR_DELETED | Reason.DEPENDENCY_UNSATISFIABLE:
             return "Terminating"
         case Reason.DELETION_INITIATED | Reason.DELETION_FORCED | Reason.DELETION_BLOCKED | Reason.FINALIZERS_STRIPPED:
             return "DeletionInitiated"
@@ -115,6 +121,8 @@ def reason(reason: Reason) -> str:
         case Reason.HEALED:
             return "FoundNoFailedPods"
         case Reason.POLICY_CHANGED | Reason.CONFIGURATION_CHANGED | Reason.BUDGET_RENEWED | Reason.WALLTIME_EXTENDED:
+            return "PolicyChanged"
+        case Reason.SCALED:
             return "PolicyChanged"
         case Reason.CHECKPOINT_REQUESTED | Reason.CHECKPOINT_EXTENDED | Reason.CHECKPOINT_COMPLETE:
             return "SufficientPodsReady"

@@ -14,6 +14,7 @@ from holdfast.formats.registry import Context, Format
 from holdfast.formats.text import Document, Json, inside
 from holdfast.model import Source, Status, Workload
 from holdfast.profiles.manifests import POLICY
+from holdfast.profiles.torchelastic import POLICY as GANG_POLICY
 
 KIND: Final = "Workload"
 SCHEMA_VERSION: Final = "schemaVersion"
@@ -45,8 +46,10 @@ def _read_one(document: Document, context: Context) -> Workload:
             content[key] = asked
     if problems:
         raise InvalidWorkload(problems, str(document))
-    content["policy"] = _policy(content.get("policy", {}), context)
-    content["components"] = _components(content.get("components"))
+    least = inside(content, "gang", "min")
+    usual = POLICY.profile if content.get("gang") is None else GANG_POLICY.profile
+    content["policy"] = _policy(content.get("policy", {}), context, usual)
+    content["components"] = _components(content.get("components"), least if isinstance(least, int) else None)
     content.setdefault("source", SOURCE.model_dump(mode="json"))
     try:
         return Workload.model_validate(content)
@@ -54,12 +57,12 @@ def _read_one(document: Document, context: Context) -> Workload:
         raise InvalidWorkload(problems_of(error, Workload, prefix), str(document)) from None
 
 
-def _policy(given: Any, context: Context) -> Any:
-    """Return the policy with what it leaves out taken from the profile it names."""
+def _policy(given: Any, context: Context, usual: str) -> Any:
+    """Return the policy with what it leaves out taken from the profile it names, or else from the usual one."""
     if not isinstance(given, dict):
         return given
     policy = cast("Json", given)
-    profile = context.profiles.get(str(policy.get("profile", POLICY.profile)))
+    profile = context.profiles.get(str(policy.get("profile", usual)))
     if profile is None:
         return policy
     base: Json = profile.model_dump(mode="json")
@@ -69,8 +72,11 @@ def _policy(given: Any, context: Context) -> Any:
     return {**base, **policy, **({"timings": timings} if timings is not None else {})}
 
 
-def _components(given: Any) -> Any:
-    """Return the components with what they leave out filled in, where their kind is known."""
+def _components(given: Any, least: int | None = None) -> Any:
+    """Return the components with what they leave out filled in, where their kind is known.
+
+    Of a gang at least so many pods are expected; how many its Job has is not the document's to say.
+    """
     if not isinstance(given, list):
         return given
     filled: list[Any] = []
@@ -78,7 +84,10 @@ def _components(given: Any) -> Any:
         template = inside(one, "template")
         if isinstance(one, dict) and isinstance(template, dict):
             known = cast("Json", template)
-            pod_sets = [{"path": each.path, "replicas": each.replicas} for each in infer(known)[0]]
+            found = infer(known)[0]
+            pod_sets = [{"path": each.path, "replicas": each.replicas} for each in found]
+            if least is not None and len(found) == 1:
+                pod_sets[0]["replicas"] = least
             rule = status_rule(known).model_dump(mode="json")
             filled.append({"podSets": pod_sets, "status": rule, **cast("Json", one)})
         else:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import yaml
 
+from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem, field_path
 
 Json = dict[str, Any]
@@ -47,6 +48,11 @@ def inside(value: Any, *names: str) -> Any:
             return None
         value = cast("Json", value).get(name)
     return value
+
+
+def is_graph(content: Json) -> bool:
+    """Whether a document is a graph of workloads, and no workload itself."""
+    return content.get("kind") == names.GRAPH_KIND and str(content.get("apiVersion", "")).startswith(f"{names.GROUP}/")
 
 
 def documents(text: str) -> list[Document]:

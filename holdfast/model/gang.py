@@ -60,6 +60,11 @@ class Gang(Model):
         return self
 
     @property
+    def pods(self) -> int:
+        """How many pods there are to be: a round's members at most, and the spares."""
+        return self.max + self.spares
+
+    @property
     def keep_alive(self) -> timedelta:
         """How long a member may be silent before it is lost."""
         return self.heartbeat * self.keep_alive_attempts
@@ -146,6 +151,15 @@ class Said(Payload):
     report: Report
 
 
+class Reported(Payload):
+    """As `Said`, of an agent that is known already: who it is, is not said again."""
+
+    kind: Literal["Reported"] = "Reported"
+    member: str
+    incarnation: str
+    report: Report
+
+
 class Lost(Payload):
     """A pod that held a place is gone (proven), or silent."""
 
@@ -186,4 +200,4 @@ class Ended(Payload):
     why: str = ""
 
 
-GangEvent = Annotated[Said | Lost | Listening | Evicted | Resized | Ended, Field(discriminator="kind")]
+GangEvent = Annotated[Said | Reported | Lost | Listening | Evicted | Resized | Ended, Field(discriminator="kind")]

@@ -198,6 +198,8 @@ class Observation(Payload):
     quietest: Annotated[Quiet | None, Field(exclude_if=lambda value: value is None)] = None
     """Of the nodes where its pods live, the one that was heard of least lately (live looks that ask for it)."""
     blind: tuple[Interval, ...] = ()
+    untold: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the status that the look was to bring is left to what follows it (live looks)."""
 
     @property
     def pods(self) -> PodCounts:

@@ -122,7 +122,9 @@ class Action(Model):
     @classmethod
     def _unit_is_known(cls, value: Scope) -> Scope:
         if value is Scope.GANG:
-            raise ValueError("Gang: there are no gangs yet: expected Member, Component or Workload")
+            raise ValueError(
+                "Gang: its rendezvous begins a new round by itself: expected Member, Component or Workload"
+            )
         return value
 
     @model_validator(mode="after")

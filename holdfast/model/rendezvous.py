@@ -216,6 +216,8 @@ class Directive(Payload):
     """From TERM to KILL (row T13)."""
     heartbeat: Duration = timedelta(seconds=5)
     """How often to announce when nothing changes."""
+    ask: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Announce again at once: another member has failed, and what belongs together is to be told together."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

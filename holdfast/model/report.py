@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from holdfast.model.observation import Payload
 from holdfast.model.vocabulary import ConditionType, Phase, Reason
@@ -39,9 +41,10 @@ class Report(Payload):
     restarts: int = 0
     conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()
+    before: Annotated[Report | None, Field(exclude_if=lambda value: value is None)] = None
+    """What an earlier operation left to be told, since a decision hung on it: it is written first."""
 
     def says_the_same_as(self, other: Report | None) -> bool:
         """Whether the other report would leave the anchor's status as this one does."""
-        return other is not None and self.model_copy(update={"sequence": 0, "events": ()}) == other.model_copy(
-            update={"sequence": 0, "events": ()}
-        )
+        way: dict[str, Any] = {"sequence": 0, "events": (), "before": None}
+        return other is not None and self.model_copy(update=way) == other.model_copy(update=way)

@@ -9,6 +9,8 @@ from pydantic import Field
 
 from holdfast.model.base import Duration, Time
 from holdfast.model.checkpoint import CheckpointRequest, Saved
+from holdfast.model.gang import Gang
+from holdfast.model.graph import GraphNews
 from holdfast.model.observation import Failure, Interval, Observation, Payload
 from holdfast.model.policy import Limits, Policy
 from holdfast.model.report import Report
@@ -73,6 +75,19 @@ class ExcludedNode(Payload):
     """Whether it is not chosen even where no other has room."""
     marked: bool = False
     """Whether it is avoided on the word of those who watch over nodes, and not on that of the workload's failures."""
+
+
+class Meeting(Payload):
+    """How the gang of an attempt stands with its rendezvous, as its workload knows it (rows T1 to T14)."""
+
+    gang: Gang
+    """What its Job and its rendezvous were made for last."""
+    begun: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether its rendezvous knows of the attempt."""
+    ended: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether its rendezvous was told that the attempt ends."""
+    succeeded: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """In words, once all of its members have succeeded."""
 
 
 class Attempt(Payload):
@@ -152,6 +167,8 @@ class Attempt(Payload):
     """A failure of it that somebody has told who watches over something else, such as its nodes (row L25)."""
     probe_failing: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = Field(default_factory=dict)
     """How often in a row pods have not answered their probe, by uid, as asking was broken off (row L28)."""
+    meeting: Annotated[Meeting | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of its gang, where its workload has one."""
     audited: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
     """What was written down of it before it was done, where its workload is sensitive (row L36)."""
     resume_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
@@ -250,6 +267,8 @@ class Operation(Payload):
     """Whether it lets go of the anchor, once all is gone (removals)."""
     report: Report
     """The status it brings to the cluster when it begins."""
+    decides: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether what it confirms is acted on at once (looks)."""
     audits: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """What it writes down before that is done (reports; row L36)."""
     causes: int = 0
@@ -310,6 +329,10 @@ class State(Payload):
     """The latest request to save, and what came of it."""
     saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
     """The last complete checkpoint, from which the next attempt goes on."""
+    blocked: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """What it waits for before it begins, in words; empty: nothing (row L31)."""
+    graph_told: Annotated[GraphNews | None, Field(exclude_if=lambda value: value is None)] = None
+    """What its graph has heard of it last."""
     pause_until: Time | None = None
     hold_until: Time | None = None
     anchored: bool = False
@@ -317,6 +340,8 @@ class State(Payload):
     operation: Operation | None = None
     told: Report | None = None
     """The last status that reached the cluster."""
+    owed: Annotated[Report | None, Field(exclude_if=lambda value: value is None)] = None
+    """A status that a look has left to the next operation to bring."""
     told_causes: int = 0
     """How many causes have been written as Kubernetes Events."""
     sequence: int = 0

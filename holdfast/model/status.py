@@ -35,6 +35,14 @@ class Deadline(Payload):
     what: str
 
 
+class GangSize(Payload):
+    """How large the gang of a workload is to be; what its members do is its rendezvous' to say."""
+
+    min: int
+    max: int
+    spares: int = 0
+
+
 class Status(Payload):
     """A workload's state for people and programs: answer of the query `status` and result of the workflow."""
 
@@ -60,6 +68,8 @@ class Status(Payload):
     pods: PodCounts = PodCounts()
     copies: Annotated[dict[str, CopyCounts], Field(exclude_if=lambda value: not value)] = {}
     """Of each component that is made in copies, how they stand."""
+    gang: Annotated[GangSize | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of an elastic gang (rows T6, T8)."""
     next: Deadline | None = None
     avoided: tuple[ExcludedNode, ...] = ()
     """Nodes its pods keep off or, while there are none, those that its next pods will."""
@@ -85,6 +95,7 @@ class Explanation(Payload):
     attempt: int
     next_attempt: int | None = None
     budgets: tuple[BudgetStatus, ...] = ()
+    gang: Annotated[GangSize | None, Field(exclude_if=lambda value: value is None)] = None
     why: str
     now: str
     next: tuple[Deadline, ...] = ()

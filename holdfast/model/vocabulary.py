@@ -74,6 +74,13 @@ class Reason(StrEnum):
     PROLOGUE_FAILURE_MAX_RETRIES = "PrologueFailureMaxRetries"
     WALLTIME_EXCEEDED = "WalltimeExceeded"
     SUCCESS_UNREACHABLE = "SuccessUnreachable"
+    # what a gang came to
+    MAX_RESTARTS_EXHAUSTED = "MaxRestartsExhausted"
+    MAX_ROUNDS_EXHAUSTED = "MaxRoundsExhausted"
+    EXIT_BARRIER_TIMEOUT = "ExitBarrierTimeout"
+    JOIN_TIMEOUT = "JoinTimeout"
+    MEMBER_FAILED = "MemberFailed"
+    MEMBER_LOST = "MemberLost"
     # what was asked for
     SUSPEND_REQUESTED = "SuspendRequested"
     PREEMPTED = "Preempted"
@@ -82,8 +89,10 @@ class Reason(StrEnum):
     REQUEUE_REQUESTED = "RequeueRequested"
     WALLTIME_EXTENDED = "WalltimeExtended"
     ANCHOR_DELETED = "AnchorDeleted"
+    DEPENDENCY_UNSATISFIABLE = "DependencyUnsatisfiable"
     POLICY_CHANGED = "PolicyChanged"
     BUDGET_RENEWED = "BudgetRenewed"
+    SCALED = "Scaled"
     # checkpoints
     CHECKPOINT_REQUESTED = "CheckpointRequested"
     CHECKPOINT_EXTENDED = "CheckpointExtended"

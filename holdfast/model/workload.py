@@ -14,8 +14,11 @@ from holdfast import names
 from holdfast.model.base import Model, Time
 from holdfast.model.checkpoint import Checkpoint, CheckpointProtocol
 from holdfast.model.component import Component
+from holdfast.model.gang import Gang
+from holdfast.model.graph import Place
 from holdfast.model.labels import LABEL_NAME, check_label
 from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
+from holdfast.model.members import check_gang, members_of
 from holdfast.model.policy import Policy
 from holdfast.model.probe import Probe
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
@@ -60,6 +63,10 @@ class Workload(Model):
     policy: Policy = Policy()
     checkpoint: Annotated[Checkpoint | None, Field(exclude_if=lambda value: value is None)] = None
     """How it saves its state before it is suspended or preempted; none: it is not asked to (row L32)."""
+    gang: Annotated[Gang | None, Field(exclude_if=lambda value: value is None)] = None
+    """How the pods of its one Job meet as the members of an elastic gang (rows T1 to T14); none: nobody meets them."""
+    graph: Annotated[Place | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where it stands in a graph of workloads, which lets it begin; none: it waits for no other (row L31)."""
     source: Source = Source(api_version="v1", kind="List")
     submitted_at: Time | None = None
 
@@ -122,6 +129,8 @@ class Workload(Model):
         self._check_order()
         self._check_dependencies()
         self._check_checkpoint()
+        if self.gang is not None:
+            check_gang(self.gang, self.components, self.lifecycle, self.policy.deletion.suspend)
         size = len(self.model_dump_json().encode())
         if size > SPEC_BYTES_MAXIMUM:
             raise ValueError(f"the workload is {size:,} bytes: expected at most {SPEC_BYTES_MAXIMUM:,}")
@@ -282,6 +291,24 @@ class Workload(Model):
         values["components"] = tuple(components)
         return type(self)(**values)
 
+    def resized(self, least: int, most: int) -> Self:
+        """Return the workload with a gang of another size, checked anew (row T6).
+
+        Raises:
+            ValidationError: if the gang cannot have that size.
+        """
+        assert self.gang is not None
+        values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        gang: dict[str, Any] = {**dict(self.gang), "min": least, "max": most}
+        values["gang"] = type(self.gang)(**gang)
+        values["components"] = tuple(
+            one.model_copy(update={"pod_sets": (one.pod_sets[0].model_copy(update={"replicas": least}),)})
+            if one is self.members
+            else one
+            for one in self.components
+        )
+        return type(self)(**values)
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, as pydantic does; the digests of the components are worked out anew."""
         copied = super().model_copy(update=update, deep=deep)
@@ -305,6 +332,11 @@ class Workload(Model):
         if self.checkpoint is None:
             return ()
         return self.checkpoint.components or tuple(one.name for one in self.components if one.expected_pods)
+
+    @property
+    def members(self) -> Component | None:
+        """The component whose pods are the members of its gang, if it has one."""
+        return members_of(self.components) if self.gang is not None else None
 
     @property
     def expected_pods(self) -> int:
@@ -334,17 +366,21 @@ class Workload(Model):
     @cached_property
     def config_hashes(self) -> dict[str, str]:
         """Of each component, a digest of all that its pods are made of: its template and what they read (row S8)."""
+        members = self.members
         templates = {component.name: component.template for component in self.components}
         return {
             component.name: _digest(
                 [
                     component.template,
-                    [pod_set.model_dump(mode="json") for pod_set in component.pod_sets],
+                    # How many members there are is no part of what they are made of.
+                    [pod_set.model_dump(mode="json", exclude=sizes) for pod_set in component.pod_sets],
                     *(templates[name] for name in component.config),
                     *([{key: one.model_dump(mode="json") for key, one in labels.items()}] if labels else []),
                 ]
             )
-            for component, labels in ((one, one.copy_labels) for one in self.components)
+            for component, labels, sizes in (
+                (one, one.copy_labels, {"replicas"} if one is members else set[str]()) for one in self.components
+            )
         }
 
 

@@ -27,12 +27,17 @@ from holdfast.activities.contract import (
     Removed,
     Replaced,
     Reported,
+    Scaled,
+    ScaleInput,
     Unparked,
 )
+from holdfast.activities.gang_contract import GangBegin
 from holdfast.model import Observation, State, Status
+from holdfast.model.gang_orders import GangOutcome
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.gang import GangScale
 from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.walltime import WalltimeExtension
@@ -50,15 +55,27 @@ _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_REMOVE: Removed,
     names.ACTIVITY_FORCE_REMOVE: Removed,
     names.ACTIVITY_PROBE: Probed,
+    names.ACTIVITY_SCALE: Scaled,
     names.ACTIVITY_REPORT: Reported | None,
 }
-_DOCUMENTS: Final[dict[str, Any]] = {names.SIGNAL_OBSERVE: Observation, names.SIGNAL_REQUEUE: RequeueRequest}
+_DOCUMENTS: Final[dict[str, Any]] = {
+    names.SIGNAL_OBSERVE: Observation,
+    names.SIGNAL_REQUEUE: RequeueRequest,
+    names.SIGNAL_GANG: GangOutcome,
+}
+_ASKED: Final[dict[str, Any]] = {
+    names.ACTIVITY_PROBE: ProbeInput,
+    names.ACTIVITY_BEGIN_GANG: GangBegin,
+    names.ACTIVITY_SCALE: ScaleInput,
+}
+"""Activities that may come back although another attempt lives by then, and what they are given."""
 _CHANGES: Final = {
     names.UPDATE_POLICY: PolicyChange,
     names.UPDATE_COMPONENTS: ComponentsChange,
     names.UPDATE_STRIP: StripRequest,
     names.UPDATE_CHECKPOINT: CheckpointAsk,
     names.UPDATE_EXTEND: WalltimeExtension,
+    names.UPDATE_SCALE: GangScale,
 }
 _SINGLE_BATCH: Final = 2
 """The SDK's flag of histories whose tasks are told everything at once."""
@@ -251,7 +268,7 @@ class _Reading:
                 name = self._activity(done.scheduled_event_id)
                 what = f"the result of {name} at event {event.event_id}"
                 value = await self.value(list(done.result.payloads), _RESULTS.get(name, Any), what)
-                attempt = await self._asked_of(done.scheduled_event_id) if name == names.ACTIVITY_PROBE else None
+                attempt = await self._asked_of(done.scheduled_event_id) if name in _ASKED else None
                 return Finished(name, value, attempt=attempt)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
                 failed = event.activity_task_failed_event_attributes
@@ -301,7 +318,10 @@ class _Reading:
 
     async def _asked_of(self, scheduled: int) -> int | None:
         asked = self.events[scheduled].activity_task_scheduled_event_attributes
-        given = await self.value(list(asked.input.payloads), ProbeInput, f"what a probe was asked at event {scheduled}")
+        name = asked.activity_type.name
+        given = await self.value(
+            list(asked.input.payloads), _ASKED[name], f"what {name} was given at event {scheduled}"
+        )
         return given.attempt if given is not None else None
 
     def _activity(self, scheduled: int) -> str:

@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any, Final, assert_never
 
 from holdfast import names
-from holdfast.activities.contract import Probed, Rehearsed
+from holdfast.activities.contract import Probed, Rehearsed, Scaled
 from holdfast.model import Cause, OperationKind, State, Workload
+from holdfast.model.gang_orders import GangOutcome
 from holdfast.past.tasks import CancelAsked, Finished, Fired, Signalled, Task, Updated
 from holdfast.policy import events
 from holdfast.policy.advance import Taken, decisions, step_of
@@ -27,6 +28,7 @@ from holdfast.policy.change import (
 from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold
+from holdfast.policy.gang import GangScale, scaled
 from holdfast.policy.operations import begin
 from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
@@ -49,6 +51,15 @@ _ACTIVITIES: Final = {
     OperationKind.FORCE_REMOVE: names.ACTIVITY_FORCE_REMOVE,
     OperationKind.REPORT: names.ACTIVITY_REPORT,
 }
+
+
+_BESIDE: Final = {
+    names.ACTIVITY_REHEARSE,
+    names.ACTIVITY_PROBE,
+    names.ACTIVITY_BEGIN_GANG,
+    names.ACTIVITY_SCALE,
+}
+"""Activities that may be under way beside the one operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,12 @@ class Life:
                 if isinstance(change, CheckpointAsk):
                     self._inbox.append(events.CheckpointAsked(change.note))
                     return
+                if isinstance(change, GangScale):
+                    after = scaled(self.spec, self.state, change)
+                    if after != self.spec and after.gang is not None:
+                        self.spec = after
+                        self._inbox.append(events.GangScaled(after.gang, change.note))
+                    return
                 if isinstance(change, WalltimeExtension):
                     total = extension(self.spec, self.state, change)
                     self.state = extended(self.state, total)
@@ -193,6 +210,9 @@ class Life:
                     said = result.result
                     self._inbox.append(events.ProbeEnded(result.attempt, said.failure, dict(said.failing)))
                 return True
+            case Finished(names.ACTIVITY_BEGIN_GANG | names.ACTIVITY_SCALE):
+                self._inbox += self._met(result)
+                return True
             case Finished():
                 if not self._busy:
                     raise ValueError(f"{result.activity} came back, and nothing was under way")
@@ -209,6 +229,20 @@ class Life:
                 return True
             case _:
                 assert_never(result)
+
+    def _met(self, finished: Finished) -> list[events.Event]:
+        """Return what an activity for the gang has come to; one that was broken off has told the rendezvous or not."""
+        number = finished.attempt
+        if number is None:
+            living = self.state.attempt if self.state is not None else None
+            number = living.number if living is not None else 0
+        if finished.activity == names.ACTIVITY_BEGIN_GANG:
+            return [events.GangBegun(number)]
+        if not isinstance(finished.result, Scaled) or self.spec.gang is None:
+            return []
+        if finished.result.done:
+            return [events.GangResized(number, self.spec.gang)]
+        return [events.GangUnsized(number, self.spec.gang, finished.result.refused)]
 
     def _turns(self, task: Task) -> list[Turn]:
         if self._left:
@@ -315,8 +349,8 @@ class Life:
         self._timer, self._until = (None, None) if until is None else (0, until)
 
     def _check(self, task: Task) -> None:
-        # A rehearsal changes nothing: only its answer counts.
-        begun = [one for one in task.begun if one not in {names.ACTIVITY_REHEARSE, names.ACTIVITY_PROBE}]
+        # What is asked beside the operation changes nothing: only the answer counts.
+        begun = [one for one in task.begun if one not in _BESIDE]
         if self._begun != begun:
             ours, theirs = (", ".join(each) or "nothing" for each in (self._begun, begun))
             raise ValueError(f"it began {theirs}, where this release would have begun {ours}")
@@ -327,6 +361,8 @@ class Life:
 def _signal(name: str, value: Any, uid: str, within: float | None) -> events.Event | None:
     if isinstance(value, RequeueRequest):
         return events.RequeueAsked(value)
+    if isinstance(value, GangOutcome):
+        return events.GangTold(value) if value.workload_uid == uid else None
     if name == names.SIGNAL_OBSERVE:
         return events.Observed(value) if value.workload_uid == uid else None
     match name:

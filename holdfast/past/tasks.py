@@ -9,6 +9,7 @@ from typing import Any, Literal
 from holdfast.model import Observation, State, Status
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.gang import GangScale
 from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.walltime import WalltimeExtension
@@ -28,7 +29,7 @@ class Signalled:
 class Updated:
     """An update that was accepted; a change of components is in force once the API server has said that it would do."""
 
-    change: PolicyChange | ComponentsChange | StripRequest | CheckpointAsk | WalltimeExtension
+    change: PolicyChange | ComponentsChange | StripRequest | CheckpointAsk | WalltimeExtension | GangScale
 
 
 @dataclass(frozen=True, slots=True)

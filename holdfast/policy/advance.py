@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from holdfast.model import AtEnd, Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
 from holdfast.policy.audit import audited
+from holdfast.policy.blocked import told_why
 from holdfast.policy.budgets import charged, follow
 from holdfast.policy.checkpoint import ask, asked, due_at, expire
 from holdfast.policy.decide import decide
@@ -35,6 +36,7 @@ from holdfast.policy.decision import (
 )
 from holdfast.policy.edit import edit
 from holdfast.policy.ending import is_clearing
+from holdfast.policy.gang import met
 from holdfast.policy.health import LIVE, assess, current, removal_due, timings
 from holdfast.policy.hold import hold
 from holdfast.policy.nodes import down_in, exclude, standing
@@ -78,6 +80,7 @@ def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
     while True:
         before = state
         ready = settle(spec, clocked(spec, follow(spec, assess(spec, state, now), now), now), now)
+        ready = told_why(ready, now)
         decision = decide(spec, ready, now)
         state = _apply(spec, ready, decision, now)
         yield Taken(decision, ready, state)
@@ -189,7 +192,14 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
     waiting = first_waiting(spec)
     state = edit(
         state,
-        attempt=Attempt(number=number, begun_at=now, avoided=excluded, waiting=waiting, resume_from=saved),
+        attempt=Attempt(
+            number=number,
+            begun_at=now,
+            avoided=excluded,
+            waiting=waiting,
+            resume_from=saved,
+            meeting=met(spec),
+        ),
         excluded=excluded,
         executions=state.executions + 1,
         observation=None,
@@ -417,7 +427,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
 def _idle(spec: Workload, state: State, decision: Decision) -> Step:
     """Return what to do where nothing is to be changed in the cluster: look, tell it, or wait."""
     if isinstance(decision, Look):
-        return Run(OperationKind.OBSERVE, decision.why)
+        return Run(OperationKind.OBSERVE, decision.why, decides=decision.decides)
     telling = _report(spec, state)
     if telling is not None:
         return telling
@@ -434,6 +444,8 @@ def _report(spec: Workload, state: State) -> Step | None:
     """Return the telling of a status that has changed too much to wait for the next operation, if there is one."""
     if not state.anchored:
         return None
+    if state.owed is not None:
+        return Run(OperationKind.REPORT, "telling the cluster what was found, since nothing follows from it yet")
     told, last = report_of(spec, state), state.told
     if last is not None and told.phase is last.phase:
         if state.outcome is Phase.SUCCEEDED and quota_in(last) and not quota_in(told):

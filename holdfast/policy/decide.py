@@ -151,6 +151,8 @@ def _absent(spec: Workload, state: State, now: datetime) -> Decision:
         if state.in_doubt and state.phase is Phase.SUSPENDED:
             return Look("news came of an attempt that was proven gone: looking for itself")
         return Ignore("it is suspended")
+    if state.blocked:
+        return Ignore(state.blocked)
     if state.pause_until is not None and now < state.pause_until:
         if state.intent.retry:
             return Retry(state.intent.note or "a person asked not to wait")
@@ -242,7 +244,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     # A creation that failed needs no look: it was our own operation that said so.
     submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
     if submitted and (state.looked_at is None or state.looked_at < when):
-        return Look(f"confirming before it is acted on: {ruling.failure.sentence()}")
+        return Look(f"confirming before it is acted on: {ruling.failure.sentence()}", decides=True)
     held = open_fate(state, ruling, now)
     if held is not None:
         return held

@@ -28,6 +28,8 @@ class Look:
     """Take a live observation first: what follows would be destructive, or nothing is known."""
 
     why: str
+    decides: bool = False
+    """Whether what it confirms is acted on at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,11 +204,13 @@ def _told(state: State, event: Event, operation: Operation) -> State:
             ended = done
         case _:
             ended = True
+    # What is left to the next operation counts as told: it brings that before anything of its own.
+    owed = operation.report if isinstance(event, ReportDone) and event.untold else None
     told = (operation.report_done if ended else None) or operation.report
     # Its last report told what it caused itself; what else has happened meanwhile is still to be told.
     undisturbed = ended and state.causes_total == operation.causes
     causes = max(operation.causes, operation.causes_done) if undisturbed else operation.causes
-    return edit(state, told=told, told_causes=max(state.told_causes, causes))
+    return edit(state, told=told, told_causes=max(state.told_causes, causes), owed=owed)
 
 
 def _removed(state: State, event: RemoveDone, operation: Operation, now: datetime) -> State:

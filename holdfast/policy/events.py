@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observation, Policy, Reason, Remnant
+from holdfast.model.gang import Gang
+from holdfast.model.gang_orders import GangOutcome
+from holdfast.model.graph import GraphNews, GraphOrder
 from holdfast.policy.requeue import RequeueRequest
 
 
@@ -83,6 +86,78 @@ class RequeueAsked:
     """Somebody who watches over something else says that a workload must go back to its queue (row L25)."""
 
     request: RequeueRequest
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOrdered:
+    """Its graph says whether it may begin, or is to end (row L31)."""
+
+    order: GraphOrder
+
+
+@dataclass(frozen=True, slots=True)
+class GraphTold:
+    """Its graph has heard how it stands."""
+
+    news: GraphNews
+
+
+@dataclass(frozen=True, slots=True)
+class GraphMissing:
+    """Its graph could not be told how it stands; why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangTold:
+    """Its rendezvous says what the gang of an attempt came to."""
+
+    outcome: GangOutcome
+
+    @property
+    def attempt(self) -> int:
+        """Of which attempt."""
+        return self.outcome.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class GangBegun:
+    """The rendezvous knows of an attempt."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangParted:
+    """The rendezvous was told that an attempt ends."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangScaled:
+    """A person wants the gang to have another size."""
+
+    gang: Gang
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GangResized:
+    """The Job and the rendezvous of an attempt have the size that was asked for."""
+
+    attempt: int
+    gang: Gang
+
+
+@dataclass(frozen=True, slots=True)
+class GangUnsized:
+    """The cluster will not have a gang of that size: it keeps the one it has."""
+
+    attempt: int
+    gang: Gang
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +264,8 @@ class ReportDone:
 
     sequence: int = 0
     """Of the later status that the cluster bears instead, which a restored memory does not know of; else 0."""
+    untold: bool = False
+    """Whether it is left to the next operation to bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +299,15 @@ Event = (
     | PolicyChanged
     | WalltimeExtended
     | RequeueAsked
+    | GraphOrdered
+    | GraphTold
+    | GraphMissing
+    | GangTold
+    | GangBegun
+    | GangParted
+    | GangScaled
+    | GangResized
+    | GangUnsized
     | Reconfigured
     | PrepareDone
     | CreateDone

@@ -28,6 +28,7 @@ from holdfast.model import (
     Workload,
     format_duration,
 )
+from holdfast.model.status import GangSize
 from holdfast.policy.budgets import used_of
 from holdfast.policy.checkpoint import asked, due_at
 from holdfast.policy.decide import decide
@@ -90,6 +91,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=expected_now(spec, state)),
         copies={name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {},
+        gang=_gang(spec),
         next=deadlines[0] if deadlines else None,
         avoided=_avoided(state, asked or now),
         failure=state.outcome_failure,
@@ -114,12 +116,18 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
         attempt=state.attempt.number if state.attempt is not None else 0,
         next_attempt=_next_attempt(state),
         budgets=budgets_of(state, asked or now),
+        gang=_gang(spec),
         why=_why(spec, state),
         now=_now(spec, state),
         next=_deadlines(spec, state, now),
         unblock=_unblock(spec, state),
         causes=state.causes[-CAUSES_SHOWN:],
     )
+
+
+def _gang(spec: Workload) -> GangSize | None:
+    gang = spec.gang
+    return GangSize(min=gang.min, max=gang.max, spares=gang.spares) if gang is not None else None
 
 
 def _avoided(state: State, now: datetime) -> tuple[ExcludedNode, ...]:

@@ -7,12 +7,22 @@ from datetime import datetime, timedelta
 
 from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
 from holdfast.model.state import INTERVALS_KEPT
+from holdfast.policy.blocked import told as graph_told
 from holdfast.policy.edit import edit
 from holdfast.policy.ended import ended
 from holdfast.policy.events import (
     Cancelled,
     CheckpointAsked,
     Event,
+    GangBegun,
+    GangParted,
+    GangResized,
+    GangScaled,
+    GangTold,
+    GangUnsized,
+    GraphMissing,
+    GraphOrdered,
+    GraphTold,
     Observed,
     PolicyChanged,
     ProbeEnded,
@@ -24,6 +34,7 @@ from holdfast.policy.events import (
     Suspended,
     WalltimeExtended,
 )
+from holdfast.policy.gang import told as gang_told
 from holdfast.policy.health import LIVE
 from holdfast.policy.hold import contradiction, foreign_attempt, hold
 from holdfast.policy.probe import heard
@@ -40,6 +51,10 @@ def fold(state: State, event: Event, now: datetime) -> State:
     match event:
         case Suspended() | Resumed() | Cancelled() | Retried() | PolicyChanged():
             return _wished(state, event, now)
+        case GangTold() | GangBegun() | GangParted() | GangScaled() | GangResized() | GangUnsized():
+            return gang_told(state, event, now)
+        case GraphOrdered() | GraphTold() | GraphMissing():
+            return graph_told(state, event, now)
         case Reconfigured():
             return _reconfigured(state, event, now)
         case StripAsked(note):

@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.model.gang import GangState
+from holdfast.model.gang_orders import RoleFigures
 from holdfast.model.rendezvous import CloseReason
-
-
-class RoleFigures(NamedTuple):
-    """Of the members of one role."""
-
-    remaining_restarts: int
-    """Of the member that has fewest."""
-    flakiness: int
-    """Percent of what it may fail that the flakiest member has; 100 where the gang has failed."""
 
 
 class GangFigures(NamedTuple):
@@ -34,7 +26,10 @@ def figures(state: GangState) -> GangFigures:
     for one in state.members.values():
         used[one.join.role] = max(used.get(one.join.role, 0), one.restarts)
     roles = {
-        role: RoleFigures(limit - most, 100 if failed else int(100 - 100 * (limit - most + 1) / (limit + 1)))
+        role: RoleFigures(
+            remaining_restarts=limit - most,
+            flakiness=100 if failed else int(100 - 100 * (limit - most + 1) / (limit + 1)),
+        )
         for role, most in used.items()
     }
     if state.closed is None or state.closed is CloseReason.ENDED:

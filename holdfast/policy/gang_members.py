@@ -16,6 +16,7 @@ from holdfast.model.gang import (
     Listening,
     Lost,
     MemberRecord,
+    Reported,
     Resized,
     Said,
 )
@@ -28,6 +29,12 @@ def taken(state: GangState, event: GangEvent, now: datetime) -> GangState:
     match event:
         case Said():
             return _said(state, event, now)
+        case Reported():
+            known = state.members.get(event.member)
+            # Another agent holds its place by now, or it was forgotten: it will have to say who it is.
+            if known is None or known.join.incarnation != event.incarnation:
+                return state
+            return _said(state, Said(join=known.join, report=event.report), now)
         case Lost():
             return _lost(state, event)
         case Evicted():

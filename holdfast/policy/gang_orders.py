@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from holdfast.model.gang import Absence, GangPhase, GangState, MemberRecord
+from holdfast.model.gang_orders import Holder, Orders, Place, Round, Told
 from holdfast.model.rendezvous import (
     Assignment,
     CloseReason,
@@ -15,43 +16,131 @@ from holdfast.model.rendezvous import (
     DirectiveKind,
     Join,
 )
+from holdfast.policy.gang_figures import figures
 from holdfast.policy.gang_members import supersedes
 from holdfast.policy.gang_rounds import deadlines
 
 
-def assignments(state: GangState) -> dict[str, Assignment]:
-    """Return the places of the last round, by member: contiguous in the order of its participants (row T11)."""
+def round_of(state: GangState) -> Round | None:
+    """Return the last round, with the members of it that are there still; None where nobody is."""
     there = [state.members[name] for name in state.participants if name in state.members]
     there = [one for one in there if one.round == state.round]
     if not there:
-        return {}
-    world = sum(one.join.local_world_size for one in there)
-    roles = Counter[str]()
-    for one in there:
-        roles[one.join.role] += one.join.local_world_size
+        return None
     first = there[0].join
-    coordinator = Coordinator(address=first.address, port=first.port)
+    return Round(
+        run_id=state.run_id,
+        number=state.round,
+        coordinator=Coordinator(address=first.address, port=first.port),
+        max_restarts=state.gang.max_restarts,
+        places=tuple(
+            Place(
+                member=one.join.member,
+                local_world_size=one.join.local_world_size,
+                role=one.join.role,
+                restarts=one.restarts,
+            )
+            for one in there
+        ),
+    )
+
+
+def counted(given: Round) -> dict[str, Assignment]:
+    """Return the places of a round, by member: contiguous in the order of its members (row T11)."""
+    world = sum(one.local_world_size for one in given.places)
+    roles = Counter[str]()
+    for one in given.places:
+        roles[one.role] += one.local_world_size
     rank, ranks, found = 0, Counter[str](), dict[str, Assignment]()
-    for group_rank, one in enumerate(there):
-        local, role = one.join.local_world_size, one.join.role
-        found[one.join.member] = Assignment(
-            run_id=state.run_id,
-            round=state.round,
+    for group_rank, one in enumerate(given.places):
+        found[one.member] = Assignment(
+            run_id=given.run_id,
+            round=given.number,
             group_rank=group_rank,
-            group_world_size=len(there),
+            group_world_size=len(given.places),
             rank=rank,
             world_size=world,
-            local_world_size=local,
-            role=role,
-            role_rank=ranks[role],
-            role_world_size=roles[role],
-            coordinator=coordinator,
+            local_world_size=one.local_world_size,
+            role=one.role,
+            role_rank=ranks[one.role],
+            role_world_size=roles[one.role],
+            coordinator=given.coordinator,
             restarts=one.restarts,
-            max_restarts=state.gang.max_restarts,
+            max_restarts=given.max_restarts,
         )
-        rank += local
-        ranks[role] += local
+        rank += one.local_world_size
+        ranks[one.role] += one.local_world_size
     return found
+
+
+def assignments(state: GangState) -> dict[str, Assignment]:
+    """Return the places of the last round, by member."""
+    given = round_of(state)
+    return counted(given) if given is not None else {}
+
+
+def orders(state: GangState, seen: int) -> Orders:
+    """Return what members are to do, as far as one who knows all up to a revision does not know it."""
+    news = {name: one for name, one in directives(state).items() if one.revision > seen}
+    groups = dict[str, tuple[Directive, list[str]]]()
+    for name, one in news.items():
+        key = one.model_dump_json(exclude={"assignment"})
+        groups.setdefault(key, (one, []))[1].append(name)
+    runs = any(one.kind is DirectiveKind.RUN for one in news.values())
+    due = deadlines(state)
+    return Orders(
+        attempt=state.attempt,
+        revision=state.revision,
+        phase=state.phase,
+        told=tuple(
+            Told(
+                kind=one.kind,
+                revision=one.revision,
+                members=tuple(members),
+                reason=one.reason,
+                exit_code=one.exit_code,
+                why=one.why,
+                deadline=one.deadline,
+            )
+            for one, members in groups.values()
+        ),
+        round=round_of(state) if runs else None,
+        due=due[0].at if due else None,
+        roles=figures(state).roles,
+    )
+
+
+def told(given: Orders, heartbeat: timedelta) -> dict[str, Directive]:
+    """Return the directives that orders stand for, by member."""
+    places = counted(given.round) if given.round is not None else {}
+    return {
+        member: Directive(
+            revision=one.revision,
+            kind=one.kind,
+            assignment=places.get(member) if one.kind is DirectiveKind.RUN else None,
+            reason=one.reason,
+            exit_code=one.exit_code,
+            why=one.why,
+            deadline=one.deadline,
+            heartbeat=heartbeat,
+        )
+        for one in given.told
+        for member in one.members
+    }
+
+
+def holders(state: GangState) -> tuple[Holder, ...]:
+    """Return which agent holds each place, or held it last."""
+    return tuple(
+        Holder(
+            member=one.join.member,
+            pod_uid=one.join.pod_uid,
+            incarnation=one.join.incarnation,
+            started_at=one.join.started_at,
+            absent=one.absent,
+        )
+        for one in state.members.values()
+    )
 
 
 def directives(state: GangState) -> dict[str, Directive]:

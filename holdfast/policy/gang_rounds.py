@@ -52,7 +52,7 @@ def deadlines(state: GangState) -> tuple[GangDeadline, ...]:
             due.append(GangDeadline(state.enough + gang.last_call, "the last call ends"))
         due.append(GangDeadline(state.began + gang.join_timeout, f"fewer than {gang.min} members have joined"))
     elif state.phase is GangPhase.RUNNING:
-        limited = _waiting(state)[gang.spares :]
+        limited = newcomers(state)[gang.spares :]
         due += [GangDeadline(one.since + gang.join_timeout, f"{one.join.member} finds no place") for one in limited]
     elif state.phase is GangPhase.FINISHING:
         due.append(GangDeadline(state.began + gang.finalization_barrier, "the finalization barrier ends"))
@@ -69,7 +69,7 @@ def gathered(state: GangState, *, late: bool) -> Gathered:
     ready = sorted((one for one in old if one.ready), key=_came)
     pending = tuple(one for one in old if not one.ready)
     free = state.gang.max - len(ready) - (0 if late else len(pending))
-    chosen = (*ready, *_waiting(state)[: max(0, free)])[: state.gang.max]
+    chosen = (*ready, *newcomers(state)[: max(0, free)])[: state.gang.max]
     return Gathered(chosen, pending)
 
 
@@ -113,7 +113,7 @@ def _formed(state: GangState, chosen: tuple[MemberRecord, ...], now: datetime) -
         members=members,
         began=now,
         enough=None,
-        rounds=(*_recent(state, now), now) if bounded else (),
+        rounds=(*recent(state, now), now) if bounded else (),
     )
 
 
@@ -121,20 +121,20 @@ def _running(state: GangState, now: datetime, *, heard: bool) -> GangState:
     gang, there = state.gang, [state.members[name] for name in state.participants if name in state.members]
     if any(_done(state, one) for one in there):
         return edit(state, phase=GangPhase.FINISHING, began=now, why="a member has succeeded")
-    lost = _losses(state)
+    lost = losses(state)
     if lost:
         name, how, ours = lost[0]
         # Without restarts a loss is the outer scheduler's; who left in order only makes room (rows T9, T13).
         if gang.max_restarts == 0 and not ours:
             return closed(state, CloseReason.MEMBER_LOST, f"{name} was lost: {how}")
         return _again(state, f"{name}: {how}", now)
-    failed = _failures(state)
+    failed = failures(state)
     if failed:
         return _charged(state, failed[0], now)
     over = state.participants[gang.max :]
     if over:
         return absent(state, over[-1], Absence.EVICTED, f"the gang is to have at most {gang.max} members")
-    waiting = _waiting(state)
+    waiting = newcomers(state)
     if waiting and len(there) < gang.max and not _used_up(state, now):
         return _again(state, f"{waiting[0].join.member} has joined", now)
     for one in waiting[gang.spares :] if heard else ():
@@ -160,13 +160,13 @@ def _finishing(state: GangState, now: datetime, *, heard: bool) -> GangState:
     there = [state.members.get(name) for name in state.participants]
     if all(one is not None and _done(state, one) for one in there):
         return closed(state, CloseReason.SUCCEEDED, f"all {len(there)} members have succeeded")
-    failed = _failures(state)
+    failed = failures(state)
     if failed:
         one = failed[0]
         spent = one.restarts >= state.gang.max_restarts
         reason = CloseReason.RESTARTS_EXHAUSTED if spent else CloseReason.MEMBER_FAILED
         return closed(state, reason, f"{one.join.member} failed after another had succeeded: {words(one)}")
-    for name, how, _ in _losses(state):
+    for name, how, _ in losses(state):
         record = state.members.get(name)
         # Who is only silent may have succeeded, and has until the barrier to say so.
         if record is None or record.absent is not Absence.SILENT:
@@ -188,19 +188,20 @@ def _again(state: GangState, why: str, now: datetime) -> GangState:
     return edit(state, phase=GangPhase.FORMING, began=now, enough=None, why=why)
 
 
-def _recent(state: GangState, now: datetime) -> tuple[datetime, ...]:
+def recent(state: GangState, now: datetime) -> tuple[datetime, ...]:
+    """Return when rounds began within the window."""
     return tuple(at for at in state.rounds if now < at + state.gang.rounds_window)
 
 
 def _used_up(state: GangState, now: datetime) -> bool:
-    return state.gang.max_rounds is not None and len(_recent(state, now)) >= state.gang.max_rounds
+    return state.gang.max_rounds is not None and len(recent(state, now)) >= state.gang.max_rounds
 
 
 def _came(one: MemberRecord) -> tuple[datetime, str]:
     return one.since, one.join.member
 
 
-def _waiting(state: GangState) -> list[MemberRecord]:
+def newcomers(state: GangState) -> list[MemberRecord]:
     """Return the newcomers that have no place, who came first before the others (row T7)."""
     old = {name for name in state.participants if name in state.members and state.members[name].round == state.round}
     return sorted((one for name, one in state.members.items() if one.ready and name not in old), key=_came)
@@ -210,7 +211,7 @@ def _done(state: GangState, one: MemberRecord) -> bool:
     return one.succeeded and one.round == state.round
 
 
-def _losses(state: GangState) -> list[tuple[str, str, bool]]:
+def losses(state: GangState) -> list[tuple[str, str, bool]]:
     """Return the members of the round that are none now: their names, how, and whether they left in order."""
     found = list[tuple[str, str, bool]]()
     for name in state.participants:
@@ -222,7 +223,7 @@ def _losses(state: GangState) -> list[tuple[str, str, bool]]:
     return sorted(found, key=lambda each: each[2])
 
 
-def _failures(state: GangState) -> list[MemberRecord]:
+def failures(state: GangState) -> list[MemberRecord]:
     """Return who has failed in this round: the one it began with first, ties by name (row T12: UNKNOWN is none)."""
     failed = [
         one

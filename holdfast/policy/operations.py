@@ -55,6 +55,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     if run.audits:
         state = cause(state, Reason.AUDITED, f"before {run.audits}: {run.why}", now)
     first = report_of(spec, state, state.sequence + 1, events_of(state))
+    first = edit(first, before=state.owed) if state.owed is not None else first
     attempt = state.attempt
     operation = Operation(
         kind=run.kind,
@@ -63,6 +64,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         until=run.until,
         strips=run.kind is OperationKind.FORCE_REMOVE and attempt is not None and attempt.strip,
         releases=run.kind in {OperationKind.REMOVE, OperationKind.FORCE_REMOVE} and state.outcome is not None,
+        decides=run.decides,
         audits=run.audits,
         report=first,
         causes=state.causes_total,

@@ -46,6 +46,12 @@ WARNINGS = frozenset(
         Reason.WALLTIME_EXCEEDED,
         Reason.REQUEUED,
         Reason.SUCCESS_UNREACHABLE,
+        Reason.MAX_RESTARTS_EXHAUSTED,
+        Reason.MAX_ROUNDS_EXHAUSTED,
+        Reason.EXIT_BARRIER_TIMEOUT,
+        Reason.JOIN_TIMEOUT,
+        Reason.MEMBER_FAILED,
+        Reason.MEMBER_LOST,
         Reason.SUBMISSION_FAILED,
         Reason.SUBMISSION_TIMEOUT,
         Reason.HELD,
@@ -138,9 +144,14 @@ def still_runs(state: State) -> bool:
     return observation.occupies
 
 
+def quota_of(given: tuple[Condition, ...]) -> bool:
+    """Whether conditions say that the workload holds quota."""
+    return any(each.status for each in given if each.type is ConditionType.QUOTA_RESERVED)
+
+
 def quota_in(report: Report) -> bool:
     """Whether a report says that the workload holds quota."""
-    return any(each.status for each in report.conditions if each.type is ConditionType.QUOTA_RESERVED)
+    return quota_of(report.conditions)
 
 
 def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Event, ...] = ()) -> Report:

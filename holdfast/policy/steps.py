@@ -17,6 +17,8 @@ class Run:
     until: datetime | None = None
     audits: str = ""
     """What it writes down, so that it can be done then (reports of sensitive workloads)."""
+    decides: bool = False
+    """Whether what it confirms is acted on at once (looks)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
     A component that is being made again, or is `due` to be, is not complete, whatever was seen of it.
     """
     attempt, success = state.attempt, state.policy.success
+    if attempt is not None and attempt.meeting is not None and attempt.meeting.succeeded:
+        return f"its gang has succeeded: {attempt.meeting.succeeded}"
     if attempt is None or attempt.stage is not Stage.SUBMITTED or seen is None:
         return ""
     names = targets(spec, success)

@@ -7,12 +7,19 @@ from types import MappingProxyType
 from typing import Final
 
 from holdfast.model import Policy
-from holdfast.profiles import appwrapper, jobset, lattice, manifests, streams
+from holdfast.profiles import appwrapper, jobset, lattice, manifests, streams, torchelastic
 
 PROFILES: Final[Mapping[str, Policy]] = MappingProxyType(
     {
         policy.profile: policy
-        for policy in (appwrapper.POLICY, jobset.POLICY, manifests.POLICY, streams.POLICY, *lattice.POLICIES)
+        for policy in (
+            appwrapper.POLICY,
+            jobset.POLICY,
+            manifests.POLICY,
+            streams.POLICY,
+            torchelastic.POLICY,
+            *lattice.POLICIES,
+        )
     }
 )
 """Each profile's policy, by its name."""

@@ -26,7 +26,11 @@ class Asking:
 
     def follow(self, state: State) -> None:
         """Begin to ask, or end it, as the workload is now."""
-        number, rules = probed(self._spec, state), self._spec.probe
+        self.ask(probed(self._spec, state))
+
+    def ask(self, number: int | None) -> None:
+        """Ask the pods of this attempt from now on, beginning anew where they are not asked already; None: nobody's."""
+        rules = self._spec.probe
         if number == self._number or rules is None:
             return
         self._number, self._failing = number, {}

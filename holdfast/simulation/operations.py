@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.activities.contract import copies_ref, planned
-from holdfast.activities.pod_facts import PodState
 from holdfast.model import (
     Answers,
     Component,
@@ -25,7 +24,6 @@ from holdfast.model import (
     State,
     Workload,
 )
-from holdfast.policy.checkpoint import is_over
 from holdfast.policy.events import (
     CheckpointDone,
     ClearDone,
@@ -41,6 +39,8 @@ from holdfast.policy.events import (
 )
 from holdfast.policy.health import timings
 from holdfast.simulation.objects import Thing
+from holdfast.simulation.saving import Followed, saved
+from holdfast.simulation.seeing import observe, remnants
 from holdfast.simulation.trouble import EVER
 from holdfast.simulation.world import World
 
@@ -60,7 +60,7 @@ class Activity:
         waiting = state.attempt.waiting if state.attempt is not None else ()
         self._first = [one for one in spec.components if one.name not in waiting]
         self._request = state.checkpoint
-        self._followed: dict[str, bool] = {}
+        self._followed = Followed(self._request.number if self._request is not None else 0)
         self._resuming = state.attempt.resuming if state.attempt is not None else ()
         self._avoided = state.attempt.avoided if state.attempt is not None else ()
         self._replacing = state.attempt.replacing if state.attempt is not None else ()
@@ -99,7 +99,7 @@ class Activity:
             case OperationKind.CHECKPOINT:
                 return self._checkpoint()
             case OperationKind.OBSERVE:
-                return self._world.observe(self._number, live=True)
+                return observe(self._world, self._number, live=True)
             case OperationKind.REMOVE:
                 return self._remove()
             case OperationKind.FORCE_REMOVE:
@@ -251,36 +251,16 @@ class Activity:
         """Ask the pods that run to save, and wait until they have, or their time is over."""
         world, request = self._world, self._request
         assert request is not None
-        savers = [one for one in world.pods if one.thing.attempt == self._number]
-        savers = [one for one in savers if one.thing.component.name in self._spec.savers]
-        running = [one for one in savers if one.state is PodState.RUNNING and one.deleting is None]
-        done = 0
-        for pod in running:
-            at = world.saves(pod, request.number)
-            done += at is not None and at <= world.clock.now
-            if at is not None and at > world.clock.now:
-                world.clock.wake(at)
         until = self._operation.until or world.clock.now
-        silent = [one.name for one in running if world.saves(one, request.number) is None]
-        answers = Answers(
-            at=world.clock.now,
-            running=len(running),
-            done=done,
-            silent=len(running) - done,
-            finished=sum(one.state is PodState.SUCCEEDED for one in savers),
-            uri=f"checkpoint-{request.number}" if done else "",
-            left=tuple(f"{name} has not answered" for name in silent[:4]),
-        )
-        if is_over(answers, request.running, request.finished) or world.clock.now >= until:
-            return CheckpointDone(request.number, answers, world.blindness())
-        world.clock.wake(until)
-        return None
+        before = (request.running, request.finished)
+        answers = saved(world, self._number, self._spec.savers, request.number, before, until)
+        return CheckpointDone(request.number, answers, world.blindness()) if answers is not None else None
 
     def _remove(self) -> RemoveDone | None:
         world = self._world
         self._follow()
         world.delete_attempt(self._number)
-        left, total = world.remnants(self._number)
+        left, total = remnants(world, self._number)
         if not total:
             return self._gone()
         owner = world.owners.get(self._number)
@@ -298,7 +278,7 @@ class Activity:
         world.delete_attempt(self._number)
         for pod in [one for one in world.pods if one.thing.attempt == self._number]:
             world.delete_pod(pod, forced=True)
-        left, total = world.remnants(self._number)
+        left, total = remnants(world, self._number)
         if not total:
             return self._gone()
         until = self._operation.until or world.clock.now
@@ -312,19 +292,9 @@ class Activity:
 
     def _follow(self) -> None:
         """Note which pods save in their termination grace, if it was a walltime that ended while they did."""
-        world, request = self._world, self._request
-        if request is None or request.conflict is None or request.ended_at is not None:
-            return
-        for pod in world.pods:
-            ours = pod.thing.attempt == self._number and pod.thing.component.name in self._spec.savers
-            if ours and pod.state is PodState.RUNNING:
-                at = world.saves(pod, request.number)
-                self._followed[pod.name] = at is not None and at <= world.clock.now
-                if at is not None and at > world.clock.now:
-                    world.clock.wake(at)
+        request = self._request
+        if request is not None and request.conflict is not None and request.ended_at is None:
+            self._followed.look(self._world, self._number, self._spec.savers)
 
     def _saved(self) -> Answers:
-        done, number = sum(self._followed.values()), self._request.number if self._request is not None else 0
-        silent = len(self._followed) - done
-        uri = f"checkpoint-{number}" if done else ""
-        return Answers(at=self._world.clock.now, running=len(self._followed), done=done, silent=silent, uri=uri)
+        return self._followed.answers(self._world.clock.now)

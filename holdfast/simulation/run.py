@@ -21,6 +21,7 @@ from holdfast.simulation.operations import Activity, Ended
 from holdfast.simulation.recorder import Recorder
 from holdfast.simulation.script import UNTIL, Script, names_of
 from holdfast.simulation.script import Event as Scripted
+from holdfast.simulation.seeing import observe
 from holdfast.simulation.timeline import Simulation
 from holdfast.simulation.world import World
 
@@ -202,7 +203,7 @@ class _Play:
         owner = self._world.owners.get(attempt.number)
         if owner is None or owner.deleting is not None:
             return
-        seen = self._world.observe(attempt.number, live=False)
+        seen = observe(self._world, attempt.number, live=False)
         if self._seen is None or meaning(seen) != meaning(self._seen):
             self._seen = seen
             self._inbox.append(Observed(seen))

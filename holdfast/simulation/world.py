@@ -1,35 +1,26 @@
-"""A cluster on virtual time: what is created, scheduled, started, ended, deleted, and what can be seen of it.
+"""A cluster on virtual time: what is created, scheduled, started, ended and deleted.
 
-Nothing here knows what Holdfast wants. What controllers do with their pods is in `controllers.py`.
+Nothing here knows what Holdfast wants. What controllers do with their pods is in `controllers.py`, what nodes do in
+`nodes.py`, and what can be seen of it all in `seeing.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from holdfast.activities.component_view import has_ended
 from holdfast.activities.contract import planned
 from holdfast.activities.nodes import NodeMark
-from holdfast.activities.pod_facts import NOT_PREPARED, PodFacts, PodState
-from holdfast.activities.snapshot import summarize
-from holdfast.model import (
-    Component,
-    Interval,
-    Observation,
-    Remnant,
-    Workload,
-)
-from holdfast.policy.edit import edit
+from holdfast.activities.pod_facts import PodState
+from holdfast.model import Component, Interval, Workload
 from holdfast.simulation import controllers, nodes
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.happenings import Fail
 from holdfast.simulation.objects import UID, Owner, Pod, Thing
 from holdfast.simulation.script import Latencies
 from holdfast.simulation.trouble import Trouble
-
-REMNANTS_TOLD = 16
 
 
 @dataclass(slots=True)
@@ -65,7 +56,8 @@ class World:
     refused: list[Trouble] = field(default_factory=list[Trouble])
     blind: list[Interval] = field(default_factory=list[Interval])
     """When the API server could not be reached, or will not be."""
-    _revision: int = 1
+    revision: int = 1
+    """That of what was seen last."""
     _uids: int = 0
     placed: int = 0
 
@@ -177,8 +169,8 @@ class World:
 
     def has_ended(self, thing: Thing) -> bool:
         """Whether a component's object, or copy, is not active any more; one that is being deleted is not kept."""
-        pods = [pod.facts(self._revision) for pod in self.pods_of(thing)]
-        return thing.deleting is None and has_ended(thing.plan, thing.facts("", self._revision), pods)
+        pods = [pod.facts(self.revision) for pod in self.pods_of(thing)]
+        return thing.deleting is None and has_ended(thing.plan, thing.facts("", self.revision), pods)
 
     def delete_attempt(self, attempt: int) -> None:
         """Delete all of an attempt, as a foreground deletion of its owner does."""
@@ -276,7 +268,7 @@ class World:
                 del self.owners[number]
                 self.changed = True
 
-    # --- what is there, and what is seen of it
+    # --- what is there
 
     def pods_of(self, thing: Thing) -> list[Pod]:
         """Return a component's pods."""
@@ -290,66 +282,3 @@ class World:
             if one.attempt == attempt and one.component.name == component and one.index == index
         ]
         return found[-1] if found else None
-
-    def observe(self, attempt: int, *, live: bool) -> Observation:
-        """Return a snapshot of an attempt, by the same function that sums up a real cluster."""
-        self._revision += 1
-        owner = self.owners.get(attempt)
-        there = [one for one in self.spec.components if not one.after or (attempt, one.name) in self.begun]
-        plan = [planned(component, UID, attempt) for component in there]
-        found = {one.name: self.of(attempt, one.name) for one in plan if one.copies is None}
-        copies = {
-            one.name: [self.of(attempt, one.name, index) for index in range(one.copies)]
-            for one in plan
-            if one.copies is not None
-        }
-        uid = owner.uid if owner is not None else f"owner-{attempt}"
-        seen = summarize(
-            workload_uid=UID,
-            attempt=attempt,
-            owner_uid=uid,
-            plan=plan,
-            anchor=None,
-            owner=owner.facts(self._revision) if owner is not None else None,
-            objects={name: thing.facts(uid, self._revision) if thing else None for name, thing in found.items()},
-            copies={
-                name: [one.facts(uid, self._revision) if one else None for one in several]
-                for name, several in copies.items()
-            },
-            pods=[self._read(pod, live=live) for pod in self.pods if pod.thing.attempt == attempt],
-            at=self.clock.now,
-            live=live,
-            revision=self._revision,
-            blind=self.blindness(),
-            marks={**self.down, **self.broken},
-        )
-        return edit(seen, owner_submitted=owner.submitted if owner is not None else None)
-
-    def _read(self, pod: Pod, *, live: bool) -> PodFacts:
-        """Return what is read of a pod; why it is not prepared is said by its Events, which a live look alone reads."""
-        facts = pod.facts(self._revision)
-        if live and facts.reason == NOT_PREPARED and pod.launch is not None:
-            return replace(facts, reason=pod.launch.reason)
-        return facts
-
-    def remnants(self, attempt: int) -> tuple[tuple[Remnant, ...], int]:
-        """Return what is left of an attempt, what a finalizer holds first, and how much that is."""
-        pods = sorted((pod for pod in self.pods if pod.thing.attempt == attempt), key=lambda pod: not pod.finalizer)
-        bare = {pod.thing for pod in pods if pod.thing.component.bare}
-        things = [one for one in self.things if one.attempt == attempt and one not in bare]
-        owner = self.owners.get(attempt)
-        found = [
-            Remnant(
-                kind="Pod",
-                name=pod.name,
-                deleting_since=pod.deleting,
-                finalizers=(pod.finalizer,) if pod.finalizer else (),
-                node=pod.node,
-                unreachable=pod.node in self.lost,
-            )
-            for pod in pods
-        ]
-        found += [Remnant(kind=one.plan.kind, name=one.name, deleting_since=one.deleting) for one in things]
-        if owner is not None:
-            found.append(Remnant(kind="Attempt", name=owner.uid, deleting_since=owner.deleting))
-        return tuple(found[:REMNANTS_TOLD]), len(found)

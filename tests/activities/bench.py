@@ -39,6 +39,8 @@ from holdfast.model import Component, Limits, Phase, PodSet, Reason, Report, Sta
 
 T = TypeVar("T")
 INSTALLATION = "tests"
+RENDEZVOUS = "http://rendezvous.example:8086"
+"""Where pods of gangs would find theirs."""
 
 
 class Bench:
@@ -48,7 +50,7 @@ class Bench:
         self.kube = kube
         self.admin = admin
         self.namespace = namespace
-        self.activities = ClusterActivities(kube, "test", cluster_uid, INSTALLATION, Limits())
+        self.activities = ClusterActivities(kube, "test", cluster_uid, INSTALLATION, Limits(), rendezvous=RENDEZVOUS)
         self.target = Target(
             cluster="test",
             cluster_uid=cluster_uid,

@@ -222,6 +222,14 @@ def test_L32_those_that_name_different_places_disagree():
     assert (told.done, told.disagree, told.uri) == (2, True, "")
 
 
+@ROW("L19", level="pure")
+def test_L19_those_that_an_earlier_worker_saw_save_count_as_those_seen_now():
+    now = [(facts("a"), Answer(Standing.DONE, "s3://1")), (facts("b"), Answer())]
+    told = summed(now, ("s3://1",))
+    assert (told.running, told.done, told.silent, told.uri, told.disagree) == (3, 2, 1, "s3://1", False)
+    assert summed(now, ("s3://2",)).disagree
+
+
 @ROW("L32", level="pure")
 def test_L32_those_that_cannot_are_named_first_and_at_most_four():
     said = [(facts(f"p-{index}"), Answer()) for index in range(5)]

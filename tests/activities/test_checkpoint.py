@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.activities.contract import Checkpointed, CheckpointInput
+from holdfast.activities.contract import Checkpointed, CheckpointInput, Removed
 from holdfast.activities.kube import Kube
 from holdfast.model import Checkpoint, CheckpointProtocol
 from tests.activities.bench import Bench, eventually, job, pod
@@ -171,12 +171,10 @@ async def test_past_its_end_it_does_not_come_back_before_it_has_seen_the_pods_ag
     assert came.blind
 
 
-@ROW("L19", level="e2e")
-async def test_L19_what_pods_save_in_their_termination_grace_is_told_by_their_removal(bench: Bench):
-    bench.components = (pod("first", annotations=SLOW), pod("second", annotations=SLOW))
-    await bench.launch()
+async def ended_while_saving(bench: Bench) -> tuple[list[dict[str, Any]], asyncio.Task[Removed]]:
+    """Return the pods that were asked to save as their removal began, and that: they are in their termination grace."""
     asking = asyncio.create_task(ask(bench))
-    first, second = await requested(bench)
+    pods = await requested(bench)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     removing = asyncio.create_task(bench.remove(30.0, follows=given(bench), grace=20.0))
@@ -185,6 +183,14 @@ async def test_L19_what_pods_save_in_their_termination_grace_is_told_by_their_re
         return all("deletionTimestamp" in one["metadata"] for one in await bench.pods())
 
     await eventually(going)
+    return pods, removing
+
+
+@ROW("L19", level="e2e")
+async def test_L19_what_pods_save_in_their_termination_grace_is_told_by_their_removal(bench: Bench):
+    bench.components = (pod("first", annotations=SLOW), pod("second", annotations=SLOW))
+    await bench.launch()
+    (first, second), removing = await ended_while_saving(bench)
     await answer(bench, first, "Complete", "s3://saved/7")
     await answer(bench, second, "Complete", "s3://saved/7")
     removed = await removing
@@ -192,21 +198,21 @@ async def test_L19_what_pods_save_in_their_termination_grace_is_told_by_their_re
     assert removed.answers is not None
     assert (removed.answers.done, removed.answers.running, removed.answers.uri) == (2, 2, "s3://saved/7")
 
+    # Its worker dies now, and the next one finds none of the pods: what was seen is in the heartbeats.
+    again = bench.removal(30.0, follows=given(bench), grace=20.0)
+    after = await bench.run(bench.activities.remove, again, earlier=bench.heartbeats[-1:], tries=2)
+    assert after.answers is not None
+    assert (after.answers.done, after.answers.running, after.answers.uri) == (2, 2, "s3://saved/7")
+    unheard = await bench.run(bench.activities.remove, again, tries=2)
+    assert unheard.answers is not None
+    assert (unheard.answers.done, unheard.answers.running) == (0, 0)
+
 
 @ROW("L20", level="e2e")
 async def test_L20_one_that_ends_before_it_has_saved_has_not(bench: Bench):
     bench.components = (pod("first", annotations=SLOW), pod("second"))
     await bench.launch()
-    asking = asyncio.create_task(ask(bench))
-    first, _ = await requested(bench)
-    asking.cancel()
-    await asyncio.gather(asking, return_exceptions=True)
-    removing = asyncio.create_task(bench.remove(30.0, follows=given(bench), grace=20.0))
-
-    async def going() -> bool:
-        return all("deletionTimestamp" in one["metadata"] for one in await bench.pods())
-
-    await eventually(going)
+    (first, _), removing = await ended_while_saving(bench)
     await answer(bench, first, "Complete", "s3://saved/7")
     removed = await removing
     assert removed.gone

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import names
-from holdfast.activities.contract import PodBounds, Target
+from holdfast.activities.contract import GangPods, PodBounds, Target
 from holdfast.activities.inject import InjectionError, inject, sent_hash
+from holdfast.agent import settings
 from holdfast.model import Component, PodSet, SchedulingGate, Toleration
 
 TARGET = Target(
@@ -329,3 +330,96 @@ def test_L18_where_a_controller_refuses_a_deadline_there_is_none():
     made = bound({**job(), "apiVersion": "apps/v1", "kind": "Deployment"})
     assert "activeDeadlineSeconds" not in made["spec"]["template"]["spec"]
     assert made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 30
+
+
+def test_T13_a_gangs_job_makes_pods_again_as_often_as_it_takes_and_each_knows_its_rendezvous():
+    made = gathered(part())
+    spec = made["spec"]
+    assert (spec["parallelism"], spec["completions"], spec["completionMode"]) == (5, 5, "Indexed")
+    assert spec["backoffLimit"] == 2**31 - 1
+    pod = spec["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == 45, "longer than the 30 s that the agent gives its workers"
+    (volume,) = pod["volumes"]
+    (source,) = volume["projected"]["sources"]
+    token = source["serviceAccountToken"]
+    assert token == {"audience": "rendezvous.holdfast.dev", "expirationSeconds": 600, "path": "token"}
+    (container,) = pod["containers"]
+    (mount,) = container["volumeMounts"]
+    told = {one["name"]: one.get("value") or one["valueFrom"]["fieldRef"]["fieldPath"] for one in container["env"]}
+    assert told == {
+        "HOLDFAST_ATTEMPT": "2",
+        "HOLDFAST_WORKLOAD_UID": "u-1",
+        "HOLDFAST_RENDEZVOUS": "http://hub:8090",
+        "HOLDFAST_RENDEZVOUS_TOKEN_FILE": f"{mount['mountPath']}/token",
+        "HOLDFAST_ROLE": "work",
+        "HOLDFAST_MEMBER": "metadata.name",
+        "HOLDFAST_POD_UID": "metadata.uid",
+        "HOLDFAST_POD_ADDRESS": "status.podIP",
+        "HOLDFAST_NODE": "spec.nodeName",
+    }
+
+
+def test_the_agent_can_read_what_a_gangs_pods_are_told():
+    (container,) = gathered(part())["spec"]["template"]["spec"]["containers"]
+    environment = {one["name"]: one.get("value", "given-by-the-kubelet") for one in container["env"]}
+    told = settings.read(["--", "train"], environment)
+    assert (told.url, told.role, told.attempt, told.workload_uid) == ("http://hub:8090", "work", 2, "u-1")
+
+
+def test_what_a_gangs_template_says_itself_stays():
+    template = job()
+    template["spec"] |= {"backoffLimitPerIndex": 3}
+    pod = template["spec"]["template"]["spec"]
+    pod |= {"terminationGracePeriodSeconds": 90, "volumes": [{"name": "data", "emptyDir": {}}]}
+    pod["containers"][0]["env"] = [{"name": "HOLDFAST_ROLE", "value": "trainer"}]
+    made = gathered(part(template))["spec"]
+    assert "backoffLimit" not in made
+    assert made["template"]["spec"]["terminationGracePeriodSeconds"] == 90
+    assert [one["name"] for one in made["template"]["spec"]["volumes"]] == ["data", "holdfast-rendezvous"]
+    roles = [one for one in made["template"]["spec"]["containers"][0]["env"] if one["name"] == "HOLDFAST_ROLE"]
+    assert roles == [{"name": "HOLDFAST_ROLE", "value": "trainer"}]
+
+
+@pytest.mark.parametrize(
+    ("pod", "rendezvous", "words"),
+    [
+        ({}, "", "gang: this worker has no address under which pods reach a rendezvous"),
+        (
+            {"volumes": [{"name": "holdfast-rendezvous", "emptyDir": {}}]},
+            "http://hub",
+            "template.spec.template.spec.volumes: expected none named 'holdfast-rendezvous'",
+        ),
+        (
+            {
+                "containers": [
+                    {
+                        "name": "main",
+                        "volumeMounts": [{"name": "x", "mountPath": "/var/run/secrets/rendezvous.holdfast.dev"}],
+                    }
+                ]
+            },
+            "http://hub",
+            "template.spec.template.spec.containers[0].volumeMounts: expected none at /var/run/secrets/rendezvous",
+        ),
+    ],
+)
+def test_what_would_be_in_a_gangs_way_is_refused(pod: dict[str, Any], rendezvous: str, words: str):
+    template = job()
+    template["spec"]["template"]["spec"] |= pod
+    with pytest.raises(InjectionError) as refused:
+        gathered(part(template), rendezvous)
+    assert str(refused.value).startswith(words)
+
+
+def gathered(component: Component, rendezvous: str = "http://hub:8090") -> dict[str, Any]:
+    """Return the Job of a gang of five pods."""
+    return inject(
+        component,
+        target=TARGET,
+        attempt=2,
+        owner_uid="owner-uid",
+        installation="inst",
+        labels={},
+        gang=GangPods(component="work", pods=5),
+        rendezvous=rendezvous,
+    )

@@ -13,8 +13,9 @@ import pytest
 from kubernetes.aio.client.configuration import Configuration
 
 from holdfast import names
+from holdfast.activities import kube_pages
 from holdfast.activities.kept import lean, owned_trace, trace, unsigned
-from holdfast.activities.kube import PAGE, Gone, Kube, Object
+from holdfast.activities.kube import PAGE, Gone, Kube, Object, Unreachable
 from holdfast.activities.kube_resources import Resource
 from holdfast.worker.cache import pod_seen
 from tests.activities.shapes import pod
@@ -138,12 +139,29 @@ async def test_a_long_list_is_never_held_whole():
     await kube.close()
 
 
-async def test_a_page_that_comes_too_late_begins_the_list_anew_and_nothing_is_kept_twice():
-    kube = _Paged(2 * PAGE + 1, late=1)
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_pages, "PAUSE_FIRST", 0.001)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_page_that_comes_too_late_begins_the_list_anew_in_pages_and_nothing_is_kept_twice():
+    kube = _Paged(2 * PAGE + 1, late=2)
     passed = f"train-workers-{PAGE}"
     listed = await kube.list("v1", "Pod", "ns", keep=lambda one: name_of(one) if name_of(one) != passed else None)
     expected = [f"train-workers-{number}" for number in range(2 * PAGE + 1)]
     expected.remove(passed)
     assert listed["items"] == expected
-    assert kube.asked == [(str(PAGE), ""), (str(PAGE), str(PAGE)), ("", "")], "the second time it is one page"
+    late = [(str(PAGE), ""), (str(PAGE), str(PAGE))]
+    assert kube.asked == [*late, *late, *late, (str(PAGE), str(2 * PAGE))]
+    assert kube.most <= PAGE
+    await kube.close()
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_where_every_page_comes_too_late_nothing_is_known():
+    kube = _Paged(PAGE + 1, late=100)
+    with pytest.raises(Unreachable, match="6 times"):
+        await kube.list("v1", "Pod", "ns")
+    assert [token for _, token in kube.asked] == ["", str(PAGE)] * (kube_pages.BEGUN_ANEW + 1)
     await kube.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ NO_SITE = cast("Site", None)
 PLAN = PlannedComponent(name="a", api_version="v1", kind="Pod", object_name="train-0")
 
 
-def left(name: str, *finalizers: str) -> Object:
+def left(name: str, *finalizers: str) -> Mapping[str, Any]:
     return trace({"metadata": {"name": name, "uid": f"{name}-uid", "finalizers": list(finalizers)}})
 
 
@@ -33,7 +33,7 @@ async def test_what_a_foreign_finalizer_holds_is_told_first_then_in_order_and_th
     pods.append(left("held", "example.com/hold"))
     between: Object = {"kind": "Job", **left("between", "foregroundDeletion")}
     components = ((PLAN, pods[0]), (PLAN.model_copy(update={"kind": "Job"}), left("job", "example.com/job")))
-    told = await remnants_of(NO_SITE, Remains(left("owner"), components, (between,), tuple(pods)))
+    told = await remnants_of(NO_SITE, Remains(dict(left("owner")), components, (between,), tuple(pods)))
     assert [(one.kind, one.name) for one in told] == [
         ("Pod", "held"),
         ("Job", "job"),
@@ -48,7 +48,7 @@ async def test_what_a_foreign_finalizer_holds_is_told_first_then_in_order_and_th
 
 async def test_of_thousands_left_only_those_that_are_told_are_made_up():
     pods = tuple(left(f"train-{number}", "example.com/hold") for number in range(5000))
-    remains = Remains(left("owner"), (), (), pods)
+    remains = Remains(dict(left("owner")), (), (), pods)
     assert len(await remnants_of(NO_SITE, remains)) == REMNANTS_TOLD
     gc.collect()
     tracemalloc.start()

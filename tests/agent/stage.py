@@ -61,9 +61,9 @@ class Stage:
         """Return the command of a puppet."""
         return [sys.executable, "-I", "-S", str(PUPPET), str(self._path), name]
 
-    async def enters(self, name: str) -> Puppet:
+    async def enters(self, name: str, limit: float = LIMIT) -> Puppet:
         """Wait for the next puppet of that name."""
-        return await asyncio.wait_for(self._puppets.setdefault(name, asyncio.Queue()).get(), LIMIT)
+        return await asyncio.wait_for(self._puppets.setdefault(name, asyncio.Queue()).get(), limit)
 
     def on_stage(self) -> set[str]:
         """Return the names of puppets that have appeared, and that no test has taken notice of."""

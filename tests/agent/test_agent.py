@@ -38,12 +38,15 @@ class Gang:
         self.revision = 0
         self.directive = Directive(revision=0, kind=DirectiveKind.WAIT)
         self.away = False
+        self.refuses = ""
         self.heard: asyncio.Queue[Announcement] = asyncio.Queue()
         self._new = asyncio.Event()
         self._last: Any = None
 
     async def announce(self, request: web.Request) -> web.Response:
         said = Announcement.model_validate(await request.json())
+        if self.refuses:
+            return web.json_response({"error": self.refuses}, status=403)
         if self.away:
             return web.json_response({"error": "nobody knows yet"}, status=503)
         word = (said.report, said.join.port)

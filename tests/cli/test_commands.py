@@ -124,6 +124,7 @@ def test_the_schema_is_the_published_one() -> None:
         ("retry", "x"),
         ("strip-finalizers", "x"),
         ("extend", "x", "1h"),
+        ("scale", "x", "2:8"),
         ("submit", str(JOB)),
     ],
     ids=lambda command: command[0],
@@ -205,6 +206,13 @@ def test_a_timeout_is_a_duration_and_for_waiting() -> None:
     assert "'soon'" in result.output
 
 
+@pytest.mark.parametrize("size", ["four", "2:", ":8", "2:8:9", "-1"])
+def test_a_size_that_is_none_is_refused_before_anybody_is_asked(size: str) -> None:
+    result = run("scale", "x", "--", size)
+    assert result.exit_code == 2
+    assert "expected a number of members, as 4, or a range, as 2:8" in " ".join(result.output.replace("│", " ").split())
+
+
 def test_a_worker_setting_that_is_wrong_is_refused_in_one_line() -> None:
     result = run("worker", "--roles", "nothing")
     assert result.exit_code == 2
@@ -217,7 +225,7 @@ def test_version_names_what_matters_in_a_bug_report() -> None:
 
 def test_every_command_of_ux_is_there() -> None:
     wanted = "submit list status explain watch suspend resume preempt cancel retry validate schema doctor history"
-    wanted += " strip-finalizers extend"
+    wanted += " strip-finalizers extend scale"
     text = run("--help").output
     for command in [*wanted.split(), "namespace", "worker", "dev", "demo", "version"]:
         assert f" {command} " in text, command

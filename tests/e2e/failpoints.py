@@ -32,6 +32,8 @@ REPORTS = Path("reports/crash")
 PAIRS = 16
 """How many runs with two crashes are sampled of each scenario."""
 RUN_SECONDS = 300.0
+ROUNDS = "elastic-rounds"
+"""What a gang's rounds are called, which are lived on the real node (test_elastic_crashes.py)."""
 
 Crashes = tuple[Passing, ...]
 """Where the worker dies, and where the one that is started then does."""
@@ -135,13 +137,18 @@ def _keep(trace: Path) -> None:
 
 async def run(site: Site, scenario: Scenario, crashes: Crashes) -> Outcome:
     """Live a scenario with these crashes, and say what it came to."""
+    return await outcome_of(scenario.name, crashes, _live(site, scenario, crashes))
+
+
+async def outcome_of(name: str, crashes: Crashes, life: Coroutine[Any, Any, int]) -> Outcome:
+    """Say what a life with these crashes came to, which returns how many of them happened."""
     begun, happened, problem = time.monotonic(), len(crashes), ""
     try:
-        happened = await asyncio.wait_for(_live(site, scenario, crashes), RUN_SECONDS)
+        happened = await asyncio.wait_for(life, RUN_SECONDS)
     except (AssertionError, TimeoutError, Unreachable) as error:
         problem = str(error) or type(error).__name__
     told = ", then ".join(map(str, crashes))
-    return Outcome(scenario.name, told, len(crashes), happened, time.monotonic() - begun, problem)
+    return Outcome(name, told, len(crashes), happened, time.monotonic() - begun, problem)
 
 
 async def _live(site: Site, scenario: Scenario, crashes: Crashes) -> int:
@@ -233,7 +240,7 @@ def main() -> int:
     outcomes = recorded()
     lines, fine = summary(outcomes)
     print("\n".join(lines))
-    missing = sorted(set(BY_NAME) - {one.scenario for one in outcomes})
+    missing = sorted({*BY_NAME, ROUNDS} - {one.scenario for one in outcomes})
     if missing:
         print(f"not run: {', '.join(missing)}")
     return 0 if fine and not missing else 1

@@ -42,6 +42,12 @@ class Nodes:
         """Set a label of a node, or take it away."""
         await self.patch(name, {"metadata": {"labels": {key: value}}})
 
+    async def join(self, group: str) -> None:
+        """Let pods that may run in another group run on these nodes too, and no others."""
+        taint = {"key": GROUP, "value": group, "effect": "NoSchedule"}
+        for name in self.names:
+            await self.patch(name, {"metadata": {"labels": {GROUP: group}}, "spec": {"taints": [taint]}})
+
     async def condition(self, name: str, kind: str, status: str) -> None:
         """Set a condition of a node's status, as whatever watches over its hardware would."""
         while True:

@@ -13,12 +13,13 @@ from typing import Any
 import yaml
 
 from holdfast import names
+from tests.e2e import jobset_scripts as jobsets
 from tests.e2e import lattice_lives as lattice
+from tests.e2e import saving_scripts as saving
 from tests.e2e.agents import SHORT_SILENCE
 from tests.e2e.crash import pod
-from tests.e2e.jobsets import jobset, replicated
 from tests.e2e.lattice import NAME, allocation
-from tests.e2e.saving import gang, save
+from tests.e2e.saving import gang
 from tests.e2e.site import appwrapper, until
 from tests.e2e.space import STUBBORN, Handle, Space
 
@@ -129,80 +130,6 @@ async def _loses_a_pod(space: Space, handle: Handle) -> None:
     await space.complete(NAME)
 
 
-# --- JobSets: several Jobs of one component, a start in order, a component restarted alone, an end with others running
-
-
-def _jobset(rule: str, **spec: Any) -> dict[str, Any]:
-    """Return a JobSet of a driver and two workers, which such a rule restarts once, gone as soon as it has ended."""
-    jobs = [
-        replicated(name, replicas=count, job={"backoffLimit": 0}) for name, count in (("driver", 1), ("workers", 2))
-    ]
-    for each in jobs:
-        template = each["template"]["spec"]["template"]
-        template["metadata"]["annotations"] = {"holdfast.dev/kwok-delete-delay": "1s"}
-        template["spec"]["restartPolicy"] = "Never"
-    rules = [{"action": rule, "targetReplicatedJobs": ["workers"]}, {"action": "FailJobSet"}]
-    return jobset(NAME, *jobs, failurePolicy={"maxRestarts": 1, "rules": rules}, ttlSecondsAfterFinished=0, **spec)
-
-
-async def _pods_of(space: Space, component: str, launch: int = 0) -> list[str]:
-    """Return the running pods of a component's launch."""
-    return [
-        pod["metadata"]["name"]
-        for pod in await space.pods(NAME)
-        if pod["metadata"]["labels"].get(names.LABEL_COMPONENT) == component
-        and int(pod["metadata"]["labels"].get(names.LABEL_LAUNCH, 0)) == launch
-        and pod["status"].get("phase") == "Running"
-    ]
-
-
-async def _fails(space: Space, component: str) -> None:
-    last = (await _pods_of(space, component))[-1]
-    await space.site.annotate("Pod", last, space.namespace, kwok_exit_code="1", kwok_fail="0s")
-
-
-async def _is_restarted_by_a_rule(space: Space, handle: Handle) -> None:
-    await space.reach(handle, "Running", 1)
-    await _fails(space, "workers")
-    await space.reach(handle, "Running", 2)
-    (driver,) = await _pods_of(space, "driver")
-    await space.site.annotate("Pod", driver, space.namespace, kwok_complete="0s")
-
-
-async def _restarts_its_workers_alone(space: Space, handle: Handle) -> None:
-    await space.reach(handle, "Running", 1)
-    await _fails(space, "workers")
-
-    async def again() -> bool:
-        return len(await _pods_of(space, "workers", launch=1)) == 2
-
-    await until(again, 120, "both workers run again")
-    await space.reach(handle, "Running", 1)
-    await space.complete(NAME)
-
-
-async def _is_suspended_in_place(space: Space, handle: Handle) -> None:
-    await space.reach(handle, "Running", 1)
-    await handle.signal(names.SIGNAL_SUSPEND, "making room")
-    await space.reach(handle, "Suspended", 1)
-    await handle.signal(names.SIGNAL_RESUME, "room again")
-    await _is_restarted_by_a_rule(space, handle)
-
-
-# --- a gang that saves its state before it makes room
-
-
-async def _saves_and_goes_on(space: Space, handle: Handle) -> None:
-    await space.reach(handle, "Running", 1)
-    await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
-    await save(space, "s3://saved/1", NAME, pods=2)
-    await space.reach(handle, "Suspended", 1)
-    await handle.signal(names.SIGNAL_RESUME, "room again")
-    status = await space.reach(handle, "Running", 2)
-    assert status.resumed_from == "s3://saved/1"
-    await space.complete(NAME)
-
-
 SCENARIOS = (
     Scenario(
         name="appwrapper-reset",
@@ -238,32 +165,32 @@ SCENARIOS = (
     ),
     Scenario(
         name="jobset-restart-in-order",
-        document=lambda: _jobset(
+        document=lambda: jobsets.driven(
             "RestartJobSet",
             startupPolicy={"startupPolicyOrder": "InOrder"},
             successPolicy={"operator": "All", "targetReplicatedJobs": ["driver"]},
         ),
-        script=_is_restarted_by_a_rule,
+        script=jobsets.is_restarted_by_a_rule,
         phase="Succeeded",
         attempts=2,
         charged={"restart": 1},
     ),
     Scenario(
         name="jobset-replicated-job",
-        document=lambda: _jobset("RestartReplicatedJob"),
-        script=_restarts_its_workers_alone,
+        document=lambda: jobsets.driven("RestartReplicatedJob"),
+        script=jobsets.restarts_its_workers_alone,
         phase="Succeeded",
         attempts=1,
         charged={"restart": 1},
     ),
     Scenario(
         name="jobset-suspended-in-order",
-        document=lambda: _jobset(
+        document=lambda: jobsets.driven(
             "RestartJobSet",
             startupPolicy={"startupPolicyOrder": "InOrder"},
             successPolicy={"operator": "All", "targetReplicatedJobs": ["driver"]},
         ),
-        script=_is_suspended_in_place,
+        script=jobsets.is_suspended_in_place,
         phase="Succeeded",
         attempts=2,
         charged={"restart": 1},
@@ -271,7 +198,14 @@ SCENARIOS = (
     Scenario(
         name="preempted-and-saved",
         document=lambda: gang(NAME, pods=2),
-        script=_saves_and_goes_on,
+        script=saving.saves_and_goes_on,
+        phase="Succeeded",
+        attempts=2,
+    ),
+    Scenario(
+        name="lattice-saved-after-its-walltime",
+        document=saving.has_a_walltime,
+        script=saving.saves_after_its_walltime,
         phase="Succeeded",
         attempts=2,
     ),

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -38,6 +37,7 @@ from holdfast.local import Stack, worker_kubeconfig
 from holdfast.local.ports import choose
 from holdfast.model import Explanation, Status, Workload
 from holdfast.worker.namespace import enable
+from tests.e2e.hatchery import Forked
 
 FAST = {
     "admissionGracePeriodDuration": "20s",
@@ -73,7 +73,7 @@ def executable() -> list[str]:
 class Worker:
     """A worker process and its log."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     log: Path
     health: str
 
@@ -92,7 +92,7 @@ class Worker:
         self.process.terminate()
         try:
             return self.process.wait(30)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, TimeoutError):
             self.kill()
             raise
 
@@ -110,6 +110,8 @@ class Site:
     temporal_address: str
     workers: list[Worker] = field(default_factory=list)
     namespaces: list[str] = field(default_factory=list)
+    forks: bool = "PYTEST_VERSION" in os.environ and not os.environ.get("TEST_EXEC")
+    """Whether its workers are forked from a process that has loaded Holdfast already."""
 
     # --- workers
 
@@ -135,11 +137,15 @@ class Site:
             **CACHED,
             **environment,
         }
-        with log.open("wb") as out:
-            process = subprocess.Popen([*executable(), "worker", *arguments], env=env, stdout=out, stderr=out)
-        worker = Worker(process, log, health)
+        worker = Worker(self._started(["worker", *arguments], env, log), log, health)
         self.workers.append(worker)
         return worker
+
+    def _started(self, argv: list[str], env: dict[str, str], log: Path) -> subprocess.Popen[bytes] | Forked:
+        if self.forks:
+            return Forked(argv, env, log)
+        with log.open("wb") as out:
+            return subprocess.Popen([*executable(), *argv], env=env, stdout=out, stderr=out)
 
     async def ready(self, worker: Worker, seconds: float = 60) -> None:
         """Wait until a worker says it is ready."""
@@ -293,8 +299,8 @@ async def asked(query: Callable[[], Awaitable[T]]) -> T:
 
 
 def free_port() -> int:
-    """Return a port that no outgoing connection will take before it is listened on."""
-    return choose(["port"])["port"]
+    """Return a port that no outgoing connection will take before it is listened on; none of a stack's stopped part."""
+    return choose(["port"], among=range(30_000, 32_000))["port"]
 
 
 async def until(check: Callable[[], Any], seconds: float, what: str, *, pause: float = 0.05) -> None:
@@ -382,8 +388,3 @@ async def make_temporal_namespace(address: str, name: str) -> None:
         return True
 
     await until(added, 20, f"namespace {name} has search attributes")
-
-
-def signal_name(process: subprocess.Popen[bytes]) -> str:
-    code = process.poll()
-    return signal.Signals(-code).name if code is not None and code < 0 else str(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from holdfast.policy.checkpoint import CheckpointAsk
 from tests.e2e.saving import answers, asked, gang, noted, save
 from tests.e2e.site import until
 from tests.e2e.space import Handle, Space
+from tests.e2e.terminal import command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -181,3 +183,35 @@ async def test_J3_what_was_saved_on_the_way_is_where_a_reset_goes_on(space: Spac
     status = await space.reach(handle, "Running", 2)
     assert (status.restarts, status.resumed_from) == (1, "s3://nightly")
     await ends(space, handle)
+
+
+@ROW("L32", level="e2e")
+async def test_L32_whoever_types_it_is_told_what_was_saved_and_what_was_not(space: Space):
+    handle = await space.submit(gang(pods=2))
+    await space.reach(handle, "Running", 1)
+    name = f"{space.namespace}/train"
+    told, _ = await asyncio.gather(
+        command(space.site, "checkpoint", name, "--wait", "--timeout", "60s"), save(space, "s3://saved/1", pods=2)
+    )
+    assert told.startswith(f"{name} Running: "), "it saves, and runs on"
+    shown = json.loads(await command(space.site, "status", name, "-o", "json"))["status"]["checkpoint"]
+    assert (shown["state"], shown["uri"]) == ("Complete", "s3://saved/1")
+    told, _ = await asyncio.gather(
+        command(space.site, "checkpoint", name, "--wait", expect=1), give_up(space, 2, number=2)
+    )
+    assert told.startswith(f"{name} Running: "), "a checkpoint that failed is an exit code of 1, and no end of it"
+    await command(space.site, "preempt", name, "--within", "soon", expect=2)
+    told = await command(space.site, "preempt", name, "--within", "1s", "--wait", "--reason", "a larger job")
+    assert told.startswith(f"{name} Suspended: ")
+    status = await space.site.status(handle)
+    assert status.resumed_from == ""
+    assert status.restarts == 0
+    await command(space.site, "resume", name, "--wait")
+    assert (await space.site.status(handle)).resumed_from == "s3://saved/1", "the last that was complete"
+    await ends(space, handle)
+
+
+async def give_up(space: Space, pods: int, number: int) -> None:
+    """Answer that nothing was saved, in all pods' places."""
+    for one in await asked(space, pods=pods, number=number):
+        await answers(space, one, "Failed")

@@ -17,6 +17,8 @@ from tests.e2e.crash import open_scene, pod
 from tests.e2e.site import Site, job, open_site, until
 
 MANY = 8
+PATIENT = {"admissionGracePeriodDuration": "120s", "warmupGracePeriodDuration": "5m"}
+"""Whatever plays the kubelets, too, needs its time to come back after the API server."""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -81,7 +83,7 @@ async def test_what_a_starting_api_server_forbids_is_no_refusal(own_stack: Stack
             }
         )
         for index in range(MANY):
-            await scene.submit(job(f"w{index}", 1), name=f"w{index}", admissionGracePeriodDuration="120s")
+            await scene.submit(job(f"w{index}", 1), name=f"w{index}", **PATIENT)
         refused: set[str] = set()
 
         async def all_refused() -> bool:

@@ -43,6 +43,8 @@ SAMPLE = (
     ("lattice-sensitive-walltime", "activity.remove.before:1"),
     ("preempted-and-saved", "http.patch.pods.after:1"),
     ("preempted-and-saved", "activity.checkpoint.after:1"),
+    ("lattice-saved-after-its-walltime", "activity.remove.before:1"),
+    ("lattice-saved-after-its-walltime", "activity.remove.after:1"),
     ("lattice-launch", "activity.observe.after:1"),
     ("lattice-walltime-extended", "activity.remove.before:2"),
     ("lattice-node-down", "http.patch.nodes.before:1"),

@@ -52,10 +52,10 @@ async def lent(stack: Stack, directory: Path, **environment: str) -> AsyncIterat
                 stack.resume_part("kubelet")
                 await mine.label("real", GROUP, None)
                 # What this site has said on it nobody else would take back.
-                await until(lambda: _is_free(space), 180, "the real node is as it was")
+                await until(lambda: is_free(space), 180, "the real node is as it was")
 
 
-async def _is_free(space: Space) -> bool:
+async def is_free(space: Space) -> bool:
     found = await space.site.kube.get("v1", "Node", "real")
     return not is_tainted(found, space.site) and await word(space.site, "real") is NodeWord.NONE
 
@@ -122,10 +122,7 @@ async def test_L5_a_node_that_comes_back_after_its_workload_was_moved_makes_no_s
         await space.reach(handle, "Running", 1)
         (old,) = await space.pods("train")
         assert old["spec"]["nodeName"] == "real"
-        for name in nodes.names:
-            await nodes.label(name, GROUP, nodes.group)
-            taint = {"key": GROUP, "value": nodes.group, "effect": "NoSchedule"}
-            await nodes.patch(name, {"spec": {"taints": [taint]}})
+        await nodes.join(nodes.group)
         stack.pause_part("kubelet")
         status = await space.reach(handle, "Running", 2, 240)
         (moved,) = await space.pods("train")
@@ -143,7 +140,7 @@ async def test_L5_a_node_that_comes_back_after_its_workload_was_moved_makes_no_s
 
         await until(ended, 120, "the process of the first attempt has ended")
         await stands(space.site, "real", NodeState.HEALTHY, 120)
-        await until(lambda: _is_free(space), 30, "it takes pods again")
+        await until(lambda: is_free(space), 30, "it takes pods again")
         status = await space.site.status(handle)
         assert (status.phase, status.attempt, status.restarts) == ("Running", 2, 1)
         assert [pod["metadata"]["uid"] for pod in await space.pods("train")] == [moved["metadata"]["uid"]]

@@ -32,6 +32,7 @@ async def faulty(stack: Stack, directory: Path, fault: str, patch: pytest.Monkey
     patch.setattr("tests.e2e.site.executable", lambda: [sys.executable, "-m", "tests.e2e.faults", fault])
     prefix = law.PLANTED.rstrip("-")
     async with open_site(stack, directory, prefix=prefix) as site:
+        site.forks = False  # It is another program.
         await site.start_worker()
         async with open_space(site) as space:
             yield space

@@ -17,7 +17,7 @@ import yaml
 from holdfast.local import StackError, parts, realnode, requirements
 from holdfast.local.cluster import fake_node
 from holdfast.local.credentials import ensure_signing_key, ensure_tokens, write_private
-from holdfast.local.images import BUSYBOX, PAUSE, is_static, write_archive
+from holdfast.local.images import BUSYBOX, PAUSE, PYTHON, is_static, write_archive
 from holdfast.local.parts import Layout
 from holdfast.local.paths import PACKAGE, deploy_dir
 from holdfast.local.realnode import RealNode
@@ -145,7 +145,7 @@ def test_only_a_static_program_goes_into_an_empty_image(tmp_path: Path) -> None:
     assert [is_static(tmp_path / name) for name in ("static", "dynamic", "script")] == [True, False, False]
 
 
-def test_the_image_archive_has_both_images(tmp_path: Path) -> None:
+def test_the_image_archive_has_its_images(tmp_path: Path) -> None:
     busybox = tmp_path / "busybox"
     busybox.write_text("#!/bin/sh\necho busybox\necho sh\necho sleep\n")
     busybox.chmod(0o755)
@@ -158,7 +158,7 @@ def test_the_image_archive_has_both_images(tmp_path: Path) -> None:
             return file.read()
 
         manifest = json.loads(read("manifest.json"))
-        assert [image["RepoTags"] for image in manifest] == [[BUSYBOX], [PAUSE]]
+        assert [image["RepoTags"] for image in manifest] == [[BUSYBOX], [PAUSE], [PYTHON]]
         assert json.loads(read(manifest[1]["Config"]))["config"]["Cmd"][1] == "sleep"
         with tarfile.open(fileobj=io.BytesIO(read(manifest[0]["Layers"][0]))) as layer:
             assert layer.getmember("bin/sh").linkname == "busybox"

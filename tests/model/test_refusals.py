@@ -15,7 +15,7 @@ from holdfast.model import Workload, workload
 from tests.refusing import lines_run, missed, places
 
 Spoiled = dict[str, Any]
-NOT_OF_A_WORKLOAD = {"gang.py", "rendezvous.py"}
+NOT_OF_A_WORKLOAD = {"gang_orders.py", "gang_packed.py", "rendezvous.py"}
 """What is no part of a workload's document: it has tests of its own beside this one."""
 FILES = sorted(
     path for path in Path(workload.__file__).resolve().parent.glob("*.py") if path.name not in NOT_OF_A_WORKLOAD
@@ -65,6 +65,12 @@ def after(first: str, *others: str, status: str = "Ready") -> Spoiled:
     train = job(after=[{"component": first, "status": "Ready"}]) if first == "serve" else job()
     nothing = {"name": "none", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "none"}}}
     return {"components": [train, job("serve", after=waits), nothing]}
+
+
+def gang(*components: Spoiled, job_spec: Spoiled | None = None, **fields: Any) -> Spoiled:
+    """Return a workload with a gang of one member at least; `job_spec` is of its Job, where there is nothing else."""
+    template = {**job()["template"], "spec": job_spec or {}}
+    return {"gang": {"min": 1, "max": 4, **fields}, "components": list(components) or [job(template=template)]}
 
 
 MEMBER = {"name": "launch", "limit": None, "scope": "Member"}
@@ -137,10 +143,29 @@ TABLE: list[tuple[Spoiled, str]] = [
         "components[0].after[0].component: 'serve': these wait for each other",
     ),
     (after("none", "none", status="Complete"), "has no pods and says nothing of its end: expected status Ready"),
+    # An elastic gang.
+    (gang(min=5), "gang.min: 5: expected at most max, 4"),
+    (gang(min=0), "gang.min"),
+    (gang(spares=4093), "spares: 4093: expected at most 4092 beside max"),
+    (gang(heartbeat="100ms"), "heartbeat: 0.1s: expected at least 1s"),
+    (gang(lastCall="11m"), "last_call: 11m: expected at most the join timeout, 10m"),
+    (
+        gang(job(), job("serve")),
+        "gang: its members are the pods of one component: expected exactly one with pods, found",
+    ),
+    (gang({"name": "c", "template": config("c")}), "expected exactly one with pods, found none"),
+    (gang(job(template=POD)), "components[0].template.kind: 'v1 Pod': expected a batch/v1 Job"),
+    (gang(job(copies=1)), "components[0].copies: 1: expected none: the members of a gang are the pods of one Job"),
+    (gang(min=2), "components[0].podSets[0].replicas: 1: expected gang.min, 2"),
+    (gang(job_spec={"parallelism": 4}), "components[0].template.spec.parallelism: 4: expected none: gang.max and"),
+    (gang(job_spec={"completions": 2}), "components[0].template.spec.completions: 2: expected none: gang.max and"),
+    (gang(job_spec={"completionMode": "NonIndexed"}), "completionMode: 'NonIndexed': expected Indexed, or none"),
+    ({**gang(), "lifecycle": {"kind": "Reactive", "min": 1, "max": 3}}, "lifecycle.kind: 'Reactive': a gang's size"),
+    ({**gang(), **policy(deletion={"suspend": "InPlace"})}, "policy.deletion.suspend: 'InPlace': expected Delete"),
     # The policy.
     (policy(rules=[rule(match={"components": ["nobody"]})]), "policy.rules[r].match.components: 'nobody'"),
     (policy(rules=[rule(action={"unit": "Member"})]), "are its controller's to make again"),
-    (policy(default={"unit": "Gang"}), "there are no gangs yet"),
+    (policy(default={"unit": "Gang"}), "its rendezvous begins a new round by itself"),
     (policy(rules=[rule(match={"messagePattern": "("})]), "is no regular expression of RE2"),
     (policy(rules=[rule(name="a\tb")]), "rule name 'a\\tb': expected"),
     (policy(rules=[rule(), rule()]), "rule name 'r' is used 2 times"),

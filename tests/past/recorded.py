@@ -10,6 +10,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 
 from holdfast.past import Run, Story, read_run, told
+from tests.replay.gangs import GANGS
 from tests.replay.record import HISTORIES, SCENARIOS
 
 
@@ -23,9 +24,9 @@ def _files() -> dict[str, list[str]]:
     return {name: list(found) for name, found in groupby(stems, scenario)}
 
 
-MONITOR = "monitored"
-"""The life of a cluster's monitor of nodes, which is no workload's."""
-NAMES = sorted(set(_files()) - {MONITOR})
+OTHERS = {"monitored", *GANGS}
+"""Lives of a cluster's monitor of nodes and of gangs' rendezvous, which are no workload's."""
+NAMES = sorted(set(_files()) - OTHERS)
 
 
 def histories(name: str) -> list[WorkflowHistory]:

@@ -6,7 +6,7 @@ import base64
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import jsonschema
@@ -20,7 +20,7 @@ from holdfast import names
 from holdfast.model import Cause, Reason, State, Status, Workload
 from holdfast.model.history import schema
 from holdfast.past import Run, history_of, read_run, told
-from holdfast.past.tasks import Finished
+from holdfast.past.tasks import Finished, Signalled
 from holdfast.policy.advance import advance
 from holdfast.policy.steps import Step
 from holdfast.workflows import workload as workflow_module
@@ -50,6 +50,35 @@ async def test_the_turns_are_those_that_the_workflow_takes(name: str, monkeypatc
     turns = [(turn.at, turn.folded) for turn in (await story(name)).turns if turn.taken]
     assert [at for at, _ in turns] == [at for at, _ in taken]
     assert turns == taken
+
+
+@ROW("L32", level="pure")
+async def test_L32_the_patience_of_whoever_preempted_is_read_with_the_signal_and_bounds_the_checkpoint():
+    (run,) = await runs("checkpoint-unanswered")
+    (asked,) = _preemptions(run)
+    assert (asked.value, asked.within) == ("urgent", 0.5)
+    turns = (await story("checkpoint-unanswered")).turns
+    bounded = next(turn for turn in turns if turn.folded.intent.within is not None)
+    until = bounded.folded.intent.within
+    assert until is not None
+    assert until == bounded.at + timedelta(seconds=0.5)
+    request = turns[-1].folded.checkpoint
+    assert request is not None
+    assert request.ended_at is not None
+    waited = request.ended_at - until
+    assert timedelta(0) <= waited < timedelta(seconds=10), "its patience ended it, and not the ten minutes of its own"
+
+
+@ROW("L32", level="pure")
+async def test_L32_without_one_it_is_waited_for_as_long_as_it_says_itself():
+    (asked,) = [one for run in await runs("checkpointed") for one in _preemptions(run)]
+    assert (asked.value, asked.within) == ("a larger job", None)
+    assert all(turn.folded.intent.within is None for turn in (await story("checkpointed")).turns)
+
+
+def _preemptions(run: Run) -> list[Signalled]:
+    wishes = (wish for task in run.tasks for wish in task.wishes)
+    return [one for one in wishes if isinstance(one, Signalled) and one.name == names.SIGNAL_PREEMPT]
 
 
 @ROW("U12", level="pure")

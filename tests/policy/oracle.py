@@ -299,7 +299,10 @@ class Oracle:
             return
         asked = self.cluster.asked.get((saved.attempt, saved.number), [])
         there = [one for one in asked if one.asked == saved.number]
-        good = [one for one in there if one.saved == saved.uri or one.state is PodState.SUCCEEDED]
+        # Whoever has ended well needs to save nothing, were it asked in time or not.
+        of_attempt = [one for one in self.cluster.all if one.kind is Kind.POD and one.attempt == saved.attempt]
+        ended = [one for one in of_attempt if one.state is PodState.SUCCEEDED]
+        good = [*ended, *(one for one in there if one.saved == saved.uri and one not in ended)]
         running = [one for one in there if one.died is None and one.state is PodState.RUNNING and one.deleting is None]
         lacks = [str(one) for one in running if one.saved != saved.uri]
         require(not lacks, Law.SAVED, f"{saved.uri} is taken for whole, and {lacks} have not saved it")

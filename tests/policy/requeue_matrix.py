@@ -71,6 +71,19 @@ def walltime(life: Life) -> None:
     life.state = edit(life.state, observation=life.look(live=True), observed_at=life.now, looked_at=life.now)
 
 
+def lacks_pods(span: timedelta) -> Callable[[Life], None]:
+    """Return what lets one pod be gone, neither failed nor brought back, for as long; confirmed by a live look."""
+
+    def befalls(life: Life) -> None:
+        life.view = {"running": PODS - 1}
+        life.state = edit(life.state, observation=life.look(), observed_at=life.now)
+        life.state = next(decisions(life.spec, life.state, life.now)).after
+        life.now += span
+        life.state = edit(life.state, observation=life.look(live=True), observed_at=life.now, looked_at=life.now)
+
+    return befalls
+
+
 def _bounded(life: Lifecycle) -> bool:
     return isinstance(life, Bounded) and bool(life.walltime)
 
@@ -83,6 +96,8 @@ CAUSES = (
     Cause("prologue fails", failed(FailureClass.LAUNCH, reason="UnexpectedAdmissionError")),
     Cause("prologue fails, retries used up", failed(FailureClass.LAUNCH, reason="Topology"), (("launch", 3),)),
     Cause("component is gone", failed(FailureClass.MISSING, Scope.COMPONENT, "MissingComponent")),
+    Cause("a pod has gone, 59 s ago", lacks_pods(timedelta(seconds=59))),
+    Cause("a pod has gone, 60 s ago", lacks_pods(timedelta(seconds=60))),
     Cause("probe fails", failed(FailureClass.PROBE), fits=lambda life: not isinstance(life, Bounded)),
     Cause("a deadline of its own", failed(FailureClass.DEADLINE, reason="DeadlineExceeded")),
     Cause("nobody knows", failed(FailureClass.UNKNOWN)),
@@ -164,6 +179,9 @@ rule that decided.
 
 - **requeue**: the attempt is removed and proven gone, its quota is released, and the workload goes back to its queue
   with the submission time it had. It is charged to the `restart` budget: 3 by default, at most 100.
+- **goes on**: nothing is done about it, so far. Pods of a service that have gone, and have not failed, may be being
+  replaced one by one by their own controller, or be drained: it has the failure grace of a minute for that (rule
+  absent-pods).
 - **again, elsewhere**: the node would not start it. Others are tried, charged to the `launch` budget, which a requeue
   renews.
 - **Held**: sensitive work is not run again without a person's word: `holdfast retry` or `holdfast cancel`.

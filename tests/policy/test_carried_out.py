@@ -61,7 +61,7 @@ GONE = timedelta(minutes=10)
 def test_what_is_carried_out_says_why_and_until_when(at: str, kind: OperationKind, why: str, until: timedelta | None):
     life = moment(at)
     step = next_of(life)
-    assert step == Run(kind, why, life.now + until if until is not None else None)
+    assert step == Run(kind, why, life.now + until if until is not None else None, decides=at == "looking")
     under_way, wait = advance(life.spec, life.state, life.now)
     assert under_way.operation is not None
     assert (under_way.operation.kind, wait) == (kind, Sleep(None, why)), "once begun, it is waited for"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.policy.gang_figures import RoleFigures, figures
+from holdfast.model.gang_orders import RoleFigures
+from holdfast.policy.gang_figures import figures
 from tests.policy.gang import Meeting
 
 ROW = pytest.mark.row
 
 
+def of(remaining: int, flakiness: int) -> RoleFigures:
+    return RoleFigures(remaining_restarts=remaining, flakiness=flakiness)
+
+
 @ROW("T14", level="pure")
 def test_T14_restarts_left_and_flakiness_by_role() -> None:
     one = Meeting(high=3).join("a", "b", role="trainer").join("c", role="reader").obey()
-    assert figures(one.state) == ({"trainer": RoleFigures(3, 0), "reader": RoleFigures(3, 0)}, None)
+    assert figures(one.state) == ({"trainer": of(3, 0), "reader": of(3, 0)}, None)
     one.fails("b").obey()
-    assert figures(one.state).roles == {"trainer": RoleFigures(2, 25), "reader": RoleFigures(3, 0)}
+    assert figures(one.state).roles == {"trainer": of(2, 25), "reader": of(3, 0)}
 
 
 @ROW("T14", level="pure")

@@ -41,6 +41,7 @@ from holdfast.model import (
 )
 from holdfast.policy.strip import StripRequest
 from tests.policy.elements import job, jobs
+from tests.replay.gangs import GANGS
 from tests.replay.recovery import RECOVERY
 from tests.workflows.conftest import SCALED, STREAMS, Run, opener
 
@@ -293,6 +294,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
         f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
     },
     **RECOVERY,
+    **GANGS,
 }
 
 

@@ -73,6 +73,7 @@ async def test_the_workflow_decides_what_was_simulated(case: Case):
             Worker(client, task_queue=names.QUEUE_WORKFLOWS),
             Worker(env.client, task_queue=names.queue_cluster(spec.cluster), activities=cluster.activities()),
             Worker(env.client, task_queue=names.queue_wait(spec.cluster), activities=cluster.activities()),
+            Worker(env.client, task_queue=names.queue_probe(spec.cluster), activities=cluster.activities()),
         ):
             player = Player(env, None, cluster, begun)  # type: ignore[arg-type]
             for index, event in enumerate(case.script.events):

@@ -1,7 +1,7 @@
 """The simulated cluster behind the activity contract, on the time of a Temporal server that skips it.
 
-Operations take no time here, since that server's clock stands still while an activity runs: a pod is gone as soon as it
-is deleted. So a script in which an operation itself must wait cannot be played here (`plays`).
+That server's clock stands still while an activity runs. So an operation that waits fails, to be tried again a moment
+later: between its tries time is skipped. A pod is gone as soon as it is deleted.
 """
 
 from __future__ import annotations
@@ -14,44 +14,55 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from holdfast import names
 from holdfast.activities.contract import (
+    Checkpointed,
+    CheckpointInput,
     Created,
     CreateInput,
     ObserveInput,
+    Parked,
+    ParkInput,
     Prepared,
     PrepareInput,
+    Probed,
+    ProbeInput,
     Removed,
     RemoveInput,
     ReportInput,
+    Unparked,
+    UnparkInput,
 )
-from holdfast.model import ObjectRef, Observation, Status, SuspendMode, format_duration
+from holdfast.model import ObjectRef, Observation, Status, format_duration
 from holdfast.policy.edit import edit
+from holdfast.policy.events import ProbeEnded
 from holdfast.policy.walltime import WalltimeExtension
 from holdfast.simulation.asked import request
+from holdfast.simulation.asking import Asking
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.happen import happen
-from holdfast.simulation.happenings import Asked, Extend, Requeue
+from holdfast.simulation.happenings import Asked, Extend, Preempt, Requeue
 from holdfast.simulation.objects import UID
 from holdfast.simulation.run import meaning
+from holdfast.simulation.saving import saved
 from holdfast.simulation.script import Event, names_of
+from holdfast.simulation.seeing import observe, remnants
 from holdfast.simulation.world import World
 from tests.simulation.cases import Case, in_store
 
 STEP = timedelta(seconds=5)
+AGAIN = timedelta(seconds=4)
+"""When an operation that waits is tried again: within each step."""
 SETTLES = 400
 """Looks at the workflow until it has taken in what came."""
 
 
 def plays(case: Case) -> bool:
-    """Whether no operation of a script has to wait for something, or is one that is not played here."""
-    spec = case.workload()
-    stays = spec.policy.deletion.suspend is SuspendMode.IN_PLACE
-    if spec.checkpoint is not None or spec.probe is not None or stays:
-        return False
-    return all(event.blind is None and event.stuck is None and event.refuse is None for event in case.script.events)
+    """Whether all that a script has happen is played here: refusals are borne inside an operation."""
+    return all(event.refuse is None for event in case.script.events)
 
 
 @dataclass
@@ -60,10 +71,15 @@ class VirtualCluster:
 
     case: Case
     world: World = field(init=False)
+    waits: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """The operations that wait, by their activities, and when each is tried again."""
+    silent: ProbeEnded | None = None
+    """What the last asking of pods came to."""
 
     def __post_init__(self) -> None:
         latencies = edit(self.case.script.pods, stop=timedelta(0))
         self.world = World(self.case.workload(), Clock(), latencies, self.case.script.nodes)
+        self._asking = Asking(self.world.spec, self.world, self._told)
 
     def now(self, when: datetime) -> None:
         """Let the cluster go on until a time."""
@@ -74,15 +90,31 @@ class VirtualCluster:
                 action()
         clock.now = max(clock.now, when)
 
+    def _begin(self) -> None:
+        """Come to the time at which an activity is tried, which waits where the API server cannot be reached."""
+        info = activity.info()
+        self.waits.pop(info.activity_id, None)
+        self.now(info.current_attempt_scheduled_time)
+        if self.world.dark:
+            raise self._later()
+
+    def _later(self) -> ApplicationError:
+        """Return what has an activity tried again."""
+        self.waits[activity.info().activity_id] = self.world.clock.now + AGAIN
+        return ApplicationError("it is waited for", type=names.ERROR_UNREACHABLE, next_retry_delay=AGAIN)
+
+    def _told(self, said: ProbeEnded) -> None:
+        self.silent = said
+
     @activity.defn(name=names.ACTIVITY_PREPARE)
     async def prepare(self, payload: PrepareInput) -> Prepared:
-        self.now(activity.info().scheduled_time)
+        self._begin()
         owner = self.world.own(payload.attempt)
         return Prepared(cluster_uid="kube", anchor_uid="anchor", owner_uid=owner.uid)
 
     @activity.defn(name=names.ACTIVITY_CREATE)
     async def create(self, payload: CreateInput) -> Created:
-        self.now(activity.info().scheduled_time)
+        self._begin()
         avoided = (payload.nodes_excluded, payload.nodes_disliked)
         made = [
             one
@@ -99,23 +131,72 @@ class VirtualCluster:
 
     @activity.defn(name=names.ACTIVITY_OBSERVE)
     async def observe(self, payload: ObserveInput) -> Observation:
-        self.now(activity.info().scheduled_time)
-        return self.world.observe(payload.attempt, live=True)
+        self._begin()
+        return observe(self.world, payload.attempt, live=True)
+
+    @activity.defn(name=names.ACTIVITY_CHECKPOINT)
+    async def checkpoint(self, payload: CheckpointInput) -> Checkpointed:
+        self._begin()
+        before = (payload.running, payload.finished)
+        answers = saved(self.world, payload.attempt, payload.components, payload.number, before, payload.until)
+        if answers is None:
+            raise self._later()
+        return Checkpointed(answers=answers, blind=self.world.blindness())
+
+    @activity.defn(name=names.ACTIVITY_PROBE)
+    async def probe(self, payload: ProbeInput) -> Probed:
+        self._begin()
+        if self.silent is None or self.silent.attempt != payload.attempt:
+            self._asking.ask(payload.attempt)
+            raise self._later()
+        return Probed(failure=self.silent.failure, failing=dict(self.silent.failing))
+
+    @activity.defn(name=names.ACTIVITY_PARK)
+    async def park(self, payload: ParkInput) -> Parked:
+        self._begin()
+        self.world.suspend(payload.attempt)
+        self.now(self.world.clock.now)
+        assert not [pod for pod in self.world.pods if pod.thing.attempt == payload.attempt and not pod.finished]
+        self.world.parked(payload.attempt)
+        return Parked(done=True, seen=observe(self.world, payload.attempt, live=True))
+
+    @activity.defn(name=names.ACTIVITY_UNPARK)
+    async def unpark(self, payload: UnparkInput) -> Unparked:
+        self._begin()
+        self.world.resume(payload.attempt, [one.name for one in payload.components])
+        return Unparked(done=True)
 
     @activity.defn(name=names.ACTIVITY_REMOVE)
     async def remove(self, payload: RemoveInput) -> Removed:
-        self.now(activity.info().scheduled_time)
+        self._begin()
         self.world.delete_attempt(payload.attempt)
+        return self._removed(payload)
+
+    @activity.defn(name=names.ACTIVITY_FORCE_REMOVE)
+    async def force_remove(self, payload: RemoveInput) -> Removed:
+        self._begin()
+        self.world.delete_attempt(payload.attempt)
+        for pod in [one for one in self.world.pods if one.thing.attempt == payload.attempt]:
+            self.world.delete_pod(pod, forced=True)
+        return self._removed(payload)
+
+    def _removed(self, payload: RemoveInput) -> Removed:
         self.now(self.world.clock.now)
-        assert not self.world.remnants(payload.attempt)[1]
-        return Removed(gone=True)
+        left, total = remnants(self.world, payload.attempt)
+        if total and self.world.clock.now < payload.until:
+            raise self._later()
+        blind = self.world.blindness()
+        return Removed(gone=not total, remnants=left, remnants_total=total, blind=blind)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, payload: ReportInput) -> None:
-        self.now(activity.info().scheduled_time)
+        self._begin()
 
     def activities(self) -> list[Any]:
-        return [self.prepare, self.create, self.observe, self.remove, self.report]
+        return [
+            *(self.prepare, self.create, self.observe, self.report, self.remove, self.force_remove),
+            *(self.checkpoint, self.probe, self.park, self.unpark),
+        ]
 
 
 @dataclass
@@ -157,6 +238,10 @@ class Player:
             requeues = (await self.settled()).requeues
             await self.handle.signal(names.SIGNAL_REQUEUE, request(what, requeues))
             return
+        if isinstance(what, Preempt):
+            within = what.within.total_seconds() if what.within is not None else None
+            await self.handle.signal(names.SIGNAL_PREEMPT, args=[what.note, within])
+            return
         if isinstance(what, Asked):
             await self.handle.signal(getattr(names, f"SIGNAL_{name.upper()}"), what.note)
             return
@@ -167,10 +252,10 @@ class Player:
         """Signal what has changed, as the watch does."""
         world = self.cluster.world
         live = [owner for owner in world.owners.values() if owner.submitted and owner.deleting is None]
-        if not live or not world.changed:
+        if not live or not world.changed or world.dark:
             return
         world.changed = False
-        seen = world.observe(max(owner.attempt for owner in live), live=False)
+        seen = observe(world, max(owner.attempt for owner in live), live=False)
         if self.told is None or meaning(seen) != meaning(self.told):
             self.told = seen
             await self.handle.signal(names.SIGNAL_OBSERVE, seen)
@@ -179,7 +264,10 @@ class Player:
         """Return the status once the workflow has nothing under way."""
         for _ in range(SETTLES):
             raw = (await self.handle.describe()).raw_description
-            if not raw.pending_activities and not raw.HasField("pending_workflow_task"):
+            now = self.cluster.world.clock.now
+            waits = {name for name, due in self.cluster.waits.items() if due > now}
+            busy = [one for one in raw.pending_activities if one.activity_id not in waits]
+            if not busy and not raw.HasField("pending_workflow_task"):
                 return await self.handle.query(names.QUERY_STATUS, result_type=Status)
             await asyncio.sleep(0.01)
         raise AssertionError("the workflow does not come to rest")

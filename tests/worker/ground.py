@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -131,6 +131,8 @@ class Ground:
     cluster_uid: str
     namespace: str
     uids: dict[str, str] = field(default_factory=dict)
+    deciding: Worker = field(init=False)
+    """Runs the workflows under test."""
 
     # Objects, as the activities leave them.
 
@@ -328,8 +330,8 @@ class Ground:
 
 
 @asynccontextmanager
-async def opened(stack: Stack, directory: Path) -> AsyncIterator[Ground]:
-    """Open a ground of its own on the shared stack."""
+async def opened(stack: Stack, directory: Path, more: Sequence[type] = ()) -> AsyncIterator[Ground]:
+    """Open a ground of its own on the shared stack; `more` workflows are run beside the cluster's watch."""
     cluster = f"watch-{secrets.token_hex(3)}"
     kube = await Kube.connect(str(stack.kubeconfig))
     await register(stack.temporal_address, cluster)
@@ -359,9 +361,9 @@ async def opened(stack: Stack, directory: Path) -> AsyncIterator[Ground]:
             Worker(
                 client,
                 task_queue=names.QUEUE_WORKFLOWS,
-                workflows=[ClusterWatch],
+                workflows=[ClusterWatch, *more],
                 workflow_runner=with_passthrough(None),
-            ),
+            ) as ground.deciding,
         ):
             handle = await client.start_workflow(
                 ClusterWatch.run,

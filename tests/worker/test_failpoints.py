@@ -6,15 +6,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
-from temporalio import activity
+from temporalio import activity, client
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
+from holdfast import names
 from holdfast.activities.kube import KubeError
 from holdfast.worker import failpoints
 from holdfast.worker.failpoints import Failpoints, Passing, point_of
@@ -119,6 +121,25 @@ async def test_each_change_has_a_point_before_it_is_sent_and_one_after_its_answe
     assert passed == [f"{pods}.before", "POST", f"{pods}.after", f"{gone}.before", "DELETE", f"{gone}.after"]
 
 
+async def test_each_update_has_a_point_before_it_is_told_and_one_after_its_answer():
+    passed: list[str] = []
+
+    class Next(client.OutboundInterceptor):
+        def __init__(self) -> None:
+            pass
+
+        async def start_workflow_update(self, input: client.StartWorkflowUpdateInput) -> Any:
+            passed.append(input.update)
+            raise ValueError
+
+    told = SimpleNamespace(update=names.UPDATE_ANNOUNCE)
+    around = _noting(passed).client_interceptor().intercept_client(Next())
+    with pytest.raises(ValueError, match=r"^$"):
+        await around.start_workflow_update(cast(client.StartWorkflowUpdateInput, told))
+    assert passed == ["update.announce.before", "announce", "update.announce.after"]
+    assert [str(Passing.parse(f"{one}:1")) for one in (passed[0], passed[2])] == [f"{passed[0]}:1", f"{passed[2]}:1"]
+
+
 def _noting(passed: list[str]) -> Failpoints:
     class Noting(Failpoints):
         def passing(self, point: str) -> None:
@@ -141,7 +162,7 @@ def test_nothing_is_installed_unless_asked_for(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     "value",
     ["activity.create.before", "activity.create.before:0", "activity.create.before:x", "activity.dance.before:1",
-     "http.read.pods.after:1", "http.create.pods:1", "activity.create.before:1,,", ","],
+     "http.read.pods.after:1", "http.create.pods:1", "update.dance.after:1", "activity.create.before:1,,", ","],
 )  # fmt: skip
 def test_a_malformed_value_is_refused_with_what_is_allowed(monkeypatch: pytest.MonkeyPatch, value: str):
     monkeypatch.setenv(ENV_FAILPOINT, value)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from holdfast import names
-from holdfast.activities.kube import Kube
+from holdfast.activities.kube import Kube, Object
 from holdfast.activities.nodes import Marks
 from holdfast.activities.sight import Sight
 from holdfast.local import Stack
@@ -21,6 +21,7 @@ from holdfast.worker.informer import Informer, Standing, StreamSight
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.pulse import Pulse
+from tests.activities.versions import compact
 from tests.worker.ground import Ground
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
@@ -108,6 +109,34 @@ async def test_a_list_comes_page_by_page(ground: Ground, admin: str, monkeypatch
         await delete(ground.kube, ground.namespace, "c0")
         await until(lambda: "c0" not in seen.names)
         assert informer.version > listed > 0
+
+
+@pytest.mark.timeout(120)
+async def test_a_list_that_was_too_slow_is_begun_anew_in_pages_and_what_went_meanwhile_is_gone(
+    stack: Stack, ground: Ground, admin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.worker.informer.PAGE", 2)
+    for name in ("b", "c", "d", "e"):
+        await config_map(ground, name)
+    ask, asked = WorkerKube.page, list[str]()
+
+    async def slow(self: WorkerKube, path: str, query: dict[str, str]) -> Object:
+        if "limit" in query and query["limit"] == "2":
+            asked.append(query.get("continue", ""))
+            if len(asked) == 2:
+                await delete(ground.kube, ground.namespace, "b")
+                await config_map(ground, "a")
+                await compact(stack, ground.kube)
+        return await ask(self, path, query)
+
+    monkeypatch.setattr(WorkerKube, "page", slow)
+    async with informing(ground, admin) as (informer, seen):
+        await until(lambda: informer.settled, 60)
+        assert seen.names == {"a", "c", "d", "e"}
+        again = [bool(token) for token in asked[2:]]
+        assert again == [False, *(True for _ in again[1:])], "from the beginning, and in pages"
+        assert len(again) > 1
+        assert informer._metrics.relists.labels("configmaps", "expired")._value.get() == 1
 
 
 async def test_a_version_too_old_lists_again_and_misses_nothing(ground: Ground, admin: str) -> None:

@@ -31,6 +31,24 @@ def test_defaults() -> None:
     assert settings.limits.grace_period_maximum == timedelta(hours=24)
     assert settings.limits.success_ttl_maximum is None
     assert settings.namespaces == ()
+    assert (settings.rendezvous_address, settings.rendezvous_url) == ("", "")
+
+
+def test_where_gangs_are_served_and_where_pods_find_that() -> None:
+    given = {
+        "cluster": "c",
+        "rendezvous_address": "0.0.0.0:8086",
+        "rendezvous_url": "http://gangs.holdfast-system:8086/",
+    }
+    settings = load(given)
+    assert settings.rendezvous_address == "0.0.0.0:8086"
+    assert settings.rendezvous_url == "http://gangs.holdfast-system:8086"
+    with pytest.raises(SettingsError, match=r"rendezvous_url.*expected a URL"):
+        load({**given, "rendezvous_url": "gangs.holdfast-system"})
+    with pytest.raises(SettingsError, match=r"rendezvous_address.*expected host:port"):
+        load({**given, "rendezvous_address": "8086"})
+    with pytest.raises(SettingsError, match="rendezvous_address: expected with a role that acts on a cluster"):
+        load({"roles": "workflows", "rendezvous_address": "0.0.0.0:8086"})
 
 
 def test_flags_win_over_ours_over_the_shared_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

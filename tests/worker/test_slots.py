@@ -13,10 +13,14 @@ from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import FixedSizeSlotSupplier, SlotPermit, UnsandboxedWorkflowRunner, Worker, WorkerTuner
 
-from holdfast.worker.slots import FreshSlots
+from holdfast import names
+from holdfast.worker.roles import shares
+from holdfast.worker.settings import Role, Settings
+from holdfast.worker.slots import FRESH_WAIT_SECONDS, FreshSlots
 from tests.client.server import temporal_server
 
 ANY: Any = SimpleNamespace()
+SERVICES = 200
 
 
 class Hand:
@@ -51,6 +55,32 @@ def test_as_many_as_may_be_fresh_are_given_out_and_no_more() -> None:
     released(slots, first)
     assert slots.try_reserve_slot(ANY) is not None
     assert slots.try_reserve_slot(ANY) is None
+
+
+@pytest.mark.row("L28", level="pure")
+def test_L28_two_hundred_probes_for_ever_leave_removals_all_their_slots() -> None:
+    acting: Any = SimpleNamespace(cluster=SimpleNamespace(all=[], probe=None))
+    settings = Settings(roles=(Role.WAIT,), cluster="dev", max_concurrent_waits=1, max_fresh_waits=SERVICES)
+    of: dict[str, Any] = {queue: slots for queue, _, slots in shares(settings, Role.WAIT, acting)}
+    probes, waits = of[names.queue_probe("dev")], of[names.queue_wait("dev")]
+    for _ in range(SERVICES):
+        used(probes, probes.try_reserve_slot(ANY))
+    assert probes.try_reserve_slot(ANY) is None, "as many as may be begun within a second"
+    used(waits, waits.try_reserve_slot(ANY))
+    assert waits.try_reserve_slot(ANY) is None, "there was one"
+
+
+@pytest.mark.row("L28", level="pure")
+def test_L28_two_hundred_probes_have_begun_within_seven_seconds_however_long_each_lasts() -> None:
+    settings, clock = Settings(roles=(Role.WAIT,), cluster="dev"), Hand()
+    slots = FreshSlots(settings.max_concurrent_probes, settings.max_fresh_waits, FRESH_WAIT_SECONDS, clock)
+    begun = 0
+    for _ in range(7):
+        while (permit := slots.try_reserve_slot(ANY)) is not None:
+            used(slots, permit)
+            begun += 1
+        clock.now += FRESH_WAIT_SECONDS
+    assert SERVICES <= begun < settings.max_concurrent_probes
 
 
 def test_one_that_waits_for_long_counts_no_more_as_fresh() -> None:

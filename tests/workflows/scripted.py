@@ -37,9 +37,12 @@ from holdfast.activities.contract import (
     Replaced,
     ReplaceInput,
     ReportInput,
+    Scaled,
+    ScaleInput,
     Unparked,
     UnparkInput,
 )
+from holdfast.activities.gang_contract import GangBegin
 from holdfast.model import (
     Answers,
     Component,
@@ -102,6 +105,9 @@ class ScriptedCluster:
     """The attempt in which a pod does not answer its probe any more."""
     broken_off: int = 0
     """How many probes have handed over what they had counted."""
+    begun: list[GangBegin] = field(default_factory=list[GangBegin])
+    """Attempts of which a rendezvous was told."""
+    scaled: list[ScaleInput] = field(default_factory=list[ScaleInput])
     foreign: int = 0
     """A later attempt than any that was asked for, which is in the cluster all the same."""
 
@@ -239,6 +245,17 @@ class ScriptedCluster:
             return Probed(failing={"uid": 2})
         return Probed(failure=silence(payload.attempt, datetime.now(UTC), "train", "train-0", "node-7", "no answer"))
 
+    @activity.defn(name=names.ACTIVITY_BEGIN_GANG)
+    async def begin_gang(self, payload: GangBegin) -> None:
+        await self._enter("begin_gang")
+        self.begun.append(payload)
+
+    @activity.defn(name=names.ACTIVITY_SCALE)
+    async def scale(self, payload: ScaleInput) -> Scaled:
+        await self._enter("scale")
+        self.scaled.append(payload)
+        return Scaled(done=True)
+
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, payload: ReportInput) -> None:
         await self._enter("report", payload.report)
@@ -258,6 +275,8 @@ class ScriptedCluster:
             self.force_remove,
             self.report,
             self.probe,
+            self.begin_gang,
+            self.scale,
         ]
 
     def look(self, attempt: int, *, live: bool = False) -> Observation:

@@ -13,6 +13,9 @@ from temporalio.client import WorkflowHandle
 
 from holdfast import names
 from holdfast.model import Policy, Probe, Unbounded, Workload
+from holdfast.worker.gang_hub import GangActivities
+from holdfast.worker.gangs import Gangs
+from holdfast.worker.metrics import Metrics
 from holdfast.worker.roles import Site, workers
 from holdfast.worker.settings import Role, Settings
 from tests.policy.life import RULES, workload
@@ -127,7 +130,8 @@ async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment:
     async with environment() as run, AsyncExitStack() as stack:
         # Beside the workers of the test's own environment: this cluster's are Holdfast's own, with one slot for waits.
         name, cluster = f"{run.name}-few", ScriptedCluster()
-        site = Site(cluster=_acting(cluster), watch=cast(Any, None), nodes=cast(Any, None))
+        gangs = GangActivities(run.client, cast(Any, None), cluster_uid="", metrics=Metrics(), gangs=Gangs())
+        site = Site(cluster=_acting(cluster), watch=cast(Any, None), nodes=cast(Any, None), gangs=gangs)
         settings = Settings(
             roles=(Role.CLUSTER, Role.WAIT),
             cluster=name,
@@ -160,5 +164,6 @@ async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment:
 
 
 def _acting(cluster: ScriptedCluster) -> Any:
-    """Return a scripted cluster in the place of the activities that act on a real one."""
-    return SimpleNamespace(all=cluster.activities(), probe=cluster.probe)
+    """Return a scripted cluster in the place of the activities that act on a real one; gangs are begun by their own."""
+    acting = [one for one in cluster.activities() if one != cluster.begin_gang]
+    return SimpleNamespace(all=acting, probe=cluster.probe)

@@ -1,0 +1,166 @@
+"""Starting a graph of workloads, and asking and steering it (row L31)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowQueryFailedError
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from holdfast import names
+from holdfast.client.connection import Place, explained, refusals
+from holdfast.client.submission import begin
+from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
+from holdfast.model import Phase, Workload
+from holdfast.model.graph import Graph, GraphStatus, ItemPhase
+
+_TOGETHER: Final = 16
+"""Workloads that are handed in at the same time."""
+_ANSWER: Final = 10.0
+
+
+@dataclass(frozen=True)
+class GraphRun:
+    """One graph that was found or has been started."""
+
+    client: Client
+    place: Place
+    workflow_id: str
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.workflow_id.rpartition("/")[2]
+
+    async def status(self) -> GraphStatus:
+        """Return how it stands: each of its workloads, and what those that wait are waiting for.
+
+        Raises:
+            HoldfastError: if there is none of this name, or no worker answers.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER):
+                found = await self._handle.query(names.QUERY_STATUS, result_type=dict)
+        except (TimeoutError, WorkflowQueryFailedError) as error:
+            raise HoldfastError(f"{self.workflow_id} does not answer: is `holdfast worker` running?") from error
+        except RPCError as error:
+            raise explained(error, self.place) from error
+        return GraphStatus.model_validate(found)
+
+    async def cancel(self, reason: str = "") -> None:
+        """Have all workloads end that have not: those that wait never begin, those that run are removed.
+
+        Raises:
+            HoldfastError: if it has ended, or there is none.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            await self._handle.signal(names.SIGNAL_CANCEL, reason)
+        except RPCError as error:
+            raise explained(error, self.place) from error
+
+    async def result(self) -> GraphStatus:
+        """Wait until all of it has ended and holds nothing any more; a graph that failed is returned as such.
+
+        Raises:
+            HoldfastError: if its workflow ended without a status.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            return GraphStatus.model_validate(await self._handle.result())
+        except WorkflowFailureError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type == names.ERROR_GRAPH_FAILED and cause.details:
+                return GraphStatus.model_validate(cause.details[0])
+            raise HoldfastError(f"{self.workflow_id} has ended without a status: {cause}") from error
+        except RPCError as error:
+            raise explained(error, self.place) from error
+
+    @property
+    def _handle(self) -> Any:
+        return self.client.get_workflow_handle(self.workflow_id, result_type=dict)
+
+
+async def submit(client: Client, place: Place, graph: Graph, workloads: Sequence[Workload], *, again: bool) -> GraphRun:
+    """Start a graph and all of its workloads, or go on where an earlier submission of it was broken off."""
+    stamped = graph.model_copy(update={"submitted_at": datetime.now(UTC)})
+    run = GraphRun(client, place, stamped.workflow_id)
+    known = set[str]()
+    if not await _begun(run, stamped, _hash(graph, workloads), again=again):
+        status = await run.status()
+        known = {name for name, item in status.items.items() if item.uid or item.phase is not ItemPhase.AWAITED}
+    turns = asyncio.Semaphore(_TOGETHER)
+
+    async def hand_in(workload: Workload) -> None:
+        async with turns:
+            await begin(client, place, workload, again=again)
+
+    waiting = [one for one in workloads if one.graph is None or one.graph.item not in known]
+    async with asyncio.TaskGroup() as group:
+        for one in waiting:
+            group.create_task(hand_in(one))
+    return run
+
+
+def _hash(graph: Graph, workloads: Sequence[Workload]) -> str:
+    """Return what tells two submissions apart: the graph, and what each of its workloads is."""
+    told = graph.model_dump_json(exclude={"submitted_at"}) + "".join(one.spec_hash() for one in workloads)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) -> bool:
+    """Start a graph's workflow; returns False where the same graph is under way already."""
+    keywords = {
+        names.SA_PHASE: Phase.PENDING.value,
+        names.SA_CLUSTER: graph.cluster,
+        names.SA_NAMESPACE: graph.namespace,
+        names.SA_NAME: graph.name,
+        names.SA_KIND: names.GRAPH_WORKFLOW,
+    }
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in keywords.items()
+    ]
+    nodes, items = len(graph.nodes), len(graph.items)
+    try:
+        with refusals(run.place):
+            await run.client.start_workflow(
+                names.GRAPH_WORKFLOW,
+                graph.model_dump(mode="json"),
+                id=run.workflow_id,
+                task_queue=names.QUEUE_WORKFLOWS,
+                id_reuse_policy=(
+                    WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
+                ),
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                memo={names.MEMO_SPEC_HASH: spec_hash},
+                search_attributes=TypedSearchAttributes(pairs),
+                static_summary=f"Graph {graph.name}: {nodes} nodes, {items} workloads in ns {graph.namespace}",
+            )
+        return True
+    except WorkflowAlreadyStartedError:
+        pass
+    try:
+        description = await run.client.get_workflow_handle(run.workflow_id).describe()
+    except RPCError as error:
+        raise explained(error, run.place) from error
+    if description.status is not WorkflowExecutionStatus.RUNNING:
+        word = description.status.name.title() if description.status else ""
+        raise AlreadyEnded(run.workflow_id, word)
+    theirs = str(cast("dict[str, Any]", await description.memo()).get(names.MEMO_SPEC_HASH, ""))
+    if theirs != spec_hash:
+        raise SpecConflict(run.workflow_id, theirs, spec_hash)
+    return False

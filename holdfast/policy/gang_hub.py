@@ -1,0 +1,183 @@
+"""What the hub of a gang knows, and makes of it: who speaks for whom, what is to be handed on, what each is answered.
+
+Between the agents' exchanges and the rendezvous' updates, without any of both (decision record 0030). `at` is a clock
+in seconds that only goes on; `now` is the time of day, by which the rendezvous' deadlines are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.model.gang import Absence, Gang, GangEvent, GangPhase, Listening, Lost
+from holdfast.model.gang_orders import Holder, Orders
+from holdfast.model.rendezvous import Announcement, Directive, DirectiveKind, Join, MemberState
+from holdfast.policy.edit import edit
+from holdfast.policy.gang_hearing import Hearing
+from holdfast.policy.gang_news import Batch, News, Word
+from holdfast.policy.gang_orders import told
+
+_OUT: Final = {DirectiveKind.LEAVE, DirectiveKind.FINISH}
+_RUNS: Final = {MemberState.INIT, MemberState.HEALTHY, MemberState.UNKNOWN}
+NOBODY_KNOWS: Final = Directive(revision=0, kind=DirectiveKind.WAIT, why="its word is on its way to the rendezvous")
+
+
+class GangHub:
+    """One gang, from when a hub has attached until another one does."""
+
+    def __init__(self, gang: Gang, orders: Orders, holders: tuple[Holder, ...], at: float) -> None:
+        """Begin with what stands, and nobody heard."""
+        self.gang = gang
+        self.attempt = orders.attempt
+        self.orders = orders
+        self.news = News(gang.keep_alive)
+        self.hearing = Hearing(gang.keep_alive, since=at, ticked=at)
+        self.holders = {one.member: one for one in holders}
+        self.directives: dict[str, Directive] = {}
+        self._asked: tuple[datetime, float] | None = None
+        """What fell due, and when the rendezvous was last told that it was heard."""
+        self.takes(orders)
+
+    # --- what agents say, and are answered
+
+    def hears(self, said: Announcement, at: float) -> bool:
+        """Take in what an agent says; return whether that is to be handed on."""
+        if said.join.attempt != self.attempt:
+            return False
+        holder = self.holders.get(said.join.member)
+        if holder is not None and not _holds(holder, said.join) and not _later(said.join, holder):
+            return False
+        self.hearing.speaks(said.join.member, at)
+        if self.orders.phase is GangPhase.CLOSED and holder is not None and _holds(holder, said.join):
+            return False
+        return self.news.said(Word(said.join, said.report), at)
+
+    def answer(self, join: Join) -> Directive | None:
+        """Return what an agent is to do; None: that cannot be said here yet."""
+        if join.attempt < self.attempt:
+            return self._leave(f"attempt {join.attempt} has ended")
+        if join.attempt > self.attempt:
+            return None
+        holder = self.holders.get(join.member)
+        if holder is None:
+            return NOBODY_KNOWS
+        if not _holds(holder, join):
+            return NOBODY_KNOWS if _later(join, holder) else self._leave("a later agent holds its place")
+        given = self.directives.get(join.member, NOBODY_KNOWS)
+        return edit(given, ask=True) if self.asks(join.member) else given
+
+    def asks(self, member: str) -> bool:
+        """Return whether a member is to speak at once, since another one has failed."""
+        return self.news.failing is not None and member not in self.news.spoken and member in self._running()
+
+    def _leave(self, why: str) -> Directive:
+        return Directive(revision=self.orders.revision, kind=DirectiveKind.LEAVE, why=why)
+
+    # --- what is handed on
+
+    def lost(self, member: str, pod_uid: str, absence: Absence, why: str) -> None:
+        """Note that a pod that holds a place is gone, or silent."""
+        holder, told_last = self.holders.get(member), self.directives.get(member)
+        if told_last is not None and told_last.kind in _OUT:
+            return  # It was to go.
+        if holder is not None and holder.pod_uid == pod_uid and holder.absent in {None, Absence.SILENT} - {absence}:
+            self.news.lost(Lost(member=member, pod_uid=pod_uid, absence=absence, why=why))
+
+    def tick(self, at: float) -> timedelta:
+        """Let time go on, and note who has fallen silent; return for how long this process stood still, if it did."""
+        stood = self.hearing.tick(at)
+        if self.orders.phase is not GangPhase.CLOSED:
+            for member in self.hearing.silent(self.present(), at):
+                span = self.gang.keep_alive.total_seconds()
+                self.lost(member, self.holders[member].pod_uid, Absence.SILENT, f"nothing was heard for {span:g} s")
+        return stood
+
+    def present(self) -> list[str]:
+        """Return who should be heard."""
+        return [
+            name
+            for name, one in self.holders.items()
+            if one.absent is None and (name not in self.directives or self.directives[name].kind not in _OUT)
+        ]
+
+    def due(self, at: float, now: datetime) -> float | None:
+        """Return at what time of this clock there is something to be told; None: not until somebody speaks."""
+        news = self.news.due(at, self._running())
+        falls = self._falls_due(at, now)
+        return min((one for one in (news, falls) if one is not None), default=None)
+
+    def batch(self, at: float, now: datetime) -> tuple[Batch, tuple[GangEvent, ...]]:
+        """Return what is to be told now: the news, if they may be told yet, and that the gang is listened to."""
+        news = self.news.due(at, self._running())
+        batch = self.news.taken() if news is not None and news <= at else Batch((), {}, {})
+        since = now - timedelta(seconds=max(at - self.hearing.since, 0.0))
+        if self.orders.due is not None and self.orders.due <= now:
+            self._asked = (self.orders.due, at)
+        return batch, (*batch.events, Listening(since=since))
+
+    def done(self, batch: Batch, at: float) -> None:
+        """Count a batch as told: who has spoken holds its place, unless a later agent does."""
+        self.news.done(batch, at)
+        for member, word in batch.words.items():
+            holder, join = self.holders.get(member), word.join
+            if holder is not None and holder.absent is Absence.GONE and holder.pod_uid == join.pod_uid:
+                continue
+            if holder is None or _holds(holder, join) or _later(join, holder):
+                absent = holder.absent if holder is not None and _holds(holder, join) else None
+                self.holders[member] = Holder(
+                    member=member,
+                    pod_uid=join.pod_uid,
+                    incarnation=join.incarnation,
+                    started_at=join.started_at,
+                    absent=None if absent is Absence.SILENT else absent,
+                )
+        for member, loss in batch.losses.items():
+            holder = self.holders.get(member)
+            if holder is not None and holder.pod_uid == loss.pod_uid:
+                self.holders[member] = edit(holder, absent=loss.absence)
+
+    def takes(self, orders: Orders) -> Mapping[str, Directive]:
+        """Take in what the rendezvous says; return the directives that are others than before."""
+        news = told(orders, self.gang.heartbeat)
+        self.orders = orders
+        self.directives |= news
+        return news
+
+    # --- which of it may be told when
+
+    def _running(self) -> set[str]:
+        """Return of whom a word is waited for before a failure is told: who runs, as far as is known."""
+        return {
+            name
+            for name in self.present()
+            if name in self.directives
+            and self.directives[name].kind is DirectiveKind.RUN
+            and self._state(name) in _RUNS
+        }
+
+    def _state(self, member: str) -> MemberState:
+        word = self.news.waiting.get(member) or self.news.handed.get(member)
+        return word.report.state if word is not None else MemberState.UNKNOWN
+
+    def _falls_due(self, at: float, now: datetime) -> float | None:
+        """Return when the rendezvous is to be told that its gang is listened to, since something falls due."""
+        due = self.orders.due
+        if due is None:
+            return None
+        falls = at + max((due - now).total_seconds(), 0.0)
+        if self._asked is None or self._asked[0] != due:
+            return falls
+        # It was told already, and nothing came of it: what fails by a deadline waits for a whole keep-alive. What waits
+        # for somebody's word longer than that is told with that word.
+        span = self.gang.keep_alive.total_seconds()
+        whole, asked = self.hearing.since + span, self._asked[1]
+        return max(falls, whole if asked < whole else asked + span)
+
+
+def _holds(holder: Holder, join: Join) -> bool:
+    return holder.incarnation == join.incarnation
+
+
+def _later(join: Join, holder: Holder) -> bool:
+    return (join.started_at, join.incarnation) > (holder.started_at, holder.incarnation)

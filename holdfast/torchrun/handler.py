@@ -1,0 +1,285 @@
+"""The rendezvous handler: what torchrun's agent asks of it, answered by the gang's rendezvous."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from importlib import import_module
+from types import FrameType
+from typing import Any, Final
+
+from holdfast.agent.messages import Assignment, Directive, Failure, Kind, Report, State
+from holdfast.agent.settings import Settings
+from holdfast.torchrun import launcher
+from holdfast.torchrun.member import Member, ran
+from holdfast.torchrun.store import Entry, Server
+
+_log = logging.getLogger(__name__)
+
+ENTRY_LIMIT: Final = 300.0
+"""Seconds in which the members of a round that has formed must find its store: as PyTorch has it."""
+LAST_WORD_LIMIT: Final = 5.0
+"""Seconds in which a member that ends tries to say so."""
+JUDGED_LIMIT: Final = 30.0
+"""Seconds for which a member whose torchrun gives up waits to hear what comes of its failure."""
+EXIT_AGAIN: Final = 75
+"""torchrun's exit code where its workers succeeded in a round that others ended first: they are to run once more."""
+_PAUSE_FIRST: Final = 0.02
+_PAUSE_LONGEST: Final = 0.25
+_UNSHARED: Final = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+
+
+class Handler:
+    """PyTorch's `RendezvousHandler` for one pod of a gang; `create` adds PyTorch's own class to its bases."""
+
+    def __init__(self, backend: str, settings: Settings) -> None:
+        """Prepare it: nothing is said before the first `next_rendezvous`.
+
+        Args:
+            backend: The name it is registered under.
+            settings: What Holdfast gives the pod.
+        """
+        self._backend = backend
+        self._settings = settings
+        self._member = Member(settings)
+        self._server: Server | None = None
+        self._place: Assignment | None = None
+        self._seen_running = time.time()
+        self._failed: tuple[Failure, ...] = ()
+        """How workers failed in the last round, once that is told."""
+        self._closed = self._over = False
+        atexit.register(self._leave)
+
+    def get_backend(self) -> str:
+        """See PyTorch's class."""
+        return self._backend
+
+    def get_run_id(self) -> str:
+        """Return the gang's: the workload's uid and its attempt, whatever `--rdzv-id` says."""
+        return self._place.run_id if self._place else f"{self._settings.workload_uid}-{self._settings.attempt}"
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Return whether workers are to use the store of their round, which listens before they start."""
+        base = _rendezvous().RendezvousHandler
+        return hasattr(base, "use_agent_store") and os.environ.get(_UNSHARED, "0") != "1"
+
+    def is_closed(self) -> bool:
+        """Return whether there will be no other round."""
+        return self._closed or bool(self._member.refused) or self._member.directive.kind in {Kind.FINISH, Kind.LEAVE}
+
+    def set_closed(self) -> None:
+        """Begin no other round here. The gang is closed by its rendezvous alone, and goes on without this member."""
+        self._closed = True
+
+    def num_nodes_waiting(self) -> int:
+        """Return 1 if the workers are to be stopped: torchrun's agent then stops them and asks for the next round."""
+        self._seen_running = time.time()
+        stops = self._closed or bool(self._member.refused) or not _goes_on(self._member.directive, self._place)
+        return int(stops)
+
+    def next_rendezvous(self) -> Any:
+        """Wait until this member has a place in a round in which all others have arrived.
+
+        Raises:
+            RendezvousClosedError: if the gang has failed, or this handler was closed.
+            RendezvousConnectionError: if the rendezvous refuses this pod.
+            RendezvousTimeoutError: if the store of a round that has formed cannot be reached.
+            SystemExit: with 0, if the member is to leave or the gang has succeeded without it.
+        """
+        with _ended_by_signals():
+            spec = launcher.worker_spec(self)
+            self._tell_failure()
+            if self.is_closed():
+                raise self._end()
+            self._server = Server(self._settings.address)
+            role = str(spec.role) if spec else self._settings.role
+            settings = replace(self._settings, workers=int(spec.local_world_size)) if spec else self._settings
+            if spec is None:
+                _log.warning("torchrun does not say how many workers it starts here: 1 is told")
+            self._member.say(Report(State.INIT, self._number), settings, self._server.port)
+            entry = self._enter(self._server, role)
+            place = self._place = entry.place
+            self._failed = ()
+            self._seen_running = time.time()
+            self._member.say(Report(State.HEALTHY, place.round))
+            return self._answer(entry, place)
+
+    def shutdown(self) -> bool:
+        """Tell what became of the workers, and wait for what comes of it: torchrun's launcher calls this at its end.
+
+        Raises:
+            SystemExit: if the workers are to run once more, which this process cannot do any more.
+        """
+        if not self._over:
+            try:
+                if ran(self._member.report):
+                    self._tell_outcome(sys.exc_info()[1])
+            finally:
+                self._leave()
+        return True
+
+    @property
+    def _number(self) -> int:
+        return self._place.round if self._place else 0
+
+    def _answer(self, entry: Entry, place: Assignment) -> Any:
+        api, store = _rendezvous(), entry.store()
+        if not hasattr(api, "RendezvousInfo"):  # before PyTorch 2.4, whose agent chooses the workers' port itself
+            return store, place.group_rank, place.group_world_size
+        address, port = entry.master()
+        where = api.RendezvousStoreInfo(master_addr=address, master_port=port)
+        return api.RendezvousInfo(store, place.group_rank, place.group_world_size, where)
+
+    def _enter(self, server: Server, role: str) -> Entry:
+        """Return the entry into a round that has begun, with this member in it."""
+        entry: Entry | None = None
+        while True:
+            self._member.wait(lambda told: _ends(told) or self._is_next(told))
+            place = self._member.directive.assignment
+            if self.is_closed() or place is None:
+                raise self._end()
+            if entry is None or entry.place.round != place.round:
+                entry = Entry(place, server, role, shared=self.use_agent_store)
+            if self._begins(entry):
+                return entry
+
+    def _begins(self, entry: Entry) -> bool:
+        """Wait until the round begins; return whether it has, before another directive came."""
+        number, pause = entry.place.round, _PAUSE_FIRST
+        limit = time.monotonic() + ENTRY_LIMIT
+        while not entry.tried():
+            if self._member.wait(lambda told: not _is_of(told, number), pause):
+                return False
+            if time.monotonic() > limit:
+                where = f"{entry.place.master_address}:{entry.place.master_port}"
+                raise _rendezvous().RendezvousTimeoutError(
+                    f"round {number}: not all members have come to its store at {where} within {ENTRY_LIMIT:.0f} s; "
+                    "expected each pod of the gang to run torchrun with this backend, and to reach the others' ports"
+                )
+            pause = min(_PAUSE_LONGEST, pause * 2)
+        return True
+
+    def _is_next(self, told: Directive) -> bool:
+        return told.assignment is not None and told.assignment.round > self._number
+
+    def _tell_failure(self) -> None:
+        """Tell that the workers failed, if that is why torchrun asks for another round, and wait to be told to rejoin.
+
+        Where the round is over already they have failed because of that, or nobody is charged for it.
+        """
+        if not ran(self._member.report) or not _is_of(self._member.directive, self._number):
+            return
+        result = launcher.round_result(self)
+        failed = launcher.failures(result.failures.values(), self._seen_running) if result else ()
+        self._say_failed(failed or launcher.unexplained(time.time()))
+        self._member.wait(lambda told: not _is_of(told, self._number))
+
+    def _tell_outcome(self, error: BaseException | None) -> None:
+        result = launcher.final_result(self)
+        told: Any = result or (error if hasattr(error, "failures") else None)
+        if (told is None and error is None) or (result and not result.is_failed()):
+            self._tell_success()
+            return
+        if told is not None:
+            failed = launcher.failures(told.failures.values(), self._seen_running)
+            self._say_failed(failed or launcher.unexplained(time.time()))
+        elif error and (failure := launcher.not_started(error)):
+            self._say_failed((failure,))
+        else:
+            return
+        number = self._number
+        self._member.wait(lambda told: not _is_of(told, number), JUDGED_LIMIT)
+
+    def _tell_success(self) -> None:
+        """The finalization barrier (row T2): the rendezvous says when it ends, and with what."""
+        number = self._number
+        self._member.say(Report(State.SUCCEEDED, number))
+        self._member.wait(lambda told: told.kind is not Kind.WAIT and not _is_of(told, number))
+        told = self._member.directive
+        if told.kind in {Kind.REJOIN, Kind.RUN}:
+            _log.warning("the workers succeeded in a round that had ended; they are to run again: exit %d", EXIT_AGAIN)
+            raise SystemExit(EXIT_AGAIN)
+        if told.exit_code:
+            raise SystemExit(told.exit_code)
+
+    def _say_failed(self, failed: tuple[Failure, ...]) -> None:
+        self._failed = failed
+        self._member.say(Report(State.FAILED, self._number, failed))
+
+    def _end(self) -> BaseException:
+        """Return what ends torchrun's agent where there is no other round for it."""
+        api, told = _rendezvous(), self._member.directive
+        if self._closed:
+            return api.RendezvousClosedError("this process has closed its handler")
+        if refused := self._member.refused:
+            return api.RendezvousConnectionError(f"refused by the rendezvous: {refused}")
+        _log.warning("no other round for this member: %s", told.why)
+        own = f"; here: {self._failed[0].error}" if self._failed else ""
+        if told.exit_code or own:
+            return api.RendezvousClosedError(f"{told.why}{own}")
+        # PyTorch's own exception for this makes its launcher fail; an exit of its process does not.
+        return SystemExit(0)
+
+    def _leave(self) -> None:
+        """Say that this member leaves, unless something else was its last word, and fall silent; at exit at the latest.
+
+        A torchrun that was told to end by a signal does not shut its handler down, and is heard of only here.
+        """
+        if self._over:
+            return
+        self._over = True
+        atexit.unregister(self._leave)
+        report = self._member.report
+        if report is not None and not self._member.refused:
+            told = self._member.directive
+            if report.state is not State.SUCCEEDED and not _ends(told):
+                if report.state is State.FAILED:
+                    self._member.wait_until_heard(LAST_WORD_LIMIT)
+                self._member.say(Report(State.STOPPED, report.round))
+            if not self._member.wait_until_heard(LAST_WORD_LIMIT):
+                _log.warning("nobody has heard the last word of this member: %s", report.state.value)
+        self._member.close()
+
+
+def _goes_on(told: Directive, place: Assignment | None) -> bool:
+    """Return whether workers that run are to run on."""
+    return told.kind is Kind.WAIT or (place is not None and _is_of(told, place.round))
+
+
+def _is_of(told: Directive, number: int) -> bool:
+    return told.assignment is not None and told.assignment.round == number
+
+
+def _ends(told: Directive) -> bool:
+    return told.kind in {Kind.LEAVE, Kind.FINISH}
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Generator[None]:
+    """Let SIGTERM end the waiting for a first round: PyTorch listens once workers run, process 1 never does."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    api = import_module("torch.distributed.elastic.multiprocessing.api")
+
+    def told(number: int, frame: FrameType | None) -> None:
+        raise api.SignalException(f"process {os.getpid()} got signal {number}", signal.Signals(number))
+
+    signal.signal(signal.SIGTERM, told)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _rendezvous() -> Any:
+    return import_module("torch.distributed.elastic.rendezvous.api")

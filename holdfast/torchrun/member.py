@@ -1,0 +1,152 @@
+"""A member of a gang in a process that belongs to somebody else: a thread that speaks with the rendezvous."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from holdfast.agent.conversation import Conversation
+from holdfast.agent.hub import Hub
+from holdfast.agent.machine import UNTOLD, Event, Refused, Told
+from holdfast.agent.messages import Directive, Kind, Report, State
+from holdfast.agent.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_BURIAL: Final = 1.0
+
+
+class Member:
+    """Says what is true of the workers for as long as it is true, heartbeats included, and hears what is to be done.
+
+    Its methods are called by other threads than its own.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Prepare it; the first `say` begins."""
+        self.settings = settings
+        self._port = 0
+        self._changed = threading.Condition()
+        self._directive = UNTOLD
+        self._refused = ""
+        self._report: Report | None = None
+        self._heard = False
+        self._hub = Hub(settings.url, settings.workload_uid, settings.token_file)
+        self._conversation = Conversation(self._hub.exchange, self._join, self._tell)
+        self._loop = _Loop()
+        self._speaking: asyncio.Task[None] | None = None
+        # A daemon: what torchrun's process ends by is torchrun's business, and `handler` has its last word said first.
+        self._thread = threading.Thread(target=self._run, name="holdfast-rendezvous", daemon=True)
+
+    @property
+    def directive(self) -> Directive:
+        """What it was last told."""
+        with self._changed:
+            return self._directive
+
+    @property
+    def refused(self) -> str:
+        """Why the rendezvous will have nothing to do with it; empty if it has."""
+        with self._changed:
+            return self._refused
+
+    @property
+    def report(self) -> Report | None:
+        """What it says now."""
+        with self._changed:
+            return self._report
+
+    def say(self, report: Report, settings: Settings | None = None, port: int = 0) -> None:
+        """Say this from now on; with who it is, and the port of the store it would host, if those are others now."""
+        with self._changed:
+            self.settings = settings or self.settings
+            self._port = port or self._port
+            if report != self._report:
+                self._report, self._heard = report, False
+        if not self._thread.is_alive() and not self._loop.is_closed():
+            self._thread.start()
+        with contextlib.suppress(RuntimeError):  # it has ended already: there is nobody to say it to
+            self._loop.call_soon_threadsafe(self._conversation.say, report)
+
+    def wait(self, until: Callable[[Directive], bool], limit: float | None = None) -> bool:
+        """Wait until a directive is one of those, or the member is refused; return whether that came in time."""
+        with self._changed:
+            return bool(self._changed.wait_for(lambda: self._refused or until(self._directive), limit))
+
+    def wait_until_heard(self, limit: float) -> bool:
+        """Wait until somebody has answered to what is said now; return whether that came in time."""
+        with self._changed:
+            return bool(self._changed.wait_for(lambda: self._refused or self._heard, limit))
+
+    def close(self) -> None:
+        """Fall silent."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._silence)
+        if self._thread.is_alive():
+            self._thread.join(_BURIAL)
+        elif self._thread.ident is None:
+            self._loop.close()
+
+    def _silence(self) -> None:
+        if self._speaking:
+            self._speaking.cancel()
+
+    def _run(self) -> None:
+        try:
+            self._speaking = self._loop.create_task(self._conversation.run())
+            self._loop.run_until_complete(self._speaking)
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:
+            _log.exception("the thread that speaks with the rendezvous has failed")
+            self._tell(Refused(f"a fault of the backend's own: {error}"))
+        finally:
+            self._hub.close()
+            self._loop.close()
+
+    def _join(self) -> Mapping[str, Any]:
+        with self._changed:
+            return self.settings.join(self._port)
+
+    def _tell(self, event: Event) -> None:
+        with self._changed:
+            if isinstance(event, Refused):
+                self._refused = event.why
+            elif isinstance(event, Told):
+                if event.directive != self._directive:
+                    _announce(event.directive)
+                self._directive = event.directive
+                self._heard = self._heard or (self._report is not None and event.said is self._report.state)
+            self._changed.notify_all()
+
+
+def _announce(told: Directive) -> None:
+    """Tell the log; what ends a round or the gang even where only warnings are shown, as with torchrun by default."""
+    level = logging.INFO if told.kind in {Kind.WAIT, Kind.RUN} else logging.WARNING
+    _log.log(level, "told to %s%s", told.kind.value.lower(), f": {told.why}" if told.why else "")
+
+
+def ran(report: Report | None) -> bool:
+    """Return whether a member that says this has workers that run."""
+    return report is not None and report.state is State.HEALTHY
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop that looks names up on its own thread: as the process ends there are no others to be had any more."""
+
+    async def getaddrinfo(
+        self,
+        host: bytes | str | None,
+        port: bytes | str | int | None,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> Any:
+        return socket.getaddrinfo(host, port, family, type, proto, flags)

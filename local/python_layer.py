@@ -1,0 +1,112 @@
+"""An image's layer with this machine's Python in it, and Holdfast's agent: what a member of a gang needs to run."""
+
+import io
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import holdfast
+
+HOME: Final = "/usr/local"
+"""PYTHONHOME in the image."""
+_VERSION: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_ZIP: Final = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+_LEFT_OUT: Final = frozenset(
+    {"__pycache__", "ensurepip", "idlelib", "lib-dynload", "lib2to3", "pydoc_data", "site-packages", "test", "tests"}
+    | {"tkinter", "turtledemo"}
+)
+_EXTENSIONS_LEFT_OUT: Final = re.compile(r"_(tkinter|curses|dbm|gdbm|sqlite3|test|xx|crypt)|readline|xx|nis")
+"""Extensions that are for tests, for terminals, or that would bring libraries along that a member has no use for."""
+_PACKAGE: Final = Path(holdfast.__file__).parent
+_SCRIPT: Final = """#!/bin/sh
+if [ "$1" != agent ]; then echo "this image has Holdfast's agent alone: holdfast agent -- COMMAND..." >&2; exit 2; fi
+shift
+exec python -m holdfast.agent "$@"
+"""
+
+
+def python_layer() -> bytes:
+    """Return the layer: a tar of the interpreter, the libraries it asks for, its standard library, and the agent.
+
+    The standard library is one archive of compiled modules: where a container's root is a copy of its image, few files
+    are copied sooner.
+
+    Raises:
+        subprocess.CalledProcessError: if the system cannot tell which libraries the interpreter needs.
+    """
+    program = Path(sys.executable).resolve()
+    standard = Path(sysconfig.get_path("stdlib"))
+    extensions = [
+        file
+        for file in sorted((standard / "lib-dynload").glob("*.so"))
+        if not _EXTENSIONS_LEFT_OUT.match(file.name.partition(".")[0])
+    ]
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        add(tar, f"{HOME}/bin/{_VERSION}", program.read_bytes(), 0o755)
+        for name in ("python3", "python"):
+            link(tar, f"bin/{name}", f"{HOME}/bin/{_VERSION}")
+        for file in extensions:
+            add(tar, f"{HOME}/lib/{_VERSION}/lib-dynload/{file.name}", file.read_bytes(), 0o755)
+        for library in _libraries([program, *extensions]):
+            add(tar, str(library), library.resolve().read_bytes(), 0o755)
+        add(tar, f"{HOME}/lib/{_ZIP}", _compiled(standard), 0o644)
+        for file in _agent():
+            # As files: a keeper is started by its own, with nothing else of the package.
+            add(
+                tar,
+                f"{HOME}/lib/{_VERSION}/site-packages/holdfast/{file.relative_to(_PACKAGE)}",
+                file.read_bytes(),
+                0o644,
+            )
+        add(tar, "bin/holdfast", _SCRIPT.encode(), 0o755)
+    return out.getvalue()
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    """Add a file to a tar, which names what it holds from its root."""
+    entry = tarfile.TarInfo(name.lstrip("/"))
+    entry.size, entry.mode = len(content), mode
+    tar.addfile(entry, io.BytesIO(content))
+
+
+def link(tar: tarfile.TarFile, name: str, target: str) -> None:
+    """Add a symbolic link to a tar."""
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    tar.addfile(entry)
+
+
+def _libraries(programs: Iterable[Path]) -> list[Path]:
+    """Return what the programs are linked with, the dynamic linker itself included, where they look for it."""
+    told = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=True).stdout
+    return sorted({Path(found) for found in re.findall(r"(?:=>\s*|^\s+)(/\S+) \(0x", told, re.MULTILINE)})
+
+
+def _compiled(standard: Path) -> bytes:
+    out = io.BytesIO()
+    # Stored as it is: the interpreter reads it before it could load what decompresses it.
+    with zipfile.PyZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for entry in sorted(standard.iterdir()):
+            if entry.name in _LEFT_OUT or entry.name.startswith("config-"):
+                continue
+            if entry.suffix == ".py":
+                archive.writepy(str(entry))
+            elif (entry / "__init__.py").is_file():
+                archive.writepy(str(entry), filterfunc=_kept)
+    return out.getvalue()
+
+
+def _kept(path: str) -> bool:
+    return not _LEFT_OUT.intersection(Path(path).parts[-2:])
+
+
+def _agent() -> list[Path]:
+    """The agent's sources: the standard library is all that they need beside them (decision record 0031)."""
+    return [_PACKAGE / "__init__.py", _PACKAGE / "names.py", *sorted((_PACKAGE / "agent").glob("*.py"))]

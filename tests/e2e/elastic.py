@@ -1,0 +1,223 @@
+"""Elastic gangs of real processes: workers that print their ranks, found and signalled by process id."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import names
+from holdfast.local import Stack
+from holdfast.model import Status
+from holdfast.model.gang_orders import GangStatus
+from tests.e2e.held import real_node
+from tests.e2e.site import Site, asked, free_port, open_site, until
+from tests.e2e.space import Handle, Space, open_space
+
+IMAGE = "holdfast.local/python:1"
+FINISHES, FAILS, DIES = signal.SIGUSR1, signal.SIGUSR2, signal.SIGKILL
+EXIT_CODE = 3
+"""Of a worker that fails."""
+
+_WORKER = """\
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))
+signal.signal(signal.SIGUSR2, lambda *_: sys.exit(3))
+print("RANK", os.environ["RANK"], "WORLD_SIZE", os.environ["WORLD_SIZE"], flush=True)
+while True:
+    time.sleep(0.05)
+"""
+_GANG = {"lastCall": "1s", "joinTimeout": "60s", "heartbeat": "1s"}
+
+
+@asynccontextmanager
+async def open_gangs(
+    stack: Stack, directory: Path, within: Site | None = None, kubeconfig: Path | None = None, **environment: str
+) -> AsyncIterator[Site]:
+    """Open a site whose worker is reached from the real node's pods, or start that worker in a site that is open."""
+    async with AsyncExitStack() as opened:
+        site = within or await opened.enter_async_context(open_site(stack, directory, prefix="g"))
+        await site.start_worker(kubeconfig=kubeconfig, **await door(site), **environment)
+        yield site
+
+
+async def door(site: Site) -> dict[str, str]:
+    """Return the settings of a worker that the real node's pods reach."""
+    node = await site.kube.find("v1", "Node", "real")
+    if node is None:
+        pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
+    (address,) = [one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"]
+    place = f"{address}:{free_port()}"
+    return {"HOLDFAST_RENDEZVOUS_ADDRESS": place, "HOLDFAST_RENDEZVOUS_URL": f"http://{place}"}
+
+
+@asynccontextmanager
+async def open_crowd(site: Site) -> AsyncIterator[Space]:
+    """Open a space on the real node, with the service account that its pods need."""
+    async with real_node(site.stack), open_space(site) as space:
+
+        async def there() -> bool:
+            return await site.kube.find("v1", "ServiceAccount", "default", space.namespace) is not None
+
+        await until(there, 20, "the default service account is there")
+        yield space
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of a gang, as the kernel has it: a worker, or an agent, which has no rank."""
+
+    pid: int
+    member: str
+    rank: int | None
+    world: int
+    restarts: int
+
+
+@dataclass
+class Elastic:
+    """A workload whose gang runs real processes."""
+
+    space: Space
+    handle: Handle
+    marker: str
+
+    @classmethod
+    async def submit(cls, space: Space, least: int, most: int, **gang: Any) -> Elastic:
+        """Start one."""
+        marker = secrets.token_hex(8)
+        return cls(space, await space.submit(document(marker, {**_GANG, "min": least, "max": most, **gang})), marker)
+
+    # --- its processes
+
+    async def processes(self) -> list[Process]:
+        """Return its processes that live."""
+        return await asyncio.to_thread(_found, self.marker)
+
+    async def workers(self) -> list[Process]:
+        """Return its workers, by rank."""
+        found = [one for one in await self.processes() if one.rank is not None]
+        return sorted(found, key=lambda one: one.rank or 0)
+
+    async def agents(self) -> dict[str, int]:
+        """Return the process ids of its agents, by member."""
+        found = [one for one in await self.processes() if one.rank is None]
+        return {one.member: min(each.pid for each in found if each.member == one.member) for one in found}
+
+    async def meets(self, size: int, seconds: float = 120, *, without: str = "") -> list[Process]:
+        """Wait until so many workers run with contiguous ranks in a world of that size, and return them (row T11)."""
+        seen: list[Process] = []
+
+        async def check() -> bool:
+            seen[:] = await self.workers()
+            whole = [one.rank for one in seen] == list(range(size)) and {one.world for one in seen} == {size}
+            return whole and without not in {one.member for one in seen} and all(_traps(one.pid) for one in seen)
+
+        await until(check, seconds, f"{size} workers run in one round", pause=0.2)
+        return seen
+
+    async def signal(self, process: Process, what: signal.Signals) -> None:
+        os.kill(process.pid, what)
+
+    # --- what is said of it
+
+    async def rendezvous(self) -> GangStatus:
+        """Return where its gang stands, as its rendezvous says."""
+        place = names.rendezvous_id(*names.parse_workflow_id(self.handle.id))
+        client = self.space.site.client
+        return await asked(lambda: client.get_workflow_handle(place).query(names.QUERY_STATUS, result_type=GangStatus))
+
+    async def status(self) -> Status:
+        return await self.space.site.status(self.handle)
+
+    async def scale(self, most: int, least: int | None = None) -> dict[str, int]:
+        handle: Any = self.handle
+        return await handle.execute_update(names.UPDATE_SCALE, {"max": most, "min": least}, result_type=dict[str, int])
+
+    async def logs(self, member: str) -> list[str]:
+        """Return what a member's workers have printed."""
+        space = self.space
+        text = await asyncio.to_thread(space.site.stack.kubectl, "logs", "-n", space.namespace, member)
+        return [line for line in text.splitlines() if line.startswith("RANK ")]
+
+    async def prints(self, member: str, line: str) -> None:
+        """Wait until this is the last that a member's workers have printed."""
+
+        async def check() -> bool:
+            return (await self.logs(member))[-1:] == [line]
+
+        await until(check, 30, f"{member} prints {line}", pause=0.2)
+
+
+def _traps(pid: int) -> bool:
+    """Whether a worker has come so far that it answers its signals itself."""
+    try:
+        told = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    (caught,) = (int(line.split()[1], 16) for line in told.splitlines() if line.startswith("SigCgt:"))
+    return all(caught >> number - 1 & 1 for number in (FINISHES, FAILS, signal.SIGTERM))
+
+
+def document(marker: str, gang: dict[str, Any]) -> dict[str, Any]:
+    """Return a workload whose members run the worker under Holdfast's agent, on the real node."""
+    pod = {
+        "restartPolicy": "Never",
+        "nodeSelector": {"holdfast.dev/node": "real"},
+        "tolerations": [{"key": "holdfast.dev/real", "operator": "Exists"}],
+        "containers": [
+            {
+                "name": "agent",
+                "image": IMAGE,
+                "imagePullPolicy": "Never",
+                "command": ["holdfast", "agent", "--", "python", "-c", f"# {marker}\n{_WORKER}"],
+            }
+        ],
+    }
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": {"template": {"spec": pod}}}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Workload",
+        "metadata": {"name": "train"},
+        "spec": {
+            "gang": gang,
+            "policy": {"timings": {"retryPausePeriod": "1s", "forcefulDeletionGracePeriod": "90s"}},
+            "components": [{"name": "trainer", "template": job}],
+        },
+    }
+
+
+def _found(marker: str) -> list[Process]:
+    found: list[Process] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+            told = (entry / "environ").read_bytes() if marker.encode() in command else b""
+        except OSError:
+            continue
+        env = dict(one.split("=", 1) for one in told.decode(errors="replace").split("\0") if "=" in one)
+        words = command.split(b"\0")
+        if names.ENV_MEMBER not in env or not words[0].endswith(b"python"):
+            continue
+        rank = env.get("RANK")
+        found.append(
+            Process(
+                int(entry.name),
+                env[names.ENV_MEMBER],
+                int(rank) if rank is not None else None,
+                int(env.get("WORLD_SIZE", 0)),
+                int(env.get("TORCHELASTIC_RESTART_COUNT", 0)),
+            )
+        )
+    return found

@@ -1,0 +1,103 @@
+"""The worker dies at every point of a gang's rounds: nobody is charged for it, nobody runs twice, nothing is lost.
+
+`make test-crash` (TEST_CRASH=every) lives the rounds once for every point they pass; otherwise only a sample is.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast import names
+from holdfast.local import Stack
+from holdfast.worker.failpoints import Passing
+from tests.e2e import failpoints
+from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, door, open_crowd
+from tests.e2e.site import Site, open_site, until
+from tests.e2e.space import Space
+
+pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
+
+EVERY = os.environ.get("TEST_CRASH") == "every"
+SAMPLE = (
+    "activity.begin_gang.before:1",
+    "activity.begin_gang.after:1",
+    "update.attach.after:1",
+    "update.announce.before:2",
+    "update.announce.after:3",
+    "update.announce.before:5",
+)
+"""Before and after a gang is known, as a hub takes it over, as rounds form, and as one is told that a member failed."""
+
+
+async def rounds(space: Space) -> None:
+    """Two meet; one fails and is charged for it; one is killed with its agent, and replaced; both succeed."""
+    gang = await Elastic.submit(space, 2, 2)
+    first, second = await gang.meets(2)
+    await space.reach(gang.handle, "Running", 1)
+    await gang.signal(first, FAILS)
+
+    async def restarted() -> bool:
+        return any(one.member == first.member and one.restarts == 1 for one in await gang.workers())
+
+    await until(restarted, 120, "the one that failed runs for the second time", pause=0.2)
+    await gang.meets(2)
+    os.kill((await gang.agents())[second.member], DIES)
+    last = await gang.meets(2, 180, without=second.member)
+    told = await gang.rendezvous()
+    assert dict(told.charged) == {first.member: 1}, "only for its own failure"
+    for one in last:
+        await gang.signal(one, FINISHES)
+    status = await space.reach(gang.handle, "Succeeded", 1, 180)
+    assert (status.attempt, status.restarts, {one.used for one in status.budgets}) == (1, 0, {0})
+    await space.truth.settle()
+    space.truth.assert_one_attempt_at_a_time("train")
+    pods = {life.object["metadata"]["name"] for life in space.truth.of(1, "Pod")}
+    assert len(pods) == 3, f"two, and the replacement of one: {pods}"
+    described = await space.site.client.get_workflow_handle(
+        names.rendezvous_id(*names.parse_workflow_id(gang.handle.id))
+    ).describe()
+    assert described.history_length < 400
+
+
+async def live(site: Site, crashes: failpoints.Crashes, trace: Path | None = None) -> int:
+    """Live these rounds with a worker that dies there, and return how often it did."""
+    mortal = failpoints.Mortal(site, crashes, trace, await door(site))
+
+    async def life() -> None:
+        async with open_crowd(site) as space:
+            await rounds(space)
+
+    await mortal.during(life())
+    return len(mortal.crashes)
+
+
+if EVERY:
+
+    @pytest.mark.timeout(7200)
+    async def test_rounds_survive_a_worker_that_dies_anywhere(stack: Stack, tmp_path: Path):
+        outcomes: list[failpoints.Outcome] = []
+        trace = tmp_path / "points"
+        async with open_site(stack, tmp_path, prefix="g") as site:
+            await live(site, (), trace)
+        points = [Passing.parse(line) for line in dict.fromkeys(trace.read_text().splitlines())]
+        print(f"MEASURED {len(points)} points: {', '.join(map(str, points))}")
+        for index, point in enumerate(points):
+            (tmp_path / str(index)).mkdir()
+            async with open_site(stack, tmp_path / str(index), prefix="g") as site:
+                outcomes.append(await failpoints.outcome_of(failpoints.ROUNDS, (point,), live(site, (point,))))
+            print(outcomes[-1])
+            failpoints.record(outcomes, failpoints.ROUNDS)
+        broken = [f"{one.crashes}: {one.problem}" for one in outcomes if one.problem]
+        assert not broken, "\n\n".join(broken)
+        assert sum(one.reached for one in outcomes) > len(outcomes) / 2
+
+else:
+
+    @pytest.mark.timeout(600)
+    @pytest.mark.parametrize("point", SAMPLE)
+    async def test_a_round_survives_a_worker_that_dies_in_it(stack: Stack, tmp_path: Path, point: str):
+        async with open_site(stack, tmp_path, prefix="g") as site:
+            assert await live(site, (Passing.parse(point),)) == 1, f"{point} was not passed"

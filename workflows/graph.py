@@ -1,0 +1,155 @@
+"""The workflow of a graph: it hears how its workloads end, and tells others that they may begin (row L31)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+from temporalio.exceptions import ApplicationError, FailureError
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from holdfast import names
+    from holdfast.model import Phase
+    from holdfast.model.graph import Graph, GraphNews, GraphOrder, GraphState, GraphStatus
+    from holdfast.policy import graph as policy
+
+_PHASE = SearchAttributeKey.for_keyword(names.SA_PHASE)
+
+
+@workflow.defn(name=names.GRAPH_WORKFLOW)
+class GraphWorkflow:
+    """A graph's life: from its submission until all of its workloads have ended and hold nothing any more."""
+
+    @workflow.init
+    def __init__(self, document: Any, carried: GraphState | None = None) -> None:
+        """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
+        self._problem = ""
+        self._graph: Graph | None = None
+        self._state: GraphState | None = carried
+        self._inbox: list[GraphNews] = []
+        self._cancelled = ""
+        self._telling: dict[asyncio.Task[bool], policy.Order] = {}
+        self._shown: GraphState | None = None
+        self._column: Phase | None = None
+        try:
+            self._graph = Graph.model_validate(document)
+        except ValidationError as error:
+            self._problem = "; ".join(
+                f"{'.'.join(str(part) for part in each['loc']) or 'graph'}: {each['msg']}" for each in error.errors()
+            )
+            return
+        if workflow.info().workflow_id != self._graph.workflow_id:
+            self._problem = f"workflow id {workflow.info().workflow_id!r}: expected {self._graph.workflow_id!r}"
+            return
+        if carried is None:
+            self._state = policy.begun(self._graph)
+
+    @workflow.run
+    async def run(self, document: Any, carried: GraphState | None = None) -> GraphStatus:
+        """Live the graph's life.
+
+        Args:
+            document: the graph, as one JSON document; its workloads are submitted beside it, each with its place in it.
+            carried: the memory of the run before, when this one continues it.
+
+        Returns:
+            How all stand, where the graph succeeded or was cancelled.
+
+        Raises:
+            ApplicationError: type `InvalidGraph` before anything begins, `GraphFailed` at the end of a failed one, with
+                its status as detail.
+        """
+        if self._graph is None or self._state is None or self._problem:
+            if carried is not None:
+                raise RuntimeError(f"this release cannot read a graph that is under way: {self._problem}")
+            raise ApplicationError(self._problem, type=names.ERROR_INVALID_GRAPH, non_retryable=True)
+        graph = self._graph
+        while True:
+            state = self._take_in(graph, self._state)
+            state, orders = policy.step(graph, state)
+            self._state = state
+            for order in orders:
+                self._tell(graph, order)
+            phase = policy.over(graph, state)
+            self._show(graph, state)
+            if not self._telling and not self._inbox:
+                if phase is not None:
+                    return self._end(policy.status(graph, state))
+                if workflow.info().is_continue_as_new_suggested():
+                    workflow.continue_as_new(args=[document, state])
+            try:
+                await workflow.wait_condition(self._woken)
+            except asyncio.CancelledError:
+                self._cancelled = "cancelled through Temporal"
+
+    def _woken(self) -> bool:
+        cancels = bool(self._cancelled) and self._state is not None and not self._state.cancelled
+        return bool(self._inbox) or cancels or any(task.done() for task in self._telling)
+
+    def _take_in(self, graph: Graph, state: GraphState) -> GraphState:
+        inbox, self._inbox = self._inbox, []
+        for news in inbox:
+            answer = policy.stranger(state, news)
+            if answer is not None:
+                self._tell(graph, answer)
+            state = policy.heard(graph, state, news)
+        for task in [task for task in self._telling if task.done()]:
+            order = self._telling.pop(task)
+            if not task.result():
+                state = policy.gone(state, order)
+        return policy.cancelled(state, self._cancelled) if self._cancelled else state
+
+    def _tell(self, graph: Graph, order: policy.Order) -> None:
+        self._telling[asyncio.create_task(self._told(graph, order))] = order
+
+    async def _told(self, graph: Graph, order: policy.Order) -> bool:
+        """Tell a workload; returns whether it is there to hear it."""
+        place = names.workflow_id(graph.cluster, graph.namespace, graph.workload(order.item))
+        given = GraphOrder(workload_uid=order.uid, admit=order.admit, reason=order.reason, why=order.why)
+        try:
+            handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(place)
+            await handle.signal(names.SIGNAL_GRAPH, given)
+        except FailureError as error:
+            workflow.logger.info("%s was not told: %s", order.item, error)
+            return False
+        return True
+
+    def _show(self, graph: Graph, state: GraphState) -> None:
+        if state == self._shown:
+            return
+        self._shown, told = state, policy.status(graph, state)
+        workflow.set_current_details(policy.details(told, state.cancelled))
+        phase = told.phase
+        if phase is not self._column:
+            self._column = phase
+            shown: list[SearchAttributeUpdate[Any]] = [_PHASE.value_set(phase.value)]
+            workflow.upsert_search_attributes(shown)  # pyright: ignore[reportUnknownMemberType] - the SDK's own generics
+
+    @staticmethod
+    def _end(status: GraphStatus) -> GraphStatus:
+        if status.phase is Phase.FAILED:
+            raise ApplicationError(
+                f"{status.name} failed: {status.message}", status, type=names.ERROR_GRAPH_FAILED, non_retryable=True
+            )
+        return status
+
+    @workflow.signal(name=names.SIGNAL_NEWS, description="How one of its workloads stands, by that workload")
+    def news(self, news: GraphNews) -> None:
+        """Take in that a workload is there, what it came to, or that it holds nothing any more."""
+        self._inbox.append(news)
+
+    @workflow.signal(name=names.SIGNAL_CANCEL, description="End all of its workloads that have not ended")
+    def cancel(self, reason: str = "") -> None:
+        """Have all workloads end that have not: those that wait never begin, those that run are removed."""
+        self._cancelled = self._cancelled or reason or "the graph was cancelled"
+
+    @workflow.query(name=names.QUERY_STATUS, description="Which workloads have ended, which wait and for what")
+    def status(self) -> GraphStatus | None:
+        """Return how all stand; None before it has begun."""
+        if self._graph is None or self._state is None:
+            return None
+        return policy.status(self._graph, self._state)
