@@ -33,7 +33,7 @@ from holdfast.worker.informer import Informer, Restored, Standing, StreamSight
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.pulse import DEADLINE, Pulse
-from holdfast.worker.staying import beat, other_cluster, worker_leaves
+from holdfast.worker.staying import beat, other_cluster, while_all_last, worker_leaves
 
 TICK: Final = 0.25
 TOGETHER: Final = 0.02
@@ -147,23 +147,20 @@ class _Serving:
         )
         owner.gangs.served[given.workload_uid] = self._gang
         owner.metrics.gangs.inc()
-        tasks = [asyncio.create_task(work) for work in works]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                await task
+            await while_all_last(works, self._close)
         except Restored as restored:
             raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
-        finally:
-            if owner.gangs.served.get(given.workload_uid) is self._gang:
-                del owner.gangs.served[given.workload_uid]
-            self._leave()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._pulse.kube.close()
-            owner.metrics.gangs.dec()
-            self._forget()
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        served, uid = self._owner.gangs.served, self._given.workload_uid
+        if served.get(uid) is self._gang:
+            del served[uid]
+        self._leave()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._pulse.kube.close()
+        self._owner.metrics.gangs.dec()
+        self._forget()
 
     async def _serve(self) -> None:
         while True:

@@ -28,7 +28,7 @@ from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.node_ledger import NodeLedger
 from holdfast.worker.pulse import DEADLINE, Pulse
-from holdfast.worker.staying import beat, other_cluster, worker_leaves
+from holdfast.worker.staying import beat, other_cluster, while_all_last, worker_leaves
 
 TICK: Final = 0.25
 STALLED: Final = timedelta(seconds=2)
@@ -194,19 +194,15 @@ class _Watching:
             beat(owner.client, self._remember),
             worker_leaves(self._remember),
         )
-        tasks = [asyncio.create_task(work) for work in works]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                await task
+            await while_all_last(works, self._close)
         except Restored as restored:
             raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._pulse.kube.close()
-            owner.metrics.nodes.set(0)
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._pulse.kube.close()
+        self._owner.metrics.nodes.set(0)
 
     async def _attend(self) -> None:
         before = datetime.now(UTC)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -17,6 +18,36 @@ from holdfast import names
 HEARTBEAT_PERIOD: Final = 1.5
 LEASE: Final = 4.0
 """Seconds without an accepted heartbeat after which an activity ends itself: soon another will run."""
+
+
+async def while_all_last(
+    works: Iterable[Coroutine[Any, Any, None]], close: Callable[[list[asyncio.Task[None]]], Awaitable[None]]
+) -> None:
+    """Work at all of these until the first ends, whichever way; then end the others, and close.
+
+    A worker that goes away cancels what is ending by itself already: that cuts nothing short here.
+
+    Args:
+        works: what is worked at.
+        close: is given the works, as tasks told to end, and is to wait for them.
+
+    Raises:
+        Exception: what the first raised.
+        CancelledError: if cancelled while all last.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        closing = asyncio.ensure_future(close(tasks))
+        while not closing.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({closing})
+        closing.result()
 
 
 async def beat(client: Client, remember: Callable[[], Any]) -> None:

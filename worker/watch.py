@@ -31,7 +31,7 @@ from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.missing import Missing
 from holdfast.worker.signals import Signals
-from holdfast.worker.staying import beat, other_cluster, worker_leaves
+from holdfast.worker.staying import beat, other_cluster, while_all_last, worker_leaves
 
 SIGNALS_AT_ONCE: Final = 20
 DOUBTS_AT_ONCE: Final = 10
@@ -207,19 +207,16 @@ class _Watching:
         self.feeds.recall(earlier)
         await self.feeds.open()
         works = (self._attend(), beat(self._client, self._remember), worker_leaves(self._remember), self._unbroken())
-        tasks = [asyncio.create_task(work) for work in works]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                await task
-        finally:
-            tasks += [*self._flying, *self._settling]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self.feeds.close()
-            self._metrics.pods.set(0)
-            self._metrics.attempts.set(0)
+        await while_all_last(works, self._close)
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        flying = [*self._flying, *self._settling]
+        for task in flying:
+            task.cancel()
+        await asyncio.gather(*tasks, *flying, return_exceptions=True)
+        await self.feeds.close()
+        self._metrics.pods.set(0)
+        self._metrics.attempts.set(0)
 
     async def _unbroken(self) -> None:
         """Return never.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,13 +123,45 @@ class Elastic:
             whole = [one.rank for one in seen] == list(range(size)) and {one.world for one in seen} == {size}
             return whole and without not in {one.member for one in seen} and all(_traps(one.pid) for one in seen)
 
-        await until(check, seconds, f"{size} workers run in one round", pause=0.2)
+        await self.waits(check, seconds, f"{size} workers run in one round")
         return seen
+
+    async def waits(self, check: Callable[[], Awaitable[bool]], seconds: float, what: str) -> None:
+        """Wait until a check holds; who waits in vain is told where the gang stands, by everybody who knows."""
+        try:
+            await until(check, seconds, what, pause=0.2)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{await self.told()}") from None
+
+    async def told(self) -> str:
+        """Return where it stands, a line for each that can tell: processes, rendezvous, workload, pods, agents."""
+        lines = [f"process: {one}" for one in await self.processes()]
+        for who, asks in (("rendezvous", self.rendezvous), ("workload", self.status)):
+            try:
+                lines.append(f"{who}: {(await asyncio.wait_for(asks(), 10)).model_dump_json(exclude_defaults=True)}")
+            except Exception as error:
+                lines.append(f"{who}: {error!r}")
+        for pod in (await self.space.site.kube.list("v1", "Pod", self.space.namespace))["items"]:
+            name, status = pod["metadata"]["name"], pod.get("status", {})
+            lines.append(f"pod {name}: {status.get('phase')} {status.get('containerStatuses')}")
+            with contextlib.suppress(Exception):
+                lines += [f"  {line}" for line in (await self._printed(name))[-8:]]
+        return "\n".join(lines)
 
     async def signal(self, process: Process, what: signal.Signals) -> None:
         os.kill(process.pid, what)
 
     # --- what is said of it
+
+    async def reaches(self, phase: str, seconds: float = 120) -> Status:
+        """Wait until the workload is in a phase of its first attempt."""
+
+        async def check() -> bool:
+            status = await self.status()
+            return (status.phase, status.attempt) == (phase, 1)
+
+        await self.waits(check, seconds, f"it is {phase}")
+        return await self.status()
 
     async def rendezvous(self) -> GangStatus:
         """Return where its gang stands, as its rendezvous says."""
@@ -145,9 +178,12 @@ class Elastic:
 
     async def logs(self, member: str) -> list[str]:
         """Return what a member's workers have printed."""
+        return [line for line in await self._printed(member) if line.startswith("RANK ")]
+
+    async def _printed(self, member: str) -> list[str]:
         space = self.space
         text = await asyncio.to_thread(space.site.stack.kubectl, "logs", "-n", space.namespace, member)
-        return [line for line in text.splitlines() if line.startswith("RANK ")]
+        return text.splitlines()
 
     async def prints(self, member: str, line: str) -> None:
         """Wait until this is the last that a member's workers have printed."""

@@ -15,7 +15,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from holdfast import names
 from holdfast.local import Stack
 from tests.e2e.elastic import DIES, EXIT_CODE, FAILS, FINISHES, Elastic, open_crowd, open_gangs
-from tests.e2e.site import Site, until
+from tests.e2e.site import Site
 from tests.e2e.space import Space
 from tests.e2e.test_real_node import FOREVER, job
 
@@ -84,7 +84,7 @@ async def test_T3_a_worker_that_fails_is_charged_alone_and_all_begin_a_new_round
     async def again() -> bool:
         return {one.pid for one in await gang.workers()}.isdisjoint(one.pid for one in before)
 
-    await until(again, 60, "all workers are others", pause=0.2)
+    await gang.waits(again, 60, "all workers are others")
     after = await gang.meets(3)
     assert {one.member: one.restarts for one in after} == {one.member: int(one is before[1]) for one in before}, (
         "its own budget alone: 2, 3, 3 are left"
@@ -104,7 +104,7 @@ async def test_T4_T5_a_member_with_none_left_ends_the_gang_and_the_others_at_onc
     async def restarted() -> bool:
         return any(one.member == flaky.member and one.restarts == 1 for one in await gang.workers())
 
-    await until(restarted, 60, "it runs for the second time", pause=0.2)
+    await gang.waits(restarted, 60, "it runs for the second time")
     (again,) = [one for one in await gang.meets(2) if one.member == flaky.member]
     failed_at = time.monotonic()
     await gang.signal(again, FAILS)
@@ -172,7 +172,7 @@ async def test_T1_T2_it_succeeds_once_all_have_whoever_is_first(real: Space):
     status = await real.reach(gang.handle, "Succeeded", 1)
     assert "its gang has succeeded" in status.message
     assert status.restarts == 0
-    await until(lambda: _none(gang), 30, "its agents have ended")
+    await gang.waits(lambda: _none(gang), 30, "its agents have ended")
 
 
 @ROW("T1", level="e2e")

@@ -15,7 +15,7 @@ from holdfast.local import Stack
 from holdfast.worker.failpoints import Passing
 from tests.e2e import failpoints
 from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, door, open_crowd
-from tests.e2e.site import Site, open_site, until
+from tests.e2e.site import Site, open_site
 from tests.e2e.space import Space
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
@@ -42,7 +42,7 @@ async def rounds(space: Space) -> None:
     async def restarted() -> bool:
         return any(one.member == first.member and one.restarts == 1 for one in await gang.workers())
 
-    await until(restarted, 120, "the one that failed runs for the second time", pause=0.2)
+    await gang.waits(restarted, 120, "the one that failed runs for the second time")
     await gang.meets(2)
     os.kill((await gang.agents())[second.member], DIES)
     last = await gang.meets(2, 180, without=second.member)
@@ -50,7 +50,7 @@ async def rounds(space: Space) -> None:
     assert dict(told.charged) == {first.member: 1}, "only for its own failure"
     for one in last:
         await gang.signal(one, FINISHES)
-    status = await space.reach(gang.handle, "Succeeded", 1, 180)
+    status = await gang.reaches("Succeeded", 180)
     assert (status.attempt, status.restarts, {one.used for one in status.budgets}) == (1, 0, {0})
     await space.truth.settle()
     space.truth.assert_one_attempt_at_a_time("train")

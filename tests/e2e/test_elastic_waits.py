@@ -19,7 +19,7 @@ from holdfast.model.gang import GangPhase
 from holdfast.model.gang_orders import GangStatus
 from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, open_crowd, open_gangs
 from tests.e2e.proxy import api_proxy
-from tests.e2e.site import Site, free_port, open_site, until
+from tests.e2e.site import Site, free_port, open_site
 from tests.e2e.space import Space
 
 pytestmark = [
@@ -61,7 +61,7 @@ async def forms(gang: Elastic, present: int) -> GangStatus:
             seen[:] = [await gang.rendezvous()]
         return bool(seen) and seen[0].present == present
 
-    await until(gathered, 60, f"{present} are there", pause=0.1)
+    await gang.waits(gathered, 60, f"{present} are there")
     assert seen[0].phase is GangPhase.FORMING
     return seen[0]
 
@@ -103,7 +103,7 @@ async def test_T7_at_the_maximum_a_newcomer_waits_and_joins_when_a_place_is_free
     async def waits() -> bool:
         return len((await gang.rendezvous()).waiting) == 1
 
-    await until(waits, 60, "the third waits")
+    await gang.waits(waits, 60, "the third waits")
     (waiting,) = (await gang.rendezvous()).waiting
     assert waiting in await gang.agents()
     assert {one.pid for one in await gang.workers()} == {one.pid for one in before}, "nobody is disturbed by it"
@@ -112,7 +112,7 @@ async def test_T7_at_the_maximum_a_newcomer_waits_and_joins_when_a_place_is_free
     after = await gang.meets(2, 60, without=lost)
     assert {one.member for one in after} == {waiting, before[1].member}
     assert [one.restarts for one in after] == [0, 0]
-    await until(waits, 120, "the lost one's replacement waits in its stead")
+    await gang.waits(waits, 120, "the lost one's replacement waits in its stead")
     assert {one.pid for one in await gang.workers()} == {one.pid for one in after}
 
 
@@ -156,7 +156,7 @@ async def test_T14_restarts_left_flakiness_and_how_runs_ended_are_on_the_metrics
         async def restarted() -> bool:
             return any(one.member == flaky.member and one.restarts == 1 for one in await gang.workers())
 
-        await until(restarted, 60, "it runs for the second time", pause=0.2)
+        await gang.waits(restarted, 60, "it runs for the second time")
         (again,) = [one for one in await gang.meets(2) if one.member == flaky.member]
         assert await figure(page, "holdfast_gang_remaining_restarts") == 0
         assert await figure(page, "holdfast_gang_flakiness") == 50
