@@ -38,7 +38,7 @@ async def resize_rendezvous(given: ScaleInput) -> None:
     place = names.rendezvous_id(target.cluster, target.namespace, target.name)
     handle = activity.client().get_workflow_handle(place)
     try:
-        await update(handle, names.UPDATE_RESIZE, GangSize(min=given.min, max=given.max), returns=type(None))
+        await update(handle, names.UPDATE_RESIZE, GangSize(min=given.min, max=given.max), returns=GangSize)
     except WorkflowUpdateFailedError as error:
         activity.logger.info("the rendezvous keeps its size: %s", error.cause)
     except RPCError as error:
