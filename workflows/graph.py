@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
@@ -17,6 +17,8 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.graph import Graph, GraphNews, GraphOrder, GraphState, GraphStatus
     from holdfast.policy import graph as policy
 
+HEARD_MAXIMUM: Final = 200
+"""Words after which a new run begins: a worker that takes a large graph over has to live through all it heard."""
 _PHASE = SearchAttributeKey.for_keyword(names.SA_PHASE)
 
 
@@ -32,6 +34,7 @@ class GraphWorkflow:
         self._state: GraphState | None = carried
         self._inbox: list[GraphNews] = []
         self._cancelled = ""
+        self._heard = 0
         self._telling: dict[asyncio.Task[bool], policy.Order] = {}
         self._shown: GraphState | None = None
         self._column: Phase | None = None
@@ -79,7 +82,7 @@ class GraphWorkflow:
             if not self._telling and not self._inbox:
                 if phase is not None:
                     return self._end(policy.status(graph, state))
-                if workflow.info().is_continue_as_new_suggested():
+                if self._heard >= HEARD_MAXIMUM or workflow.info().is_continue_as_new_suggested():
                     workflow.continue_as_new(args=[document, state])
             try:
                 await workflow.wait_condition(self._woken)
@@ -92,6 +95,7 @@ class GraphWorkflow:
 
     def _take_in(self, graph: Graph, state: GraphState) -> GraphState:
         inbox, self._inbox = self._inbox, []
+        self._heard += len(inbox)
         for news in inbox:
             answer = policy.stranger(state, news)
             if answer is not None:
@@ -121,9 +125,8 @@ class GraphWorkflow:
     def _show(self, graph: Graph, state: GraphState) -> None:
         if state == self._shown:
             return
-        self._shown, told = state, policy.status(graph, state)
-        workflow.set_current_details(policy.details(told, state.cancelled))
-        phase = told.phase
+        self._shown, phase = state, policy.phase_of(graph, state)
+        workflow.set_current_details(policy.details(graph, state))
         if phase is not self._column:
             self._column = phase
             shown: list[SearchAttributeUpdate[Any]] = [_PHASE.value_set(phase.value)]

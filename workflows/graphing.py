@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model import State, Workload
     from holdfast.model.graph import GraphNews
     from holdfast.policy import events
-    from holdfast.policy.blocked import owed
+    from holdfast.policy.blocked import owed, waiting
 
 _FIRST_PAUSE: Final = timedelta(seconds=15)
 _LAST_PAUSE: Final = timedelta(minutes=10)
@@ -27,6 +27,7 @@ class GraphSide:
         self._telling: tuple[GraphNews, asyncio.Task[str]] | None = None
         self._misses = 0
         self._pauses = False
+        self._waits = ""
 
     def woken(self) -> bool:
         """Whether a word has been said, or could not be."""
@@ -52,7 +53,7 @@ class GraphSide:
         if not why or news.outcome is not None:
             # Of one that has ended nobody waits for the word where there is no graph any more.
             self._misses = 0
-            return [events.GraphTold(news)]
+            return [events.GraphTold(news, self._waits)]
         self._misses += 1
         return [events.GraphMissing(why)]
 
@@ -65,11 +66,12 @@ class GraphSide:
             return
         if news is not None and spec.graph is not None:
             place = names.graph_id(spec.cluster, spec.namespace, spec.graph.graph)
+            self._waits = waiting(spec)
             self._telling = (news, asyncio.create_task(self._told(place, spec.graph.graph, news)))
 
     async def _told(self, place: str, graph: str, news: GraphNews) -> str:
         """Tell the graph, and return why that could not be; empty if it was."""
-        if self._misses:
+        if self._misses and news.outcome is None:
             pause = min(_FIRST_PAUSE * 2 ** (self._misses - 1), _LAST_PAUSE)
             self._pauses = True
             try:

@@ -80,7 +80,7 @@ def explained(error: RPCError, place: Place) -> HoldfastError:
     """Return the error of ours that says what Temporal's means."""
     if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
         return NotReachable("Temporal", place.target, _REMEDY, _short(error))
-    if error.status is RPCStatusCode.NOT_FOUND and "namespace" in error.message.lower():
+    if error.status is RPCStatusCode.NOT_FOUND and error.message.lower().startswith("namespace"):
         return NotReachable(
             "Temporal",
             str(place),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -18,14 +19,14 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.client.submission import begin
+from holdfast.client.submission import begin, clear, word_for
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload
-from holdfast.model.graph import Graph, GraphStatus, ItemPhase
+from holdfast.model.graph import Graph, GraphStatus
 
 _TOGETHER: Final = 16
 """Workloads that are handed in at the same time."""
@@ -98,22 +99,52 @@ class GraphRun:
 async def submit(client: Client, place: Place, graph: Graph, workloads: Sequence[Workload], *, again: bool) -> GraphRun:
     """Start a graph and all of its workloads, or go on where an earlier submission of it was broken off."""
     stamped = graph.model_copy(update={"submitted_at": datetime.now(UTC)})
-    run = GraphRun(client, place, stamped.workflow_id)
+    run, spec_hash = GraphRun(client, place, stamped.workflow_id), _hash(graph, workloads)
+    begun = not await _under_way(run, spec_hash, again=again)
+    if begun:
+        # A name that is in the way is told before anything begins; and what an earlier graph of this name left has
+        # said its last word by then, which would be taken for one of this.
+        await _each(workloads, lambda one: clear(client, place, one, again=again))
+        begun = await _begun(run, stamped, spec_hash, again=again)
     known = set[str]()
-    if not await _begun(run, stamped, _hash(graph, workloads), again=again):
-        status = await run.status()
-        known = {name for name, item in status.items.items() if item.uid or item.phase is not ItemPhase.AWAITED}
+    if not begun:
+        known = {name for name, item in (await run.status()).items.items() if item.uid}
+    waiting = [one for one in workloads if one.graph is None or one.graph.item not in known]
+    await _each(waiting, lambda one: begin(client, place, one, again=again))
+    await end_unheard(run, waiting)
+    return run
+
+
+async def _each(workloads: Sequence[Workload], act: Callable[[Workload], Awaitable[object]]) -> None:
+    """Do something for all, some at the same time; the first error is that of all."""
     turns = asyncio.Semaphore(_TOGETHER)
 
-    async def hand_in(workload: Workload) -> None:
+    async def one(workload: Workload) -> None:
         async with turns:
-            await begin(client, place, workload, again=again)
+            await act(workload)
 
-    waiting = [one for one in workloads if one.graph is None or one.graph.item not in known]
-    async with asyncio.TaskGroup() as group:
-        for one in waiting:
-            group.create_task(hand_in(one))
-    return run
+    try:
+        async with asyncio.TaskGroup() as group:
+            for workload in workloads:
+                group.create_task(one(workload))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+async def end_unheard(run: GraphRun, workloads: Sequence[Workload]) -> None:
+    """End those that came to a graph that had ended meanwhile: nobody will ever let them begin."""
+    try:
+        description = await run.client.get_workflow_handle(run.workflow_id).describe()
+    except RPCError as error:
+        raise explained(error, run.place) from error
+    if description.status is WorkflowExecutionStatus.RUNNING:
+        return
+    items = (await run.status()).items
+    for one in workloads:
+        if one.graph is None or not items[one.graph.item].uid:
+            with suppress(RPCError):  # It may have ended by itself.
+                handle = run.client.get_workflow_handle(one.workflow_id)
+                await handle.signal(names.SIGNAL_CANCEL, "its graph had ended before it was handed in")
 
 
 def _hash(graph: Graph, workloads: Sequence[Workload]) -> str:
@@ -152,15 +183,27 @@ async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) ->
             )
         return True
     except WorkflowAlreadyStartedError:
-        pass
+        return not await _under_way(run, spec_hash, again=False)
+
+
+async def _under_way(run: GraphRun, spec_hash: str, *, again: bool) -> bool:
+    """Return whether the same graph is under way.
+
+    Raises:
+        AlreadyEnded: if it has ended, and is not to begin again.
+        SpecConflict: if another graph of this name is under way.
+    """
     try:
         description = await run.client.get_workflow_handle(run.workflow_id).describe()
     except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
         raise explained(error, run.place) from error
     if description.status is not WorkflowExecutionStatus.RUNNING:
-        word = description.status.name.title() if description.status else ""
-        raise AlreadyEnded(run.workflow_id, word)
+        if again:
+            return False
+        raise AlreadyEnded(run.workflow_id, word_for(description))
     theirs = str(cast("dict[str, Any]", await description.memo()).get(names.MEMO_SPEC_HASH, ""))
     if theirs != spec_hash:
         raise SpecConflict(run.workflow_id, theirs, spec_hash)
-    return False
+    return True

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from temporalio.client import (
     Client,
@@ -13,7 +12,7 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -22,6 +21,9 @@ from holdfast.client import start
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload
+
+_PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
+_ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
 
 
 class Begun(NamedTuple):
@@ -59,6 +61,36 @@ async def begin(client: Client, place: Place, workload: Workload, *, again: bool
     raise HoldfastError(f"{stamped.workflow_id} is being submitted by someone else at this moment: try again")
 
 
+async def clear(client: Client, place: Place, workload: Workload, *, again: bool) -> None:
+    """Let nothing of a workload's name be in the way of it, before it is begun together with others.
+
+    What an earlier submission of the same left waiting, with nothing of it ever made, is ended; so is what has an
+    outcome and is still held in the cluster. Either only with `again`.
+
+    Raises:
+        SpecConflict: if another workload of this name is there.
+        AlreadyEnded: if one has ended, and `again` is not given.
+        HoldfastError: if it is under way already, and is to begin anew.
+    """
+    description = await _describe(client, place, workload.workflow_id)
+    if description is None:
+        return
+    if description.status is not WorkflowExecutionStatus.RUNNING:
+        if again:
+            return
+        raise AlreadyEnded(workload.workflow_id, word_for(description))
+    memo = await description.memo()
+    theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
+    if not (again and _settled(description)):
+        if theirs and theirs != ours:
+            raise SpecConflict(workload.workflow_id, theirs, ours)
+        if not again:
+            return
+        if not _waits(description):
+            raise HoldfastError(f"{workload.workflow_id} is under way, of an earlier submission: cancel it first")
+    await _make_way(client, description)
+
+
 async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
     """Return the latest run of a workflow id, living or ended; None where there is none."""
     description = await _describe(client, place, workflow_id)
@@ -83,7 +115,7 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
         if again:
             return None
         raise AlreadyEnded(workload.workflow_id, word_for(description))
-    if again and _settled(memo):
+    if again and _settled(description):
         await _make_way(client, description)
         return None
     theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
@@ -92,11 +124,18 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
     return Begun(description.id, str(memo.get(names.MEMO_UID, "")), description.run_id)
 
 
-def _settled(memo: Mapping[str, Any]) -> bool:
-    """Whether the workload's outcome stands, so that only its resources are still held or being removed."""
-    status = memo.get(names.MEMO_STATUS)
-    phase = cast("dict[str, Any]", status).get("phase") if isinstance(status, dict) else None
-    return phase in {phase.value for phase in Phase if phase.ended}
+def _settled(description: WorkflowExecutionDescription) -> bool:
+    """Whether the workload's outcome stands, so that only its resources are still held or being removed.
+
+    By its columns: the memo is not written with every phase, so one that was revived would look as if it had ended.
+    """
+    return description.typed_search_attributes.get(_PHASE) in {phase.value for phase in Phase if phase.ended}
+
+
+def _waits(description: WorkflowExecutionDescription) -> bool:
+    """Whether nothing of it was ever made."""
+    shown = description.typed_search_attributes
+    return shown.get(_PHASE) == Phase.PENDING.value and not shown.get(_ATTEMPT)
 
 
 async def _make_way(client: Client, description: WorkflowExecutionDescription) -> None:

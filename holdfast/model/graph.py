@@ -56,7 +56,7 @@ class GraphNode(Model):
             raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
         return value
 
-    @property
+    @cached_property
     def items(self) -> tuple[str, ...]:
         """What it stands for: its name, or that of each task, `train-0`."""
         return (self.name,) if self.tasks is None else tuple(f"{self.name}-{one}" for one in range(self.tasks))
@@ -103,13 +103,15 @@ class Graph(Model):
 
     @staticmethod
     def _check_edges(known: dict[str, GraphNode], index: int, node: GraphNode) -> None:
+        given = set[tuple[str, EdgeKind]]()
         for place, edge in enumerate(node.after):
             path, other = f"nodes[{index}].after[{place}]", known.get(edge.node)
             if other is None:
                 shown = ", ".join(list(known)[:20])
                 raise ValueError(f"{path}.node: {edge.node!r} names no node: expected some of {shown}")
-            if edge in node.after[:place]:
+            if (edge.node, edge.on) in given:
                 raise ValueError(f"{path}.node: {edge.node!r} is given twice, on {edge.on.value}")
+            given.add((edge.node, edge.on))
             if other is node and not (edge.on is EdgeKind.MUTEX and node.tasks is not None):
                 raise ValueError(f"{path}.node: {edge.node!r} would wait for itself")
             if edge.on is EdgeKind.CORRESPONDING and (node.tasks is None or node.tasks != other.tasks):

@@ -23,8 +23,8 @@ def told(state: State, event: GraphOrdered | GraphTold | GraphMissing, now: date
     match event:
         case GraphOrdered(order):
             return _ordered(state, order, now)
-        case GraphTold(news):
-            return edit(state, graph_told=news)
+        case GraphTold(news, waits):
+            return edit(state, graph_told=news, blocked=waits if state.blocked and waits else state.blocked)
         case GraphMissing(why):
             return edit(state, blocked=shortened(why)) if state.blocked else state
 
@@ -38,6 +38,15 @@ def _ordered(state: State, order: GraphOrder, now: datetime) -> State:
         return state
     intent = edit(state.intent, cancel=True, cancel_reason=order.reason, note=shortened(order.why))
     return cause(edit(state, intent=intent), order.reason, order.why, now)
+
+
+def counted_out(state: State) -> bool:
+    """Whether its graph may count on it that no pod of it runs any more, so that nothing begins it anew.
+
+    Of one that has failed and whose pods were cleared away, others of its graph may run because of that.
+    """
+    attempt = state.attempt
+    return state.graph_told is not None and state.outcome is not None and attempt is not None and attempt.cleared
 
 
 def told_why(state: State, now: datetime) -> State:

@@ -100,6 +100,8 @@ class GraphTold:
     """Its graph has heard how it stands."""
 
     news: GraphNews
+    waits: str = ""
+    """What it waits for from then on, in words."""
 
 
 @dataclass(frozen=True, slots=True)

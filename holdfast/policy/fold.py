@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
 from holdfast.model.state import INTERVALS_KEPT
+from holdfast.policy.blocked import counted_out
 from holdfast.policy.blocked import told as graph_told
 from holdfast.policy.edit import edit
 from holdfast.policy.ended import ended
@@ -101,6 +102,9 @@ def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | Pol
             state = edit(state, intent=edit(intent, cancel=True, cancel_reason=reason, note=note))
             return cause(state, reason, note or "its deletion was asked for", now)
         case Retried(note):
+            if counted_out(state):
+                why = "retry was asked for, but its graph counts it as ended: submit the graph again"
+                return cause(state, Reason.RETRY_REQUESTED, why, now)
             if not _can_retry(state):
                 return cause(state, Reason.RETRY_REQUESTED, "retry was asked for, but there is nothing to retry", now)
             state = edit(state, intent=edit(intent, retry=True, note=note))

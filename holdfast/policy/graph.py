@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from itertools import islice
 from typing import Final
 
 from holdfast.model.graph import (
@@ -21,12 +22,18 @@ from holdfast.model.graph import (
 )
 from holdfast.model.vocabulary import Phase, Reason
 from holdfast.policy.edit import edit
+from holdfast.policy.record import shortened
 
 _OUTCOMES: Final = {
     Phase.SUCCEEDED: ItemPhase.SUCCEEDED,
     Phase.FAILED: ItemPhase.FAILED,
     Phase.CANCELLED: ItemPhase.CANCELLED,
 }
+_CANCELLED: Final = "its graph was cancelled"
+_SHOWN: Final = 20
+"""Workloads that the Temporal UI shows of a graph."""
+_NAMED: Final = 3
+"""Dependencies that are named in one sentence."""
 _WAITS: Final = {ItemPhase.AWAITED, ItemPhase.BLOCKED}
 _DONE: Final = {
     EdgeKind.SUCCESS: "succeed",
@@ -72,8 +79,9 @@ def heard(graph: Graph, state: GraphState, news: GraphNews) -> GraphState:
     if item is None or (item.uid and item.uid != news.workload_uid):
         return state
     fresh = edit(item, uid=news.workload_uid, released=news.released)
-    if news.outcome is not None and not item.phase.ended:
-        fresh = edit(fresh, phase=_OUTCOMES[news.outcome])
+    if news.outcome is not None:
+        if not item.phase.ended or not item.uid:
+            fresh = edit(fresh, phase=_OUTCOMES[news.outcome])
     elif not item.uid:
         # One that was given up before it came is given up once more, now that there is somebody to be told.
         fresh = edit(fresh, phase=ItemPhase.BLOCKED)
@@ -102,7 +110,7 @@ def gone(state: GraphState, order: Order) -> GraphState:
 
 def cancelled(state: GraphState, why: str) -> GraphState:
     """Return the state once a person has said that nothing of the graph is to go on."""
-    return state if state.cancelled else edit(state, cancelled=why or "the graph was cancelled")
+    return state if state.cancelled else edit(state, cancelled=shortened(why) or "the graph was cancelled")
 
 
 def step(graph: Graph, state: GraphState) -> tuple[GraphState, tuple[Order, ...]]:
@@ -115,7 +123,11 @@ def step(graph: Graph, state: GraphState) -> tuple[GraphState, tuple[Order, ...]
     if state.cancelled:
         for name, item in items.items():
             if item.phase in _WAITS or item.phase is ItemPhase.ADMITTED:
-                _refuse(items, orders, name, state.cancelled, Reason.CANCEL_REQUESTED)
+                _refuse(items, orders, name, _CANCELLED, Reason.CANCEL_REQUESTED, state.cancelled)
+            elif item.phase.ended and is_there(item) and item.why != _CANCELLED:
+                # A person may have revived it since.
+                items[name] = edit(item, why=_CANCELLED)
+                orders.append(Order(name, item.uid, False, state.cancelled, Reason.CANCEL_REQUESTED))
         return edit(state, items=items), tuple(orders)
     books = _Books(graph, items)
     # In this order what is refused for another's sake is refused in the same step.
@@ -126,18 +138,24 @@ def step(graph: Graph, state: GraphState) -> tuple[GraphState, tuple[Order, ...]
                 never = books.never(node, name)
                 if never:
                     _refuse(items, orders, name, never)
-                    books.count(node)
+                    books.moved(node, item, items[name])
     for node in graph.nodes:
         for name in node.items:
-            if items[name].phase is ItemPhase.BLOCKED and not books.waits(node, name):
-                items[name] = edit(items[name], phase=ItemPhase.ADMITTED)
-                orders.append(Order(name, items[name].uid, True, books.met(node), Reason.QUEUED))
-                books.count(node)
+            item = items[name]
+            if item.phase is ItemPhase.BLOCKED and not books.waits(node, name):
+                items[name] = edit(item, phase=ItemPhase.ADMITTED)
+                orders.append(Order(name, item.uid, True, books.met(node), Reason.QUEUED))
+                books.moved(node, item, items[name])
     return edit(state, items=items), tuple(orders)
 
 
 def _refuse(
-    items: dict[str, Item], orders: list[Order], name: str, why: str, reason: Reason = Reason.DEPENDENCY_UNSATISFIABLE
+    items: dict[str, Item],
+    orders: list[Order],
+    name: str,
+    why: str,
+    reason: Reason = Reason.DEPENDENCY_UNSATISFIABLE,
+    said: str = "",
 ) -> None:
     item = items[name]
     if item.phase is ItemPhase.AWAITED:
@@ -145,7 +163,7 @@ def _refuse(
         items[name] = edit(item, phase=ItemPhase.CANCELLED, released=True, why=why)
         return
     items[name] = edit(item, phase=ItemPhase.REFUSED, why=why)
-    orders.append(Order(name, item.uid, False, why, reason))
+    orders.append(Order(name, item.uid, False, said or why, reason))
 
 
 class _Books:
@@ -162,11 +180,28 @@ class _Books:
                 if edge.on is EdgeKind.MUTEX:
                     self._against[node.name].add(edge.node)
                     self._against[edge.node].add(node.name)
-        self.sorted = [self._nodes[name] for name in TopologicalSorter(graph.before).static_order()]
+        self._shared: dict[str, tuple[_Answer, ...]] = {}
+        """What those edges of a node say that are the same for all of its tasks, until a node changes it is after."""
+        self._own = {
+            node.name: [edge for edge in node.after if edge.on is EdgeKind.CORRESPONDING] for node in graph.nodes
+        }
+        self._followers: dict[str, set[str]] = {node.name: set() for node in graph.nodes}
+        for node in graph.nodes:
+            for edge in node.after:
+                self._followers[edge.node].add(node.name)
 
-    def count(self, node: GraphNode) -> None:
-        self._counts[node.name] = self._counted(node)
-        self._there[node.name] = self._active(node)
+    @property
+    def sorted(self) -> list[GraphNode]:
+        """All nodes, each after those that it waits for."""
+        return [self._nodes[name] for name in TopologicalSorter(self._graph.before).static_order()]
+
+    def moved(self, node: GraphNode, before: Item, after: Item) -> None:
+        counts = self._counts[node.name]
+        counts[before.phase] -= 1
+        counts[after.phase] += 1
+        self._there[node.name] += is_there(after) - is_there(before)
+        for one in self._followers[node.name]:
+            self._shared.pop(one, None)
 
     def never(self, node: GraphNode, name: str) -> str:
         return next((answer.never for answer in self._answers(node, name) if answer.never), "")
@@ -174,28 +209,35 @@ class _Books:
     def waits(self, node: GraphNode, name: str) -> str:
         """Return what it waits for, in words; empty if nothing."""
         waits = [answer.waits for answer in self._answers(node, name) if answer.waits]
-        kept_off = [other for other in sorted(self._against[node.name]) if self._there[other]]
-        if kept_off:
-            waits.append(f"{', '.join(kept_off)} to be gone")
-        return "; ".join(waits)
+        waits += [f"{other} to be gone" for other in sorted(self._against[node.name]) if self._there[other]]
+        return _listed("; ", waits)
 
     @staticmethod
     def met(node: GraphNode) -> str:
         came = [f"{edge.node} ({edge.on.value})" for edge in node.after]
-        return f"what it waited for has come: {', '.join(came)}" if came else "it waits for nothing in its graph"
+        return f"what it waited for has come: {_listed(', ', came)}" if came else "it waits for nothing in its graph"
 
-    def _answers(self, node: GraphNode, name: str) -> list[_Answer]:
-        return [self._answer(node, name, edge) for edge in node.after if edge.on is not EdgeKind.MUTEX]
+    def _answers(self, node: GraphNode, name: str) -> Iterator[_Answer]:
+        shared = self._shared.get(node.name)
+        if shared is None:
+            alike = (edge for edge in node.after if edge.on not in {EdgeKind.CORRESPONDING, EdgeKind.MUTEX})
+            # What is met says nothing.
+            shared = tuple(answer for answer in map(self._answer, alike) if not answer.met)
+            self._shared[node.name] = shared
+        yield from shared
+        for edge in self._own[node.name]:
+            yield self._corresponding(edge, name)
 
-    def _answer(self, node: GraphNode, name: str, edge: Edge) -> _Answer:
+    def _corresponding(self, edge: Edge, name: str) -> _Answer:
+        one = self._nodes[edge.node].items[self._graph.items[name][1]]
+        phase = self._items[one].phase
+        if phase is ItemPhase.SUCCEEDED:
+            return _Answer(met=True)
+        lost = phase.ended or phase is ItemPhase.REFUSED
+        return _Answer(never=f"{one} has not succeeded" if lost else "", waits=f"{one} to succeed")
+
+    def _answer(self, edge: Edge) -> _Answer:
         other = self._nodes[edge.node]
-        if edge.on is EdgeKind.CORRESPONDING:
-            one = other.items[node.items.index(name)]
-            phase = self._items[one].phase
-            if phase is ItemPhase.SUCCEEDED:
-                return _Answer(met=True)
-            lost = phase.ended or phase is ItemPhase.REFUSED
-            return _Answer(never=f"{one} has not succeeded" if lost else "", waits=f"{one} to succeed")
         counts, total = self._counts[other.name], len(other.items)
         good, bad = counts[ItemPhase.SUCCEEDED], counts[ItemPhase.FAILED]
         lost = counts[ItemPhase.CANCELLED] + counts[ItemPhase.REFUSED]
@@ -246,45 +288,66 @@ def over(graph: Graph, state: GraphState) -> Phase | None:
     return Phase.SUCCEEDED
 
 
+def phase_of(graph: Graph, state: GraphState) -> Phase:
+    """Return which phase a graph is in."""
+    ended = over(graph, state)
+    if ended is not None:
+        return ended
+    return Phase.RUNNING if any(item.phase not in _WAITS for item in state.items.values()) else Phase.PENDING
+
+
 def status(graph: Graph, state: GraphState) -> GraphStatus:
     """Return how a graph stands."""
-    counts = Counter(item.phase for item in state.items.values())
     books = _Books(graph, state.items)
-    waits = {
-        name: books.waits(graph.items[name][0], name)
-        for name, item in state.items.items()
-        if item.phase in _WAITS and not state.cancelled
-    }
-    phase = over(graph, state)
-    if phase is None:
-        started = any(item.phase not in _WAITS for item in state.items.values())
-        phase = Phase.RUNNING if started else Phase.PENDING
-    total, ended = len(state.items), sum(count for one, count in counts.items() if one.ended)
-    awaited = counts[ItemPhase.AWAITED]
-    message = f"{ended} of {total} workloads have ended"
-    if awaited and not state.cancelled:
-        message += f"; {awaited} are not submitted yet: submit its file again if that was broken off"
-    return GraphStatus(
+    # It was read and checked when it came; with ten thousand dependencies that is not done again for each that asks.
+    return GraphStatus.model_construct(
         name=graph.name,
         namespace=graph.namespace,
         cluster=graph.cluster,
-        phase=phase,
-        message=message,
-        counts={one.value: counts[one] for one in ItemPhase if counts[one]},
+        phase=phase_of(graph, state),
+        message=_message(state),
+        counts={one.value: count for one, count in _counts(state).items()},
         graph=graph,
         items=dict(state.items),
-        waits=waits,
+        waits={
+            name: books.waits(graph.items[name][0], name)
+            for name, item in state.items.items()
+            if item.phase in _WAITS and not state.cancelled
+        },
     )
 
 
-def details(found: GraphStatus, cancelled_why: str) -> str:
+def details(graph: Graph, state: GraphState) -> str:
     """Return in Markdown how a graph stands, for the Temporal UI."""
-    counts = ", ".join(f"{count} {name}" for name, count in found.counts.items())
-    lines = [f"**{found.phase.value}**: {found.message} ({counts})", ""]
-    shown = [(name, item) for name, item in found.items.items() if not item.phase.ended][:20]
+    counts = ", ".join(f"{count} {one.value}" for one, count in _counts(state).items())
+    lines = [f"**{phase_of(graph, state).value}**: {_message(state)} ({counts})", ""]
+    left = ((name, item) for name, item in state.items.items() if not item.phase.ended)
+    shown = list(islice(left, _SHOWN))
     if shown:
+        books = _Books(graph, state.items)
         lines += ["| workload | is | waits for |", "|---|---|---|"]
-        lines += [f"| {name} | {item.phase.value} | {found.waits.get(name) or item.why} |" for name, item in shown]
-    if cancelled_why:
-        lines += ["", f"Cancelled: {cancelled_why}"]
+        for name, item in shown:
+            waits = books.waits(graph.items[name][0], name) if item.phase in _WAITS else ""
+            lines.append(f"| {name} | {item.phase.value} | {waits or item.why} |")
+    if state.cancelled:
+        lines += ["", f"Cancelled: {state.cancelled}"]
     return "\n".join(lines)
+
+
+def _counts(state: GraphState) -> dict[ItemPhase, int]:
+    counts = Counter(item.phase for item in state.items.values())
+    return {one: counts[one] for one in ItemPhase if counts[one]}
+
+
+def _message(state: GraphState) -> str:
+    counts = _counts(state)
+    message = f"{sum(count for one, count in counts.items() if one.ended)} of {len(state.items)} workloads have ended"
+    awaited = counts.get(ItemPhase.AWAITED, 0)
+    if awaited and not state.cancelled:
+        message += f"; {awaited} are not submitted yet: submit its file again if that was broken off"
+    return message
+
+
+def _listed(between: str, words: Sequence[str]) -> str:
+    more = len(words) - _NAMED
+    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model import Phase, Reason, Workload
 from holdfast.model.graph import GraphNews, GraphOrder, Place
-from holdfast.policy.blocked import owed
+from holdfast.policy.blocked import owed, waiting
 from holdfast.policy.events import Cancelled, GraphMissing, GraphOrdered, GraphTold, Resumed, Retried, Suspended
 from holdfast.policy.submitted import submitted
 from tests.policy.life import Life, workload
@@ -58,7 +58,13 @@ def test_L31_what_it_waits_for_is_told_where_its_graph_is_not_there():
     life = begun()
     life.tell(GraphMissing("its graph, etl, is not there"))
     assert (life.state.phase, life.state.message) == (Phase.PENDING, "its graph, etl, is not there")
+    news = owed(life.spec, life.state, UID)
+    assert news is not None
+    life.tell(GraphTold(news, waiting(life.spec)))
+    assert (life.state.phase, life.state.message) == (Phase.PENDING, "it waits for its graph, etl")
     life.tell(order())
+    assert life.state.blocked == ""
+    life.tell(GraphTold(news, waiting(life.spec)))
     assert life.state.blocked == ""
 
 

@@ -28,9 +28,20 @@ from holdfast.model import (
     SuccessOperator,
     Timings,
 )
+from holdfast.model.graph import Place
+from holdfast.policy.blocked import owed
 from holdfast.policy.edit import edit
 from holdfast.policy.ending import active_in, idle
-from holdfast.policy.events import Cancelled, ClearDone, CreateDone, Observed, OperationInterrupted, Retried, Suspended
+from holdfast.policy.events import (
+    Cancelled,
+    ClearDone,
+    CreateDone,
+    GraphTold,
+    Observed,
+    OperationInterrupted,
+    Retried,
+    Suspended,
+)
 from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.fold import fold
 from holdfast.policy.report import quota_in
@@ -286,3 +297,25 @@ def test_one_whose_preparation_was_refused_has_nothing_to_delete():
     one.refused("Refused", "may not create jobs.batch")
     assert one.state.phase is Phase.FAILED
     assert "clear" not in one.kinds()
+
+
+@ROW("L31", level="pure")
+@pytest.mark.parametrize("in_graph", [True, False])
+def test_L31_one_that_its_graph_counts_as_gone_is_begun_anew_by_no_retry(in_graph: bool):
+    spec = jobs("driver", "worker", policy=policy(), graph=Place(graph="etl", item="train") if in_graph else None)
+    one = Elements(spec=spec).up()
+    for outcome in (False, True):
+        if outcome:
+            ends(one, "failure")
+        news = owed(one.spec, one.state, "uid")
+        assert (news is not None) is in_graph
+        if news is not None:
+            assert news.released is outcome
+            one.tell(GraphTold(news))
+    assert one.state.outcome is Phase.FAILED
+    one.tell(Retried("again"))
+    assert one.state.attempt is not None
+    assert (one.state.attempt.number, one.state.outcome) == ((1, Phase.FAILED) if in_graph else (2, None))
+    assert owed(one.spec, one.state, "uid") is None, "what excludes it may run by now"
+    if in_graph:
+        assert one.state.causes[-1].message.endswith("its graph counts it as ended: submit the graph again")

@@ -11,10 +11,21 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from holdfast.model import Phase, Reason
-from holdfast.model.graph import ITEMS_MAXIMUM, Edge, EdgeKind, Graph, GraphNews, GraphNode, GraphState, ItemPhase
+from holdfast.model.graph import (
+    EDGES_MAXIMUM,
+    ITEMS_MAXIMUM,
+    Edge,
+    EdgeKind,
+    Graph,
+    GraphNews,
+    GraphNode,
+    GraphState,
+    ItemPhase,
+)
 from holdfast.policy import graph as policy
 
 pytestmark = pytest.mark.row("L31", level="pure")
+MEBIBYTE = 1 << 20
 S, F, C = Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED
 
 
@@ -203,6 +214,14 @@ def test_one_that_was_given_up_before_it_came_is_told_when_it_comes():
     assert life.over is Phase.FAILED
 
 
+def test_one_that_was_given_up_and_comes_with_its_end_has_ended():
+    life = Life(node("a"), node("b", "a"), arrive=False)
+    life.arrive("a")
+    life.end("a", F)
+    life.end("b", C)
+    assert (life.refused, life.phases("b"), life.over) == ({}, [ItemPhase.CANCELLED], Phase.FAILED)
+
+
 def test_what_is_said_twice_or_late_changes_nothing_and_the_first_outcome_counts():
     life = Life(node("a"), node("b", "a"))
     life.end("a", F, released=False)
@@ -253,6 +272,39 @@ def test_L31_a_graph_that_is_cancelled_ends_all_that_have_not():
     for name in ("b", "c"):
         life.end(name, C)
     assert life.over is Phase.CANCELLED
+
+
+def test_a_graph_that_is_cancelled_ends_what_a_person_has_revived():
+    life = Life(node("a"), node("b", "a:Failure"))
+    life.end("a", F, released=False)
+    life.end("b", S)
+    life.cancel("no time")
+    assert life.refused == {"a": ("no time", Reason.CANCEL_REQUESTED)}
+    assert life.over is None
+    life.end("a", C)
+    assert (life.phases("a"), life.over) == ([ItemPhase.FAILED], Phase.CANCELLED)
+
+
+def test_what_is_told_and_kept_stays_small_at_the_maximum():
+    long = [f"{'n' * 59}{index}" for index in range(100)]
+    given_graph = graph(
+        *map(node, long), node("m", *long, tasks=100), *(node(f"x{index}", *long) for index in range(99))
+    )
+    assert sum(len(one.after) for one in given_graph.nodes) == EDGES_MAXIMUM
+    life = Life(*given_graph.nodes)
+    waiting = policy.status(life.graph, life.state)
+    assert waiting.waits["m-0"] == f"{'; '.join(f'{one} to succeed' for one in long[:3])} and 97 more"
+    assert len(waiting.model_dump_json()) < MEBIBYTE
+    for name in long:
+        life.state = policy.heard(
+            life.graph, life.state, GraphNews(item=name, workload_uid=f"uid-{name}", outcome=S, released=True)
+        )
+    _, orders = policy.step(life.graph, life.state)
+    assert len(orders) == 199
+    assert sum(len(order.why) for order in orders) < MEBIBYTE
+    life.cancel("because " * 1000)
+    assert len(life.state.model_dump_json()) < MEBIBYTE
+    assert len(policy.details(life.graph, life.state)) < 20_000
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,15 @@ from temporalio import workflow
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from holdfast import names
 from holdfast.client.connection import Place as Where
-from holdfast.client.graph import GraphRun, submit
-from holdfast.errors import SpecConflict
+from holdfast.client.graph import GraphRun, end_unheard, submit
+from holdfast.client.submission import begin
+from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Status, Workload
 from holdfast.model.graph import Edge, EdgeKind, Graph, GraphNews, GraphNode, GraphOrder, GraphStatus, ItemPhase, Place
 from holdfast.plugin import HoldfastPlugin
@@ -339,6 +341,74 @@ async def test_what_was_broken_off_is_submitted_again_and_goes_on(opens: Opens):
     for one in (*workloads,):
         await scene.client.get_workflow_handle(one.workflow_id).terminate()
     await scene.handle.terminate()
+
+
+async def test_a_name_that_is_in_the_way_is_told_before_anything_begins(opens: Opens):
+    scene = opens(GraphNode(name="a"), GraphNode(name="b", after=after("a")))
+    workloads = [scene.workload(item) for item in "ab"]
+    alone = workloads[1].model_copy(update={"graph": None})
+    where = Where("here", "default")
+    stands = await begin(scene.client, where, alone, again=False)
+    with pytest.raises(SpecConflict):
+        await submit(scene.client, where, scene.graph, workloads, again=True)
+    await scene.client.get_workflow_handle(stands.workflow_id).terminate()
+    with pytest.raises(AlreadyEnded):
+        await submit(scene.client, where, scene.graph, workloads, again=False)
+    for place in (scene.graph.workflow_id, workloads[0].workflow_id):
+        with pytest.raises(RPCError, match="not found"):
+            await scene.client.get_workflow_handle(place).describe()
+
+
+async def test_what_a_terminated_graph_left_waiting_gives_way_to_the_next(opens: Opens):
+    scene = opens(GraphNode(name="a"), GraphNode(name="b", after=after("a")))
+    workloads = [scene.workload(item) for item in "ab"]
+    where = Where("here", "default")
+    await submit(scene.client, where, scene.graph, workloads, again=False)
+
+    async def met() -> bool:
+        phases = {name: item.phase for name, item in (await scene.run.status()).items.items()}
+        return phases == {"a": ItemPhase.ADMITTED, "b": ItemPhase.BLOCKED}
+
+    await until(met, 30, "both are there")
+    b = await scene.client.get_workflow_handle(workloads[1].workflow_id).describe()
+    await scene.handle.terminate()
+    await scene.client.get_workflow_handle(workloads[0].workflow_id).terminate()
+    await submit(scene.client, where, scene.graph, workloads, again=True)
+    await until(met, 30, "both are there again")
+    assert (await scene.client.get_workflow_handle(b.id, run_id=b.run_id).result())["phase"] == "Cancelled"
+    with pytest.raises(HoldfastError, match="is under way, of an earlier submission: cancel it first"):
+        await _again_while_one_runs(scene, where, workloads)
+    for one in workloads:
+        await scene.client.get_workflow_handle(one.workflow_id).terminate()
+
+
+async def _again_while_one_runs(scene: Scene, where: Where, workloads: list[Workload]) -> None:
+    """Its graph is gone, and one of its workloads has begun: that is no leftover."""
+    a = scene.client.get_workflow_handle(workloads[0].workflow_id)
+
+    async def attempts() -> bool:
+        return (await a.query(names.QUERY_STATUS, result_type=Status)).attempt == 1
+
+    await until(attempts, 30, "its first attempt is made")
+    await scene.handle.terminate()
+    await submit(scene.client, where, scene.graph, workloads, again=True)
+
+
+async def test_what_comes_to_a_graph_that_has_ended_meanwhile_is_ended_too(opens: Opens):
+    scene = opens(GraphNode(name="a"), GraphNode(name="b", after=after("a")))
+    late, where = scene.workload("b"), Where("here", "default")
+    await scene.open()
+    await scene.run.cancel("no time")
+    assert (await scene.run.result()).phase is Phase.CANCELLED
+    begun = await begin(scene.client, where, late, again=False)
+    handle = scene.client.get_workflow_handle(begun.workflow_id, result_type=Status)
+    await shown(handle, "is not there")
+    await end_unheard(scene.run, [late])
+    status = await handle.result()
+    assert (status.phase, status.message) == (
+        Phase.CANCELLED,
+        "its deletion was asked for: its graph had ended before it was handed in",
+    )
 
 
 async def _gone_again(scene: Scene, run: GraphRun) -> GraphRun:
