@@ -108,6 +108,7 @@ def inject(
         annotations[names.ANNOTATION_CONFIG_HASH] = config_hash
     _add(metadata, "labels", {**labels, **of_copy, **ours}, "template.metadata")
     _add(metadata, "annotations", annotations, "template.metadata")
+    _narrow(sent, target, attempt)
     for pod_set in component.pod_sets:
         template = _resolve(whole, pod_set.path)
         pod_metadata = _child(template, "metadata", pod_set.path)
@@ -145,6 +146,14 @@ def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str) ->
         add_gang(sent, component, pods, rendezvous)
     except GangProblem as error:
         raise InjectionError(f"template.spec.template.spec.{error.path}", error.message) from None
+
+
+def _narrow(sent: dict[str, Any], target: Target, attempt: int) -> None:
+    """Have a Service find the pods of this attempt alone, whatever other pods bear the labels it selects (row L30)."""
+    selector = mapping(sent.get("spec")).get("selector")
+    if (sent["apiVersion"], sent["kind"]) == ("v1", "Service") and isinstance(selector, dict) and selector:
+        ours = {names.LABEL_WORKLOAD_UID: target.workload_uid, names.LABEL_ATTEMPT: str(attempt)}
+        _add(sent["spec"], "selector", ours, "template.spec")
 
 
 def _take_ttl(sent: dict[str, Any]) -> None:

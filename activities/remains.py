@@ -28,14 +28,17 @@ _UNREAD = "cannot be read"
 # The collector's own: they say that something else is waited for, never what.
 _COLLECTOR = frozenset({"foregroundDeletion", "orphan"})
 # Kinds whose pods come of objects in between, which could still make new pods; None stands for the parent's version.
-# A ReplicaSet carries its pods' labels. What the others bring forth is known by its parent.
+# A ReplicaSet carries its pods' labels, an EndpointSlice those of its Service. What the others bring forth is known by
+# its parent.
 _BETWEEN: dict[tuple[str, str], tuple[tuple[str | None, str], ...]] = {
+    # They would send clients of the next attempt's Service, which has the same name, to pods of this one (row L30).
+    ("", "Service"): (("discovery.k8s.io/v1", "EndpointSlice"),),
     ("apps", "Deployment"): (("apps/v1", "ReplicaSet"),),
     ("batch", "CronJob"): (("batch/v1", "Job"),),
     ("jobset.x-k8s.io", "JobSet"): (("batch/v1", "Job"),),
     ("ray.io", "RayJob"): ((None, "RayCluster"), ("batch/v1", "Job")),
 }
-_LABELLED = frozenset({"ReplicaSet"})
+_LABELLED = frozenset({"EndpointSlice", "ReplicaSet"})
 
 
 @dataclass(frozen=True, slots=True)

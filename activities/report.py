@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
 from holdfast.activities.contract import Reported, ReportInput, Target
-from holdfast.activities.kube import Conflict, Kube, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube import Conflict, Forbidden, Kube, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, mappings
-from holdfast.activities.site import Pulse, Site, told
+from holdfast.activities.site import Pulse, Site, told, user_of
 from holdfast.model import Report
 
 MESSAGE_MAXIMUM = 1024
@@ -36,7 +37,20 @@ async def apply_report(site: Site, target: Target, report: Report) -> int:
     return await _apply(site, target, report)
 
 
+async def _unlist(site: Site, target: Target, report: Report) -> None:
+    """Take the attempt's Services out of the cluster, so that no client is sent to what no longer serves (row L30).
+
+    One that may not be deleted stays until the attempt is removed, which says why it cannot be.
+    """
+    for entry in report.unlist:
+        with suppress(NotFound, Conflict, Forbidden):
+            await site.kube.delete(
+                "v1", "Service", entry.name, target.namespace, uid=entry.uid, impersonate=user_of(target)
+            )
+
+
 async def _apply(site: Site, target: Target, report: Report) -> int:
+    await _unlist(site, target, report)
     kube, key = site.kube, (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
     while True:
         remembered = site.known.take(target)

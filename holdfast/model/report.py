@@ -29,6 +29,13 @@ class Event(Payload):
     """The attempt it is of; 0 before the first."""
 
 
+class Entry(Payload):
+    """A Service by which clients find an attempt's pods: what a workload has in the cluster's registry."""
+
+    name: str
+    uid: str
+
+
 class Report(Payload):
     """A status on its way to the anchor: applied only over a lower sequence, so that it may arrive twice or late."""
 
@@ -41,10 +48,12 @@ class Report(Payload):
     restarts: int = 0
     conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()
+    unlist: Annotated[tuple[Entry, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What is to be gone from the registry before this is told (row L30)."""
     before: Annotated[Report | None, Field(exclude_if=lambda value: value is None)] = None
     """What an earlier operation left to be told, since a decision hung on it: it is written first."""
 
     def says_the_same_as(self, other: Report | None) -> bool:
         """Whether the other report would leave the anchor's status as this one does."""
-        way: dict[str, Any] = {"sequence": 0, "events": (), "before": None}
+        way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None}
         return other is not None and self.model_copy(update=way) == other.model_copy(update=way)

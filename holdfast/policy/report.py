@@ -16,6 +16,7 @@ from holdfast.model import (
 from holdfast.policy.decide import failure_reason
 from holdfast.policy.ending import is_unproven
 from holdfast.policy.health import current, expected_now, not_ready
+from holdfast.policy.registry import unlisted
 
 _REMOVING = {Stage.REMOVING, Stage.FORCING}
 _HOLDS_QUOTA = {
@@ -166,6 +167,7 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
         restarts=state.restarts,
         conditions=conditions(spec, state),
         events=events,
+        unlist=unlisted(spec, state),
     )
 
 

@@ -124,6 +124,23 @@ def test_the_containers_learn_their_attempt_unless_they_say_otherwise():
     assert got["containers"][2]["env"] == [*ours, {"name": "DIR", "value": "/out/$(HOLDFAST_ATTEMPT)"}]
 
 
+def service(**spec: Any) -> Component:
+    fields = {"selector": {"app": "web"}, **spec}
+    return Component(
+        name="work", template={"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": fields}
+    )
+
+
+@pytest.mark.row("L30", level="pure")
+def test_L30_a_service_finds_the_pods_of_its_own_attempt_alone():
+    ours = {names.LABEL_WORKLOAD_UID: "u-1", names.LABEL_ATTEMPT: "2"}
+    assert sent(service())["spec"]["selector"] == {"app": "web", **ours}
+    assert sent(service(clusterIP="None"))["spec"]["selector"] == {"app": "web", **ours}
+    assert "selector" not in sent(Component(name="work", template={**service().template, "spec": {}}))["spec"]
+    with pytest.raises(InjectionError, match=r"template.spec.selector\[holdfast.dev/attempt\]: the template sets '1'"):
+        sent(service(selector={names.LABEL_ATTEMPT: "1"}))
+
+
 def test_a_pod_is_its_own_template():
     template = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
     got = sent(Component(name="work", template=template, pod_sets=(PodSet(path="template", labels={"a": "b"}),)))
