@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from holdfast.model import Phase, Reason
+from holdfast.model import graph as model
 from holdfast.model.graph import (
     EDGES_MAXIMUM,
     ITEMS_MAXIMUM,
@@ -23,6 +25,7 @@ from holdfast.model.graph import (
     ItemPhase,
 )
 from holdfast.policy import graph as policy
+from tests.refusing import lines_run, missed, places
 
 pytestmark = pytest.mark.row("L31", level="pure")
 MEBIBYTE = 1 << 20
@@ -307,24 +310,47 @@ def test_what_is_told_and_kept_stays_small_at_the_maximum():
     assert len(policy.details(life.graph, life.state)) < 20_000
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        ([node("a", "b")], r"nodes\[0\].after\[0\].node: 'b' names no node"),
-        ([node("a", "a")], r"nodes\[0\].after\[0\].node: 'a' would wait for itself"),
-        ([node("a", "a:Mutex")], r"'a' would wait for itself"),
-        ([node("a"), node("a")], r"nodes\[1\].name: 'a' is used twice"),
-        ([node("a", tasks=2), node("a-1")], r"nodes\[1\].name: 'a-1' is a name in 'a' too"),
-        ([node("a", "b"), node("b", "c"), node("c", "a")], r"these wait for each other for ever: (\w -> ){3}\w"),
-        ([node("a"), node("b", "a", "a")], r"nodes\[1\].after\[1\].node: 'a' is given twice, on Success"),
-        ([node("a", tasks=2), node("b", "a:Corresponding", tasks=3)], r"'b' has 3 tasks and 'a' 2: expected as many"),
-        ([node("a"), node("b", "a:Corresponding")], r"'b' has no tasks and 'a' none"),
-        ([node("a", tasks=900), node("b", tasks=101)], r"1,001 workloads: expected at most 1,000"),
-    ],
-)
-def test_L31_what_is_no_graph_is_refused_with_the_place_and_what_is_allowed(nodes: list[GraphNode], expected: str):
+NO_GRAPHS: list[tuple[Callable[[], list[GraphNode]], str]] = [
+    (lambda: [node("a", "b")], r"nodes\[0\].after\[0\].node: 'b' names no node"),
+    (lambda: [node("a", "a")], r"nodes\[0\].after\[0\].node: 'a' would wait for itself"),
+    (lambda: [node("a", "a:Mutex")], r"'a' would wait for itself"),
+    (lambda: [node("a"), node("a")], r"nodes\[1\].name: 'a' is used twice"),
+    (lambda: [node("a", tasks=2), node("a-1")], r"nodes\[1\].name: 'a-1' is a name in 'a' too"),
+    (lambda: [node("a", "b"), node("b", "c"), node("c", "a")], r"these wait for each other for ever: (\w -> ){3}\w"),
+    (lambda: [node("a"), node("b", "a", "a")], r"nodes\[1\].after\[1\].node: 'a' is given twice, on Success"),
+    (
+        lambda: [node("a", tasks=2), node("b", "a:Corresponding", tasks=3)],
+        r"'b' has 3 tasks and 'a' 2: expected as many",
+    ),
+    (lambda: [node("a"), node("b", "a:Corresponding")], r"'b' has no tasks and 'a' none"),
+    (lambda: [node("a", tasks=900), node("b", tasks=101)], r"1,001 workloads: expected at most 1,000"),
+    (lambda: [node("Bad_Name")], r"'Bad_Name': expected a DNS label"),
+    (
+        lambda: [node(f"n{i}", *(f"n{j}" for j in range(i))) for i in range(150)],
+        r"11,175 dependencies: expected at most 10,000",
+    ),
+]
+"""Nodes that make no graph, and words of their refusal."""
+
+
+@pytest.mark.parametrize(("nodes", "expected"), NO_GRAPHS)
+def test_L31_what_is_no_graph_is_refused_with_the_place_and_what_is_allowed(
+    nodes: Callable[[], list[GraphNode]], expected: str
+):
     with pytest.raises(ValidationError, match=expected):
-        graph(*nodes)
+        graph(*nodes())
+
+
+def test_each_place_that_refuses_a_graph_is_reached():
+    files = [Path(model.__file__)]
+    with lines_run(files) as run:
+        for nodes, _ in NO_GRAPHS:
+            with pytest.raises(ValidationError):
+                graph(*nodes())
+        with pytest.raises(ValidationError, match="expected a DNS label"):
+            Graph(name="Etl", cluster="dev", nodes=(node("a"),))
+    left = missed(places(files, {"ValueError"}), run)
+    assert not left, f"nothing is refused at {left}: add a line to NO_GRAPHS"
 
 
 def test_L31_too_many_edges_are_refused():
