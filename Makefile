@@ -28,7 +28,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test lint format test-pure test-e2e test-crash test-jobsets test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test lint format test-pure test-e2e test-row test-crash test-jobsets test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of 
 			$(BIN)/pytest -m "$(SERVERS)" $(E2E) $(ARGS) || status=$$?; \
 		$(BIN)/python -m tests.e2e.law --stack $(STACK) $(if $(ARGS),--some) || status=1; \
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
+
+test-row: setup ## the end-to-end tests of one contract row: make test-row ROW=L4
+	@[ -n "$(ROW)" ] || { echo "which row? make test-row ROW=L4" >&2; exit 1; }
+	@$(MAKE) --no-print-directory test-e2e ARGS="--row $(ROW) -s $(ARGS)"
 
 test-crash: setup ## the worker dies at every failpoint of every scenario, one a run, and at pairs of them
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name crash $(REAL_NODE) $(STACK_CONFIG)

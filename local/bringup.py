@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
+from holdfast.local import ha, realnode
 from holdfast.local import parts as catalogue
-from holdfast.local import realnode
 from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes, tame_fake_nodes
 from holdfast.local.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
 from holdfast.local.errors import PartError, StackError
@@ -14,9 +14,10 @@ from holdfast.local.resolve import Progress, resolve
 from holdfast.local.runner import Runner, stop_process
 from holdfast.local.state import StackState
 from holdfast.local.sweep import sweep
-from holdfast.local.tools import CLUSTER_TOOLS, REAL_NODE_TOOLS, TEMPORAL_TOOLS
+from holdfast.local.tools import CLUSTER_TOOLS, HA_TOOLS, REAL_NODE_TOOLS, TEMPORAL_TOOLS
 
 REAL_NODE_PARTS = ("containerd", "kubelet")
+_TEMPORALS = ("temporal", ha.DATABASE, *ha.SERVERS, "temporal-ui")
 
 
 def plan(layout: Layout, state: StackState) -> dict[str, Part]:
@@ -26,7 +27,9 @@ def plan(layout: Layout, state: StackState) -> dict[str, Part]:
     def program(name: str) -> str:
         return state.binaries.get(name, name)
 
-    if not state.given_temporal:
+    if not state.given_temporal and state.ha:
+        found += ha.parts(layout, state.binaries, state.ports, state.dynamic_config)
+    elif not state.given_temporal:
         found.append(catalogue.temporal(layout, program("temporal"), state.ports, state.dynamic_config))
     if not state.given_kubeconfig:
         found += [
@@ -66,10 +69,17 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
     if not realnode.write_client_certificate(layout.pki) and state.real_node:
         raise StackError("openssl could not make a certificate for the real node", "install openssl")
     (layout.directory / "data").mkdir(exist_ok=True)
+    if state.ha and not state.given_temporal:
+        ha.prepare(layout)
 
     planned = plan(layout, state)
+    for name in [name for name in runner.state.parts if name in _TEMPORALS and name not in planned]:
+        _stop(runner, name, progress)
+        del runner.state.parts[name]
     if "temporal" in planned:
         _launch(runner, planned["temporal"], progress)
+    if ha.DATABASE in planned:
+        _launch_servers(runner, planned, progress)
     if own_cluster:
         for name in ("etcd", "kube-apiserver"):
             _launch(runner, planned[name], progress)
@@ -97,6 +107,27 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
     if "temporal" in planned:
         _await_temporal(runner, planned["temporal"], progress)
         define_search_attributes(Path(state.binaries["temporal"]), planned["temporal"].address)
+    if ha.DATABASE in planned:
+        _await_servers(runner, planned)
+
+
+def _launch_servers(runner: Runner, planned: dict[str, Part], progress: Progress) -> None:
+    """Start the database, and the servers once it has their tables."""
+    _launch(runner, planned[ha.DATABASE], progress)
+    runner.wait(planned[ha.DATABASE])
+    ha.define(runner.layout, runner.state.binaries["temporal-sql-tool"], runner.state.ports)
+    for name in ha.SERVERS:
+        _launch(runner, planned[name], progress)
+
+
+def _await_servers(runner: Runner, planned: dict[str, Part]) -> None:
+    temporal = runner.state.binaries["temporal"]
+    for name in ha.SERVERS:
+        runner.wait(planned[name])
+    first = planned[next(iter(ha.SERVERS))].address
+    ha.define_namespace(temporal, first, "default")
+    define_search_attributes(Path(temporal), first)
+    runner.start(planned["temporal-ui"])
 
 
 def _await_temporal(runner: Runner, part: Part, progress: Progress) -> None:
@@ -173,15 +204,20 @@ def _bring_up_real_node(runner: Runner, planned: dict[str, Part], kubectl: Kubec
 def _get_binaries(state: StackState, own_cluster: bool, progress: Progress) -> None:
     tools = CLUSTER_TOOLS if own_cluster else ("kubectl",)
     tools += () if state.given_temporal else TEMPORAL_TOOLS
+    tools += HA_TOOLS if state.ha and not state.given_temporal else ()
     tools += REAL_NODE_TOOLS if state.real_node else ()
     state.binaries.update({name: str(path) for name, path in resolve(tools, progress).items()})
 
 
 def _get_ports(runner: Runner, own_cluster: bool) -> None:
     ports = catalogue.CLUSTER_PORTS if own_cluster else ()
-    ports += () if runner.state.given_temporal else catalogue.TEMPORAL_PORTS
+    owners = catalogue.PORT_OWNERS
+    if runner.state.ha and not runner.state.given_temporal:
+        ports, owners = (*ports, *ha.PORTS), {**owners, "temporal-ui": "temporal-ui", **ha.OWNERS}
+    else:
+        ports += () if runner.state.given_temporal else catalogue.TEMPORAL_PORTS
     ports += realnode.PORTS if runner.state.real_node else ()
-    runner.settle_ports(ports, {name: catalogue.PORT_OWNERS.get(name, name) for name in ports})
+    runner.settle_ports(ports, {name: owners.get(name, name) for name in ports})
 
 
 def _launch(runner: Runner, part: Part, progress: Progress) -> None:

@@ -23,8 +23,12 @@ def healthy(part: Part, token: str, authority: Path, timeout: float = 3.0) -> bo
             keep it to themselves, so those are asked unchecked, and are sent no token.
         timeout: seconds.
     """
-    if part.health.startswith("unix:"):
-        return _listens(part.health.removeprefix("unix://"), timeout)
+    scheme, _, where = part.health.partition("://")
+    if scheme == "unix":
+        return _listens(socket.AF_UNIX, where, timeout)
+    if scheme == "tcp":
+        host, _, port = where.rpartition(":")
+        return _listens(socket.AF_INET, (host, int(port)), timeout)
     request = urllib.request.Request(part.health)
     context = None
     if part.health.startswith("https:"):
@@ -47,11 +51,11 @@ def healthy(part: Part, token: str, authority: Path, timeout: float = 3.0) -> bo
         return False
 
 
-def _listens(path: str, timeout: float) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
+def _listens(family: int, address: str | tuple[str, int], timeout: float) -> bool:
+    with socket.socket(family) as probe:
         probe.settimeout(timeout)
         try:
-            probe.connect(path)
+            probe.connect(address)
         except OSError:
             return False
         return True

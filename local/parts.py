@@ -84,7 +84,7 @@ class Part:
         name: its name, also of its log file.
         argv: its command line.
         address: where it listens, for people.
-        health: address that answers 200 when it is healthy, or `unix://` and a socket that then accepts connections.
+        health: address that answers 200 when it is healthy, or one (`unix://`, `tcp://`) that then accepts connections.
         ports: the ports that must be free before it starts, by purpose.
         seconds: how long it may take to become healthy, on a busy machine.
         path: a folder that it searches before PATH, or empty.

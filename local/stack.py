@@ -5,9 +5,11 @@ import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from holdfast.local import backup
+from holdfast.local import ha as ha_servers
 from holdfast.local.bringup import bring_up, plan, take_down
 from holdfast.local.cluster import Kubectl
 from holdfast.local.errors import NotRunningError, StackError
@@ -47,6 +49,7 @@ class Stack:
         *,
         nodes: int | None = None,
         real_node: bool | None = None,
+        ha: bool | None = None,
         dynamic_config: Mapping[str, str] | None = None,
         audit_bodies: bool | None = None,
         kubeconfig: Path | None = None,
@@ -61,6 +64,8 @@ class Stack:
             directory: its folder; by default below `$XDG_STATE_HOME/holdfast/stacks`.
             nodes: fake nodes at least; None keeps what the stack has, 8 at first.
             real_node: add a real node, as root; None keeps what the stack has.
+            ha: two Temporal servers on a PostgreSQL, on Linux, instead of one development server, whose memory it does
+                not share. None keeps what the stack has.
             dynamic_config: Temporal dynamic config by key, values as JSON texts; restarts Temporal if it changed.
             audit_bodies: write what was sent, and what came of it, into the audit log, as at first; without, the API
                 server has about half the work. Restarts it if it changed. None keeps what the stack has.
@@ -80,6 +85,8 @@ class Stack:
                 state.nodes = max(nodes, state.nodes) if state.parts else nodes
             if real_node is not None:
                 state.real_node = real_node
+            if ha is not None:
+                state.ha = ha
             if dynamic_config is not None:
                 state.dynamic_config = dict(dynamic_config)
             if audit_bodies is not None:
@@ -123,7 +130,9 @@ class Stack:
 
     @property
     def temporal_address(self) -> str:
-        """`host:port` of Temporal's frontend."""
+        """`host:port` of Temporal's frontend; of both, with a comma between, where there are two."""
+        if self.state.ha and not self.state.given_temporal:
+            return ha_servers.addresses(self.state.ports)
         return self.state.given_temporal or f"{LOOPBACK}:{self.state.ports['temporal']}"
 
     @property
@@ -259,6 +268,31 @@ class Stack:
             self._reload()
             backup.restore_snapshot(self.runner, self.parts(), etcdutl, source, raised_by=raised_by)
 
+    def take_base_backup(self) -> Path:
+        """Copy what two Temporal servers remember, while all goes on, and return where the copy is.
+
+        Raises:
+            StackError: it failed; with what was said.
+        """
+        self._reload()
+        return ha_servers.take_base_backup(self.layout, self.state.ports)
+
+    def restore_base_backup(self, source: Path, until: datetime) -> None:
+        """Kill both Temporal servers and their database, and start them as they were at a time after a copy was taken.
+
+        Raises:
+            StackError: it failed; with what was said.
+        """
+        with file_lock(self.directory / "lock"):
+            self._reload()
+            affected = [ha_servers.DATABASE, *ha_servers.SERVERS]
+            for name in reversed(affected):
+                if self.runner.process(name):
+                    self.runner.stop(name, signal.SIGKILL)
+            ha_servers.restore_base_backup(self.layout, source, until)
+            for name in affected:
+                self.runner.start(self.parts()[name])
+
     def down(self, purge: bool = False, progress: Progress = quiet) -> None:
         """Stop every part that this stack started, and nothing else.
 
@@ -273,6 +307,7 @@ class Stack:
             self.state.save(self.directory)
             if purge:
                 progress(f"removing {self.directory}")
+                ha_servers.remove(self.layout)
                 shutil.rmtree(self.directory, ignore_errors=True)
 
     def parts(self) -> dict[str, Part]:
@@ -302,6 +337,11 @@ def given_by_environment() -> tuple[Path | None, str | None]:
         own.append(state)
         path = None
     address = os.environ.get("TEMPORAL_ADDRESS") or None
-    if address in {f"{LOOPBACK}:{state.ports.get('temporal')}" for state in own}:
+    if address and any(state.ports and address in _addresses(state) for state in own):
         address = None
     return path, address
+
+
+def _addresses(state: StackState) -> set[str]:
+    """Return what `holdfast dev env` may have said of a stack's Temporal."""
+    return {f"{LOOPBACK}:{state.ports.get('temporal')}", *([ha_servers.addresses(state.ports)] if state.ha else [])}

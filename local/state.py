@@ -35,6 +35,7 @@ class StackState:
         name: its name; also the Temporal-side name of its cluster.
         nodes: number of fake nodes.
         real_node: whether it has the real node.
+        ha: whether Temporal is two servers on a PostgreSQL, instead of one development server.
         dynamic_config: Temporal dynamic config values beyond the stack's own, as JSON texts.
         audit_bodies: whether the API server's audit log tells what was sent and what came of it, not only that.
         given_kubeconfig: a cluster that is used instead of an own one, or empty.
@@ -47,6 +48,7 @@ class StackState:
     name: str
     nodes: int = 8
     real_node: bool = False
+    ha: bool = False
     dynamic_config: dict[str, str] = field(default_factory=dict[str, str])
     audit_bodies: bool = True
     given_kubeconfig: str = ""

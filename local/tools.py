@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 KUBERNETES = "1.36.3"
 TEMPORAL = "1.5.1"
+TEMPORAL_SERVER = "1.32.0"
+TEMPORAL_UI = "2.42.1"
 ETCD = "3.6.8"
 KWOK = "0.8.0"
 CONTAINERD = "2.2.1"
@@ -99,6 +101,18 @@ def _containerd(name: str, seconds: int) -> Tool:
     )
 
 
+def _temporal_server(name: str, package: str, seconds: int) -> Tool:
+    base = f"https://github.com/temporalio/temporal/releases/download/v{TEMPORAL_SERVER}"
+    return Tool(
+        name=name,
+        version=TEMPORAL_SERVER,
+        module="temporal-server",
+        package=f"go.temporal.io/server/cmd/{package}",
+        seconds=seconds,
+        release=Release(f"{base}/temporal_{TEMPORAL_SERVER}_{OS}_{ARCH}.tar.gz", f"{base}/checksums.txt", name),
+    )
+
+
 _TEMPORAL_BASE = f"https://github.com/temporalio/cli/releases/download/v{TEMPORAL}"
 _ETCD_BASE = f"https://github.com/etcd-io/etcd/releases/download/v{ETCD}"
 _ETCD_DIR = f"etcd-v{ETCD}-{OS}-{ARCH}"
@@ -154,6 +168,16 @@ TOOLS: dict[str, Tool] = {
         _containerd("containerd-shim-runc-v2", 5),
         _containerd("ctr", 5),
         _kubernetes("kubelet", 20),
+        _temporal_server("temporal-server", "server", 180),
+        _temporal_server("temporal-sql-tool", "tools/sql", 10),
+        Tool(
+            name="temporal-ui-server",
+            version=TEMPORAL_UI,
+            module="temporal-server",
+            package="github.com/temporalio/ui-server/v2/cmd/server",
+            seconds=20,
+            release=Release(""),
+        ),
         Tool(
             name="jobset-controller",
             version=JOBSET,
@@ -177,6 +201,8 @@ TOOLS: dict[str, Tool] = {
 
 CLUSTER_TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kube-scheduler", "kubectl")
 TEMPORAL_TOOLS = ("temporal",)
+HA_TOOLS = ("temporal-server", "temporal-sql-tool", "temporal-ui-server")
+"""Had only where Temporal is to outlive the loss of a server (`holdfast dev up --ha`)."""
 SNAPSHOT_TOOLS = ("etcdutl",)
 """Had only when a snapshot of etcd is put back."""
 REAL_NODE_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")

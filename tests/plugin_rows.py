@@ -24,6 +24,7 @@ E2E_FOLDER = "e2e"
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("rows", "contract rows")
     group.addoption("--rows-file", type=Path, help=f"the rows (default: {ROWS_FILE} under the root)")
+    group.addoption("--row", action="append", help="run the tests that show this row alone; may be given several times")
     group.addoption("--rows-results", type=Path, help=f"where results go (default: {RESULTS_FOLDER} under the root)")
 
 
@@ -32,7 +33,19 @@ def pytest_configure(config: pytest.Config) -> None:
     rows_file = config.getoption("rows_file") or config.rootpath / ROWS_FILE
     folder = config.getoption("rows_results") or config.rootpath / RESULTS_FOLDER
     reports = not hasattr(config, "workerinput") and not config.option.collectonly
-    config.pluginmanager.register(RowsPlugin(load_rows(rows_file), folder if reports else None), "rows")
+    rows = load_rows(rows_file)
+    unknown = sorted(set(config.getoption("row") or ()) - set(rows))
+    if unknown:
+        raise pytest.UsageError(f"--row: {', '.join(unknown)} is in no contract: expected an id of {ROWS_FILE}")
+    config.pluginmanager.register(RowsPlugin(rows, folder if reports else None), "rows")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = set(config.getoption("row") or ())
+    if wanted:
+        kept = [item for item in items if any(mark.args[0] in wanted for mark in item.iter_markers("row"))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
 
 
 class RowsPlugin:

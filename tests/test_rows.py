@@ -92,6 +92,16 @@ def test_a_wrong_mark_is_a_collection_error(suite: pytest.Pytester, marks: str, 
     result.stdout.fnmatch_lines([f"*{message}*"])
 
 
+def test_the_tests_of_one_row_can_be_run_alone(suite: pytest.Pytester) -> None:
+    marks = '@pytest.mark.row("A1", level="pure")\n', '@pytest.mark.row("A2", level="pure")\n', ""
+    suite.makepyfile(
+        test_x="import pytest\n" + "".join(f"{one}def test_{index}(): pass\n" for index, one in enumerate(marks))
+    )
+    run(suite, "--row", "A2").assert_outcomes(passed=1, deselected=2)
+    run(suite, "--row", "A1", "--row", "A2").assert_outcomes(passed=2, deselected=1)
+    assert "--row: A9 is in no contract" in "\n".join(run(suite, "--row", "A9").errlines)
+
+
 def test_the_e2e_folder_marks_its_tests(suite: pytest.Pytester) -> None:
     suite.mkdir("tests/e2e").joinpath("test_x.py").write_text(
         'import pytest\n@pytest.mark.row("A1", level="e2e")\ndef test_x(): pass\n'

@@ -18,6 +18,7 @@ from temporalio.worker import Worker, WorkflowRunner
 
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.sight import SharedSight
+from holdfast.relay import relayed
 from holdfast.worker import failpoints, logs, metrics, reach, roles, settings
 from holdfast.worker import health as health_pages
 from holdfast.worker.failpoints import Failpoints
@@ -115,7 +116,8 @@ class Process:
     async def _begin(self, stack: AsyncExitStack, runtime: Runtime) -> list[Worker]:
         given = self._settings
         telling = (self._failpoints.client_interceptor(),) if self._failpoints else ()
-        client = await reach.temporal(given, self.health, runtime, self._plugins, telling)
+        target = await stack.enter_async_context(relayed(given.temporal_address))
+        client = await reach.temporal(given, target, self.health, runtime, self._plugins, telling)
         site, kube, where = None, None, ""
         if given.acts_on_cluster:
             client_class = self._failpoints.client() if self._failpoints else WorkerKube

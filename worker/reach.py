@@ -72,12 +72,13 @@ async def persist(what: str, where: str, call: Callable[[], Awaitable[T]], healt
 
 async def temporal(
     settings: Settings,
+    target: str,
     health: Health,
     runtime: Runtime,
     plugins: Sequence[Plugin],
     interceptors: Sequence[Interceptor] = (),
 ) -> Client:
-    """Return a client, once Temporal answers and has the namespace.
+    """Return a client, once Temporal answers at a target and has the namespace.
 
     Raises:
         SettingsError: if a TLS or key file cannot be read.
@@ -88,7 +89,7 @@ async def temporal(
 
     async def connect() -> Client:
         client = await Client.connect(
-            settings.temporal_address,
+            target,
             namespace=settings.temporal_namespace,
             api_key=key,
             tls=tls,

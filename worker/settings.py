@@ -24,6 +24,7 @@ from holdfast import names
 from holdfast.activities.nodes import CONDITIONS, LABELS, TAINTS, Marks
 from holdfast.errors import HoldfastError
 from holdfast.model import Duration, Limits, NodeTimings, format_duration
+from holdfast.relay import addresses_of
 
 ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
@@ -80,6 +81,10 @@ def _address(value: str) -> str:
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{value!r} is not an address: expected host:port, for example 127.0.0.1:7233")
     return value
+
+
+def _addresses(value: str) -> str:
+    return ",".join(_address(one) for one in addresses_of(value)) or _address(value)
 
 
 def _optional_address(value: str) -> str:
@@ -141,6 +146,7 @@ def _marks(value: tuple[str, ...]) -> tuple[str, ...]:
 
 NodeMarks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(_marks)]
 Address = Annotated[str, AfterValidator(_address)]
+Addresses = Annotated[str, AfterValidator(_addresses)]
 OptionalAddress = Annotated[str, AfterValidator(_optional_address)]
 OptionalUrl = Annotated[str, AfterValidator(_optional_url)]
 Label = Annotated[str, AfterValidator(_label)]
@@ -203,7 +209,8 @@ class Settings(BaseSettings):
     identity: str = ""
     """How this process is called in Temporal. Empty: its pid and host."""
 
-    temporal_address: Address = "127.0.0.1:7233"
+    temporal_address: Addresses = "127.0.0.1:7233"
+    """Several, with commas between them, where no name stands for all servers: any that answers is used."""
     temporal_namespace: Annotated[str, Field(min_length=1)] = "default"
     temporal_tls: bool = False
     temporal_tls_ca_file: File | None = None
@@ -288,6 +295,11 @@ class Settings(BaseSettings):
             raise ValueError("rendezvous_address: expected with a role that acts on a cluster, beside workflows")
         if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
             raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
+        secured = self.temporal_tls or self.temporal_tls_ca_file or self.temporal_tls_cert_file
+        if secured and not self.temporal_tls_server_name and len(addresses_of(self.temporal_address)) > 1:
+            raise ValueError(
+                "temporal_tls_server_name: missing: with several addresses it is the name that all of them prove"
+            )
         if bool(self.deployment_name) != bool(self.build_id):
             raise ValueError("deployment_name: expected together with build_id, or neither")
         files = [Path(part).expanduser() for part in self.kubeconfig.split(":") if part]

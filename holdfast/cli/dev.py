@@ -75,6 +75,10 @@ def up(
         bool | None,
         typer.Option("--real-node/--no-real-node", help="Also a real kubelet with containerd. Needs root, on Linux."),
     ] = None,
+    ha: Annotated[
+        bool | None,
+        typer.Option("--ha/--no-ha", help="Two Temporal servers on a PostgreSQL: either may be killed. On Linux."),
+    ] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Use this cluster instead of an own one. Default: $KUBECONFIG, if it is set.")
     ] = None,
@@ -106,6 +110,7 @@ def up(
             directory,
             nodes=nodes,
             real_node=real_node,
+            ha=ha,
             dynamic_config=config,
             kubeconfig=kubeconfig or given_cluster,
             temporal_address=temporal_address or given_temporal,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.errors import HoldfastError, NotReachable
+from holdfast.relay import relayed
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=3)
 DEFAULT_TARGET: Final = "localhost:7233"
@@ -36,8 +37,11 @@ class Place:
         return f"{self.target}, namespace {self.namespace}"
 
 
-async def reach(address: str | None, namespace: str | None) -> tuple[Client, Place]:
+@asynccontextmanager
+async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[tuple[Client, Place]]:
     """Connect to Temporal, as its own tools would: arguments, then TEMPORAL_* variables, then its configuration file.
+
+    Where several addresses are given, any that answers is used, for as long as this lasts (row L10).
 
     Raises:
         NotReachable: if nobody answers at that address within a few seconds, or the namespace is not there.
@@ -50,16 +54,17 @@ async def reach(address: str | None, namespace: str | None) -> tuple[Client, Pla
         target=address or settings.get("target_host") or DEFAULT_TARGET,
         namespace=namespace or settings.get("namespace") or "default",
     )
-    settings["target_host"] = place.target
-    settings["namespace"] = place.namespace
-    try:
-        async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds() + 1):
-            client = await Client.connect(
-                **settings, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT
-            )
-    except (RuntimeError, TimeoutError, ValueError) as error:
-        raise NotReachable("Temporal", place.target, _REMEDY, _short(error)) from error
-    return client, place
+    async with relayed(place.target) as target:
+        settings["target_host"] = target
+        settings["namespace"] = place.namespace
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds() + 1):
+                client = await Client.connect(
+                    **settings, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT
+                )
+        except (RuntimeError, TimeoutError, ValueError) as error:
+            raise NotReachable("Temporal", place.target, _REMEDY, _short(error)) from error
+        yield client, place
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
@@ -14,7 +14,7 @@ from temporalio.common import SearchAttributeKey
 
 from holdfast import names
 from holdfast.client import graph as graphs
-from holdfast.client.connection import Place, reach, refusals
+from holdfast.client.connection import Place, reached, refusals
 from holdfast.client.graph import GraphRun
 from holdfast.client.run import Run
 from holdfast.client.submission import Begun, begin, find, word_for
@@ -56,8 +56,8 @@ class Holdfast:
         """Reach Temporal and yield a session with it.
 
         Args:
-            address: `host:port`; else TEMPORAL_ADDRESS, else the profile of Temporal's own configuration file, else
-                localhost:7233. TLS and API keys come from the same places.
+            address: `host:port`, or several with commas between them; else TEMPORAL_ADDRESS, else the profile of
+                Temporal's own configuration file, else localhost:7233. TLS and API keys come from the same places.
             namespace: Temporal namespace; else TEMPORAL_NAMESPACE, else `default`.
             cluster: The cluster meant where only a name is given; else HOLDFAST_CLUSTER.
             client: A Temporal client to use as it is, with its codec; address and namespace are then its own.
@@ -65,16 +65,17 @@ class Holdfast:
         Raises:
             NotReachable: if Temporal does not answer within a few seconds; it names the address and a remedy.
         """
-        if client is None:
-            client, place = await reach(address, namespace)
-        else:
-            place = Place(target=client.service_client.config.target_host, namespace=client.namespace)
-        try:
-            yield cls(client=client, place=place, cluster=cluster or os.environ.get("HOLDFAST_CLUSTER") or None)
-        finally:
-            # Where the program ends right after its last call, a thread of the client that has not yet let go of the
-            # interpreter crashes it (temporalio/sdk-python#300).
-            await asyncio.sleep(_SETTLING)
+        async with AsyncExitStack() as stack:
+            if client is None:
+                client, place = await stack.enter_async_context(reached(address, namespace))
+            else:
+                place = Place(target=client.service_client.config.target_host, namespace=client.namespace)
+            try:
+                yield cls(client=client, place=place, cluster=cluster or os.environ.get("HOLDFAST_CLUSTER") or None)
+            finally:
+                # Where the program ends right after its last call, a thread of the client that has not yet let go of
+                # the interpreter crashes it (temporalio/sdk-python#300).
+                await asyncio.sleep(_SETTLING)
 
     async def submit(self, workload: Workload, *, again: bool = False) -> Run:
         """Start a workload's life, or return the run that already lives it.

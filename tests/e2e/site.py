@@ -36,6 +36,7 @@ from holdfast.activities.kube import Kube, NotFound
 from holdfast.local import Stack, worker_kubeconfig
 from holdfast.local.ports import choose
 from holdfast.model import Explanation, Status, Workload
+from holdfast.relay import relayed
 from holdfast.worker.namespace import enable
 from tests.e2e.hatchery import Forked
 
@@ -343,25 +344,25 @@ def job(name: str = "train", pods: int = 2, complete: str = "", **fields: Any) -
 async def open_site(
     stack: Stack, directory: Path, *, temporal_address: str = "", prefix: str = "t"
 ) -> AsyncIterator[Site]:
-    """Open a site of its own on a stack."""
+    """Open a site of its own on a stack; of several Temporal servers, any that answers is used."""
     address = temporal_address or stack.temporal_address
-    kube = await Kube.connect(str(stack.kubeconfig))
-    cluster = f"{prefix}-{secrets.token_hex(3)}"
-    await make_temporal_namespace(address, cluster)
-    client = await Client.connect(address, namespace=cluster, data_converter=pydantic_data_converter)
-    site = Site(
-        stack=stack,
-        directory=directory,
-        kubeconfig=await asyncio.to_thread(worker_kubeconfig, stack),
-        kube=kube,
-        client=client,
-        cluster=cluster,
-        temporal_address=address,
-    )
-    try:
-        yield site
-    finally:
-        await site.close()
+    async with relayed(address) as target:
+        kube = await Kube.connect(str(stack.kubeconfig))
+        cluster = f"{prefix}-{secrets.token_hex(3)}"
+        await make_temporal_namespace(target, cluster)
+        site = Site(
+            stack=stack,
+            directory=directory,
+            kubeconfig=await asyncio.to_thread(worker_kubeconfig, stack),
+            kube=kube,
+            client=await Client.connect(target, namespace=cluster, data_converter=pydantic_data_converter),
+            cluster=cluster,
+            temporal_address=address,
+        )
+        try:
+            yield site
+        finally:
+            await site.close()
 
 
 async def make_temporal_namespace(address: str, name: str) -> None:

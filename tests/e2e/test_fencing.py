@@ -46,6 +46,7 @@ async def _cut(cut: asyncio.Event) -> None:
 # --- in the middle of a create
 
 
+@pytest.mark.row("L13", level="e2e")
 async def test_fenced_in_a_create_whose_attempt_is_gone_when_it_lands(fence: Fence):
     cut = fence.api.cut_before(creates_pod, 2, beside=(fence.temporal,))
     await fence.submit(train(pod("first"), pod("second"), pod("third")))

@@ -25,6 +25,7 @@ async def fence(stack: Stack, tmp_path: Path) -> AsyncIterator[Fence]:
         yield opened
 
 
+@pytest.mark.row("L13", level="e2e")
 async def test_cut_off_from_temporal_only_it_goes_on_beside_the_next_and_makes_nothing_twice(fence: Fence):
     """It cannot learn that it has lost its lease, and creates beside its successor what has the same names."""
     quota = await fence.quota(1)

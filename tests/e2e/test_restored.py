@@ -8,7 +8,7 @@ or raised as is advised for Kubernetes, and from a cold copy of its data; Tempor
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -143,11 +143,23 @@ async def _shows(scene: Restored, name: str, phase: str, attempt: int) -> None:
 
 
 async def test_a_temporal_that_is_older_than_the_cluster(scene: Restored, tmp_path: Path):
+    copies: list[Path] = []
+
+    async def copy() -> None:
+        copies.append(await scene.copy("temporal", tmp_path))
+
+    await older_than_the_cluster(scene, copy, lambda: scene.go_back("temporal", copies[0]))
+
+
+async def older_than_the_cluster(
+    scene: Restored, copy: Callable[[], Awaitable[None]], go_back: Callable[[], Awaitable[None]]
+) -> None:
+    """Let the cluster move on from when Temporal is copied until it is put back: what is unclear is Held."""
     early = ("kept", "reset", "resumed", "ended", "cancelled")
     await _begin(scene, *early)
     await scene.signal("resumed", names.SIGNAL_SUSPEND)
     await scene.reach("resumed", "Suspended")
-    copy = await scene.copy("temporal", tmp_path)
+    await copy()
     await _begin(scene, "young")
     await _fail(scene, "reset")
     await scene.signal("resumed", names.SIGNAL_RESUME)
@@ -159,7 +171,7 @@ async def test_a_temporal_that_is_older_than_the_cluster(scene: Restored, tmp_pa
     )
     everything = (*early, "young")
     before = {name: await scene.living(name) for name in everything}
-    await scene.go_back("temporal", copy)
+    await go_back()
 
     with pytest.raises(RPCError, match="not found"):
         await scene.handles["young"].describe()
