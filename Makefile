@@ -71,6 +71,7 @@ test-pure: setup ## the tests that need no server
 	$(BIN)/pytest -m "not ($(ELSEWHERE))" $(PURE) $(ARGS)
 
 test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of resets over their whole audit log
+	@$(BIN)/python -m tests.e2e.fetched
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
 	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.e2e.sampler --stack $(STACK) $(if $(ARGS),--some) -- \
 			$(BIN)/pytest -m "$(SERVERS)" $(E2E) $(ARGS) || status=$$?; \

@@ -153,9 +153,13 @@ class Stack:
     @property
     def environment(self) -> dict[str, str]:
         """What a shell needs to talk to the stack."""
+        first, *others = self.temporal_address.split(",")
+        # Temporal's own tools know one address.
+        several = {"HOLDFAST_TEMPORAL_ADDRESS": self.temporal_address} if others else {}
         return {
             "KUBECONFIG": str(self.kubeconfig),
-            "TEMPORAL_ADDRESS": self.temporal_address,
+            "TEMPORAL_ADDRESS": first,
+            **several,
             "TEMPORAL_NAMESPACE": NAMESPACE,
             "HOLDFAST_CLUSTER": self.name,
         }
@@ -337,11 +341,6 @@ def given_by_environment() -> tuple[Path | None, str | None]:
         own.append(state)
         path = None
     address = os.environ.get("TEMPORAL_ADDRESS") or None
-    if address and any(state.ports and address in _addresses(state) for state in own):
+    if address in {f"{LOOPBACK}:{state.ports.get('temporal')}" for state in own}:
         address = None
     return path, address
-
-
-def _addresses(state: StackState) -> set[str]:
-    """Return what `holdfast dev env` may have said of a stack's Temporal."""
-    return {f"{LOOPBACK}:{state.ports.get('temporal')}", *([ha_servers.addresses(state.ports)] if state.ha else [])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from holdfast.errors import HoldfastError, NotReachable
 from holdfast.relay import relayed
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=3)
+ENV_ADDRESS: Final = "HOLDFAST_TEMPORAL_ADDRESS"
 DEFAULT_TARGET: Final = "localhost:7233"
 _REMEDY: Final = (
     "is it running there? Set TEMPORAL_ADDRESS or --address, "
@@ -41,6 +43,8 @@ class Place:
 async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[tuple[Client, Place]]:
     """Connect to Temporal, as its own tools would: arguments, then TEMPORAL_* variables, then its configuration file.
 
+    HOLDFAST_TEMPORAL_ADDRESS goes before TEMPORAL_ADDRESS, since those tools know one address each.
+
     Where several addresses are given, any that answers is used, for as long as this lasts (row L10).
 
     Raises:
@@ -51,7 +55,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
     except (OSError, ValueError, RuntimeError) as error:
         raise HoldfastError(f"Temporal's client configuration cannot be read: {error}") from error
     place = Place(
-        target=address or settings.get("target_host") or DEFAULT_TARGET,
+        target=address or os.environ.get(ENV_ADDRESS) or settings.get("target_host") or DEFAULT_TARGET,
         namespace=namespace or settings.get("namespace") or "default",
     )
     async with relayed(place.target) as target:

@@ -18,7 +18,7 @@ import pytest
 from holdfast import names
 from holdfast.client import Holdfast
 from holdfast.errors import NotReachable
-from holdfast.local import Stack
+from holdfast.local import Stack, StackError, ha
 from tests.e2e.held import real_node
 from tests.e2e.restored import open_restored
 from tests.e2e.site import appwrapper, job, open_site, until
@@ -30,6 +30,14 @@ ROW = pytest.mark.row
 SERVERS = ("temporal-1", "temporal-2")
 LIVES = 50
 STARTS = 100
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _database() -> None:
+    try:
+        ha.program("postgres")
+    except StackError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

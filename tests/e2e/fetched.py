@@ -1,0 +1,15 @@
+"""Gets what some end-to-end tests start beside the shared stack, with its progress shown, before any test's time counts.
+
+python -m tests.e2e.fetched
+"""
+
+from __future__ import annotations
+
+from holdfast.cli.dev import ProgressLines
+from holdfast.local.resolve import resolve
+from holdfast.local.tools import HA_TOOLS
+
+if __name__ == "__main__":
+    lines = ProgressLines()
+    resolve(HA_TOOLS, lines)
+    lines.end()
