@@ -1,4 +1,4 @@
-"""Gets what some end-to-end tests start beside the shared stack, with its progress shown, before any test's time counts.
+"""Gets what some end-to-end tests start beside the shared stack, its progress shown, before any test's time counts.
 
 python -m tests.e2e.fetched
 """
