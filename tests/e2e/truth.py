@@ -157,14 +157,16 @@ class Truth:
         for api_version, kind in self.kinds:
             listed = await self._list(api_version, kind)
             there = {item["metadata"]["uid"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
+            now = int(listed["metadata"]["resourceVersion"])
 
-            async def seen(kind: str = kind, there: dict[str, int] = there) -> bool:
+            async def seen(kind: str = kind, there: dict[str, int] = there, now: int = now) -> bool:
                 alive = {life.uid: life for life in self.lives.values() if life.kind == kind}
                 caught_up = all(
                     uid in alive and int(alive[uid].object["metadata"]["resourceVersion"]) >= version
                     for uid, version in there.items()
                 )
-                return caught_up and all(life.died or uid in there for uid, life in alive.items())
+                # What was born since may live on.
+                return caught_up and all(life.died or uid in there or life.born > now for uid, life in alive.items())
 
             await until(seen, 20, f"all of {kind} has been seen")
 
