@@ -113,6 +113,8 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
 
 def _launch_servers(runner: Runner, planned: dict[str, Part], progress: Progress) -> None:
     """Start the database, and the servers once it has their tables."""
+    if not runner.process(ha.DATABASE):
+        ha.release(runner.layout)
     _launch(runner, planned[ha.DATABASE], progress)
     runner.wait(planned[ha.DATABASE])
     ha.define(runner.layout, runner.state.binaries["temporal-sql-tool"], runner.state.ports)

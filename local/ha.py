@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,6 +37,7 @@ OWNERS = {
     **dict.fromkeys(SHARED_PORTS, "temporal-1"),
     **{f"{name}-pprof": name for name in SERVERS},
 }
+RELEASED_SECONDS = 10.0
 HISTORY_SHARDS = 16
 STORES = {"temporal": "temporal", "temporal_visibility": "visibility"}
 """The databases, and the embedded schema of each."""
@@ -261,6 +263,33 @@ def prepare(layout: Layout) -> None:
         ),
         cwd=place.folder,
     )
+
+
+def release(layout: Layout) -> None:
+    """Let the database be started again after it was killed: once nothing of it lives, its lock says nothing any more.
+
+    PostgreSQL itself takes a process for living that only has not been reaped yet.
+
+    Raises:
+        StackError: something of it lives on.
+    """
+    data = Database(layout.directory).data
+    deadline = time.monotonic() + RELEASED_SECONDS
+    while pids := _at_home(data):
+        if time.monotonic() > deadline:
+            raise StackError(f"processes of a database that was killed live on in {data}: {pids}")
+        time.sleep(0.05)
+    (data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _at_home(data: Path) -> list[int]:
+    """Return the processes that work in a folder: each of PostgreSQL's works in its data."""
+    found = list[int]()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "cwd").readlink() == data:
+                found.append(int(entry.name))
+    return found
 
 
 def define(layout: Layout, sql_tool: str, ports: Mapping[str, int]) -> None:

@@ -215,6 +215,8 @@ class Stack:
             part = self._part(name)
             given = {f"--{option}": f"--{option}={value}" for option, value in options.items()}
             argv = tuple(given.get(word.partition("=")[0], word) for word in part.argv)
+            if name == ha_servers.DATABASE and not self.runner.process(name):
+                ha_servers.release(self.layout)
             self.runner.start(replace(part, argv=argv))
 
     def pause_part(self, name: str) -> None:
@@ -293,6 +295,7 @@ class Stack:
             for name in reversed(affected):
                 if self.runner.process(name):
                     self.runner.stop(name, signal.SIGKILL)
+            ha_servers.release(self.layout)
             ha_servers.restore_base_backup(self.layout, source, until)
             for name in affected:
                 self.runner.start(self.parts()[name])
