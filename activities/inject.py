@@ -16,6 +16,7 @@ from holdfast.activities.copy_labels import copy_labels
 from holdfast.activities.inject_gang import GangProblem, add_gang
 from holdfast.activities.raw import mapping
 from holdfast.model import Component, PodSet
+from holdfast.policy.registry import is_entry
 
 _WITH_TTL = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
 _NO_DEADLINE = frozenset({"apps"})
@@ -149,9 +150,8 @@ def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str) ->
 
 
 def _narrow(sent: dict[str, Any], target: Target, attempt: int) -> None:
-    """Have a Service find the pods of this attempt alone, whatever other pods bear the labels it selects (row L30)."""
-    selector = mapping(sent.get("spec")).get("selector")
-    if (sent["apiVersion"], sent["kind"]) == ("v1", "Service") and isinstance(selector, dict) and selector:
+    """Have a Service for clients find the pods of this attempt alone, whatever other pods bear its labels (row L30)."""
+    if is_entry(sent):
         ours = {names.LABEL_WORKLOAD_UID: target.workload_uid, names.LABEL_ATTEMPT: str(attempt)}
         _add(sent["spec"], "selector", ours, "template.spec")
 

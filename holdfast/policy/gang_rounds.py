@@ -91,6 +91,8 @@ def _forming(state: GangState, now: datetime, *, heard: bool) -> GangState:
     enough = len(chosen) >= gang.min
     if enough != (state.enough is not None):
         return edit(state, enough=now if enough else None)
+    if not heard and any(_unsure(state, one) for one in chosen):
+        return state
     called = state.enough is not None and now >= state.enough + gang.last_call
     if len(chosen) == gang.max or (called and not pending) or (late and enough):
         return _formed(state, chosen, now)
@@ -98,6 +100,14 @@ def _forming(state: GangState, now: datetime, *, heard: bool) -> GangState:
         span = format_duration(gang.join_timeout)
         return closed(state, CloseReason.JOIN_TIMEOUT, f"{len(chosen)} of at least {gang.min} joined within {span}")
     return state
+
+
+def _unsure(state: GangState, one: MemberRecord) -> bool:
+    """Whether a member was told to run the last round, and has not been heard since: it may run by now.
+
+    What it said may have been lost with the hub that heard it; whoever serves the gang now is told again.
+    """
+    return bool(state.round) and one.round == state.round and one.report.round < one.round
 
 
 def _formed(state: GangState, chosen: tuple[MemberRecord, ...], now: datetime) -> GangState:

@@ -229,6 +229,24 @@ def test_T9_who_was_silent_and_speaks_again_joins_the_next_round() -> None:
     assert len(one.state.participants) == 4
 
 
+@ROW("T11", level="pure")
+@pytest.mark.parametrize("runs", [True, False])
+def test_T11_no_round_begins_over_who_may_run_the_last_one_and_was_not_heard_since_the_hub_died(runs: bool) -> None:
+    one = Meeting(low=2, high=2).join("a", "b")
+    assert one.kinds == {"a": "Run", "b": "Run"}
+    # What they said to that was lost with the hub; the next one has not listened for a whole keep-alive yet.
+    one.tell(one.loss("b"), one.hello("c"), heard=False)
+    assert (one.state.phase, one.state.round) == (GangPhase.FORMING, 1)
+    if runs:
+        one.tell(one.says("a", MemberState.HEALTHY, round=1), heard=False)
+        assert (one.kind("a"), one.state.round) == (DirectiveKind.REJOIN, 1)
+        one.tell(one.says("a", MemberState.INIT, round=1), heard=False)
+    else:
+        one.wait(5)
+    assert (one.state.phase, one.state.round) == (GangPhase.RUNNING, 2)
+    assert (set(one.state.participants), one.left["a"]) == ({"a", "c"}, 3)
+
+
 @ROW("T9", level="pure")
 def test_T9_word_of_a_pod_that_held_the_place_before_is_no_loss() -> None:
     one = Meeting(low=2).start(*FOUR)
