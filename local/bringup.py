@@ -117,15 +117,15 @@ def _launch_servers(runner: Runner, planned: dict[str, Part], progress: Progress
         ha.release(runner.layout)
     _launch(runner, planned[ha.DATABASE], progress)
     runner.wait(planned[ha.DATABASE])
+    ha.await_ready(runner.state.ports)
     ha.define(runner.layout, runner.state.binaries["temporal-sql-tool"], runner.state.ports)
     for name in ha.SERVERS:
         _launch(runner, planned[name], progress)
+        runner.wait(planned[name])  # Two at once would both write down, the first time, what cluster they are.
 
 
 def _await_servers(runner: Runner, planned: dict[str, Part]) -> None:
     temporal = runner.state.binaries["temporal"]
-    for name in ha.SERVERS:
-        runner.wait(planned[name])
     first = planned[next(iter(ha.SERVERS))].address
     ha.define_namespace(temporal, first, "default")
     define_search_attributes(Path(temporal), first)

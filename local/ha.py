@@ -38,6 +38,7 @@ OWNERS = {
     **{f"{name}-pprof": name for name in SERVERS},
 }
 RELEASED_SECONDS = 10.0
+READY_SECONDS = 60.0
 HISTORY_SHARDS = 16
 STORES = {"temporal": "temporal", "temporal_visibility": "visibility"}
 """The databases, and the embedded schema of each."""
@@ -263,6 +264,20 @@ def prepare(layout: Layout) -> None:
         ),
         cwd=place.folder,
     )
+
+
+def await_ready(ports: Mapping[str, int]) -> None:
+    """Wait until the database takes connections: after a crash it listens for a while before it does.
+
+    Raises:
+        StackError: it does not within a minute.
+    """
+    argv = (program("pg_isready"), f"--host={LOOPBACK}", f"--port={ports['postgresql']}", "--quiet")
+    deadline = time.monotonic() + READY_SECONDS
+    while subprocess.run(argv, check=False).returncode != 0:
+        if time.monotonic() > deadline:
+            raise StackError(f"the database takes no connections after {READY_SECONDS:g} s", "read its log")
+        time.sleep(0.1)
 
 
 def release(layout: Layout) -> None:

@@ -215,9 +215,7 @@ class Stack:
             part = self._part(name)
             given = {f"--{option}": f"--{option}={value}" for option, value in options.items()}
             argv = tuple(given.get(word.partition("=")[0], word) for word in part.argv)
-            if name == ha_servers.DATABASE and not self.runner.process(name):
-                ha_servers.release(self.layout)
-            self.runner.start(replace(part, argv=argv))
+            self._start(replace(part, argv=argv))
 
     def pause_part(self, name: str) -> None:
         """Freeze a part (SIGSTOP): connections to it stay open and get no answer."""
@@ -298,7 +296,7 @@ class Stack:
             ha_servers.release(self.layout)
             ha_servers.restore_base_backup(self.layout, source, until)
             for name in affected:
-                self.runner.start(self.parts()[name])
+                self._start(self.parts()[name])
 
     def down(self, purge: bool = False, progress: Progress = quiet) -> None:
         """Stop every part that this stack started, and nothing else.
@@ -320,6 +318,16 @@ class Stack:
     def parts(self) -> dict[str, Part]:
         """Every part that this stack should have, in the order in which they are started."""
         return plan(self.layout, self.state)
+
+    def _start(self, part: Part) -> None:
+        """Start a part and return when it is healthy; a database that was killed is not, for a while."""
+        if part.name != ha_servers.DATABASE:
+            self.runner.start(part)
+            return
+        if not self.runner.process(part.name):
+            ha_servers.release(self.layout)
+        self.runner.start(part)
+        ha_servers.await_ready(self.state.ports)
 
     def _part(self, name: str) -> Part:
         planned = self.parts()

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client
+from temporalio.service import RPCError
 
 from holdfast import names
 from holdfast.client import Holdfast
@@ -55,10 +57,26 @@ def servers(stack: Stack) -> Iterator[Stack]:
 async def opened(stack: Stack, servers: Stack, directory: Path, worker: bool = True) -> AsyncIterator[Space]:
     """A site on both servers, whose worker knows both."""
     async with open_site(stack, directory, temporal_address=servers.temporal_address, prefix="h") as site:
+        await both_know(servers, site.cluster)
         if worker:
             await site.start_worker()
         async with open_space(site) as space:
             yield space
+
+
+async def both_know(servers: Stack, namespace: str) -> None:
+    """Wait until each server knows a namespace's columns: what one has written down the other looks up now and then."""
+    for address in servers.temporal_address.split(","):
+        client = await Client.connect(address, namespace=namespace)
+
+        async def known(client: Client = client) -> bool:
+            try:
+                await client.count_workflows(f"{names.SA_KIND} = 'Workload'")
+            except RPCError:
+                return False
+            return True
+
+        await until(known, 60, f"{address} knows {namespace}", pause=0.2)
 
 
 async def kill(servers: Stack, *parts: str) -> None:
@@ -90,10 +108,9 @@ async def test_L1_with_one_of_two_servers_killed_no_life_is_lost_and_a_replaceme
 ):
     async with opened(stack, servers, tmp_path) as space:
         for index in range(LIVES):
-            await space.submit(life(f"life-{index:02}", "20s"))
+            await space.submit(life(f"life-{index:02}", "60s"))
         await all_reach(space, "Running", 1, 240)
-        for index in range(LIVES):
-            await space.fail_pod(f"life-{index:02}")
+        await asyncio.gather(*(space.fail_pod(f"life-{index:02}") for index in range(LIVES)))
         await asyncio.gather(*(space.unhealthy(handle, 60) for handle in space.handles))
         await kill(servers, "temporal-1")
         killed = time.monotonic()
