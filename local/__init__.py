@@ -7,9 +7,10 @@ from holdfast.local.errors import BinaryError, NotRunningError, PartError, Stack
 from holdfast.local.identity import worker_kubeconfig
 from holdfast.local.paths import deploy_dir
 from holdfast.local.runner import PartStatus
-from holdfast.local.stack import Stack, given_by_environment
+from holdfast.local.stack import SEVERAL_ADDRESSES, Stack, given_by_environment
 
 __all__ = [
+    "SEVERAL_ADDRESSES",
     "BinaryError",
     "NotRunningError",
     "PartError",

@@ -22,6 +22,8 @@ from holdfast.local.runner import PartStatus, Runner
 from holdfast.local.state import StackState, known_stacks
 from holdfast.local.tools import SNAPSHOT_TOOLS
 
+SEVERAL_ADDRESSES = "HOLDFAST_TEMPORAL_ADDRESS"
+"""The variable with all addresses of Temporal, where there are two servers."""
 NAMESPACE = "default"
 """Temporal namespace of every local stack."""
 
@@ -155,7 +157,7 @@ class Stack:
         """What a shell needs to talk to the stack."""
         first, *others = self.temporal_address.split(",")
         # Temporal's own tools know one address.
-        several = {"HOLDFAST_TEMPORAL_ADDRESS": self.temporal_address} if others else {}
+        several = {SEVERAL_ADDRESSES: self.temporal_address} if others else {}
         return {
             "KUBECONFIG": str(self.kubeconfig),
             "TEMPORAL_ADDRESS": first,

@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.local import NotRunningError, Stack, StackError, given_by_environment
+from holdfast.local import SEVERAL_ADDRESSES, NotRunningError, Stack, StackError, given_by_environment
 
 app = typer.Typer(help="A real Temporal and a real Kubernetes on this machine.", no_args_is_help=True)
 
@@ -219,6 +219,8 @@ def env(name: Name = "dev", directory: Folder = None) -> None:
         _fail(error)
     for key, value in stack.environment.items():
         typer.echo(f"export {key}={shlex.quote(value)}")
+    if SEVERAL_ADDRESSES not in stack.environment:
+        typer.echo(f"unset {SEVERAL_ADDRESSES}")  # It would go before the other, and may be another stack's.
 
 
 def _fail(error: StackError) -> NoReturn:
