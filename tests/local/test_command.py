@@ -66,6 +66,7 @@ def test_env_quotes_what_a_shell_would_read_otherwise(stopped: Path) -> None:
         "export TEMPORAL_ADDRESS=127.0.0.1:20006",
         "export TEMPORAL_NAMESPACE=default",
         """export HOLDFAST_CLUSTER='it'"'"'s'""",
+        "unset HOLDFAST_TEMPORAL_ADDRESS",
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.local import ha
+from holdfast.local import Stack, ha
 from holdfast.local.bringup import plan
 from holdfast.local.parts import Layout
 from holdfast.local.state import StackState
@@ -58,3 +58,6 @@ def test_a_stack_with_two_servers_has_no_development_server_and_tells_both_addre
     assert list(plan(layout, state)) == ["postgresql", "temporal-1", "temporal-2", "temporal-ui"]
     assert ha.addresses(PORTS) == f"127.0.0.1:{PORTS['temporal']},127.0.0.2:{PORTS['temporal']}"
     assert set(ha.OWNERS) <= set(ha.PORTS)
+    told = Stack(layout.directory, state).environment
+    assert told["TEMPORAL_ADDRESS"] == f"127.0.0.1:{PORTS['temporal']}", "Temporal's own tools know one"
+    assert told["HOLDFAST_TEMPORAL_ADDRESS"] == ha.addresses(PORTS)
