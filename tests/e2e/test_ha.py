@@ -22,6 +22,7 @@ from holdfast.client import Holdfast
 from holdfast.errors import NotReachable
 from holdfast.local import Stack, StackError, ha
 from holdfast.model import ConditionType, Status
+from tests.e2e.crash import pod
 from tests.e2e.held import real_node
 from tests.e2e.restored import open_restored
 from tests.e2e.site import appwrapper, job, open_site, until
@@ -91,22 +92,31 @@ async def start(servers: Stack, *parts: str) -> None:
 
 
 def life(name: str, grace: str) -> dict[str, Any]:
-    return appwrapper(name, job(name, pods=1), failureGracePeriodDuration=grace)
+    """One pod that nothing replaces: where it fails, a grace begins."""
+    return appwrapper(name, pod(name), failureGracePeriodDuration=grace)
 
 
 async def all_are(space: Space, check: Callable[[Status], bool], seconds: float, what: str) -> None:
     """Wait until this is so of all workloads, asked one after the other: fifty at once would slow each other."""
 
+    late: list[str] = []
+
     async def whole() -> bool:
         for handle in space.handles:
             try:
-                if not check(await space.site.status(handle)):
-                    return False
-            except RPCError:  # A server has just been killed.
+                status = await space.site.status(handle)
+            except RPCError as error:  # A server has just been killed.
+                late[:] = [f"{handle.id}: {error}"]
+                return False
+            if not check(status):
+                late[:] = [f"{handle.id}: {status.model_dump_json(exclude_defaults=True)}"]
                 return False
         return True
 
-    await until(whole, seconds, what, pause=0.5)
+    try:
+        await until(whole, seconds, what, pause=0.5)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; {late}") from None
 
 
 async def all_run(space: Space, attempt: int, seconds: float) -> None:
@@ -245,7 +255,7 @@ async def test_L3_with_all_servers_and_the_database_killed_what_runs_goes_on_and
                 await holdfast.submit(space.site.read(life("late", "0s"), space.namespace))
         await asyncio.sleep(20)
         assert processes(space.site.cluster) == pid, "what runs does not need Temporal"
-        assert {one.attempt for one in space.truth.lives.values() if one.kind == "Job"} == {1}
+        assert {one.attempt for one in space.truth.lives.values() if one.kind == "Pod"} == {1}
 
         await start(servers, "postgresql", *SERVERS)
         back = time.monotonic()
