@@ -29,7 +29,7 @@ from tests.e2e.site import appwrapper, job, open_site, until
 from tests.e2e.space import Handle, Space, open_space
 from tests.e2e.test_restored import older_than_the_cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 SERVERS = ("temporal-1", "temporal-2")
 LIVES = 50
@@ -63,7 +63,10 @@ async def opened(stack: Stack, servers: Stack, directory: Path, worker: bool = T
         if worker:
             await site.start_worker()
         async with open_space(site) as space:
-            yield space
+            try:
+                yield space
+            finally:
+                await start(servers, "postgresql", *SERVERS)  # What is left is ended through either.
 
 
 async def both_know(servers: Stack, namespace: str) -> None:
@@ -149,16 +152,14 @@ async def test_L1_with_one_of_two_servers_killed_no_life_is_lost_and_a_replaceme
 ):
     async with opened(stack, servers, tmp_path) as space:
         for index in range(LIVES):
-            await space.submit(life(f"life-{index:02}", "90s"))
+            await space.submit(life(f"life-{index:02}", "120s"))
         await all_run(space, 1, 240)
         await asyncio.gather(*(space.fail_pod(f"life-{index:02}") for index in range(LIVES)))
-        await all_are(space, unhealthy, 80, "the grace of all runs")
+        await all_are(space, unhealthy, 110, "the grace of all runs")
         await kill(servers, "temporal-1")
         killed = time.monotonic()
         await all_run(space, 2, 240)
-        print(
-            f"MEASURED {LIVES} lives were reset {time.monotonic() - killed:.1f} s after a server was killed, grace 90 s"
-        )
+        print(f"MEASURED {LIVES} lives were reset {time.monotonic() - killed:.1f} s after the kill, grace 120 s")
         for handle in space.handles:
             assert (await space.site.status(handle)).restarts == 1
 
@@ -209,11 +210,19 @@ async def test_L2_L10_a_server_killed_during_100_submissions_loses_none_and_star
             await asyncio.wait_for(submitting, 120)
         print(f"MEASURED the longest of {STARTS} submissions took {max(waited):.1f} s")
         assert len(set(begun)) == len(begun) == STARTS
-        client = space.site.client
-        runs = [one async for one in client.list_workflows("ExecutionStatus = 'Running'")]
-        found = await asyncio.gather(*(client.get_workflow_handle(one).describe() for one in begun))
-        assert len({one.run_id for one in found}) == STARTS
-        assert {one.id for one in runs} <= set(begun), "nothing else was started"
+        client, runs, found = space.site.client, list[str](), list[str]()
+
+        async def looked() -> bool:
+            try:
+                runs[:] = [one.id async for one in client.list_workflows("ExecutionStatus = 'Running'")]
+                found[:] = [(await client.get_workflow_handle(one).describe()).run_id for one in begun]
+            except RPCError:
+                return False
+            return True
+
+        await until(looked, 120, "the other server tells what was started", pause=0.5)
+        assert len(set(found)) == STARTS
+        assert set(runs) <= set(begun), "nothing else was started"
 
 
 async def _reached(found: list[str], count: int) -> bool:
