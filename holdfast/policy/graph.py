@@ -56,12 +56,14 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What an edge says of the workload that waits by it."""
+    """What an edge says of the workload that waits by it; nothing once what it waits for has come."""
 
-    met: bool = False
     never: str = ""
     """Why what it waits for cannot come any more; empty: it still can, or has."""
     waits: str = ""
+
+
+_MET: Final = _Answer()
 
 
 def begun(graph: Graph) -> GraphState:
@@ -221,8 +223,7 @@ class _Books:
         shared = self._shared.get(node.name)
         if shared is None:
             alike = (edge for edge in node.after if edge.on not in {EdgeKind.CORRESPONDING, EdgeKind.MUTEX})
-            # What is met says nothing.
-            shared = tuple(answer for answer in map(self._answer, alike) if not answer.met)
+            shared = tuple(answer for answer in map(self._answer, alike) if answer != _MET)
             self._shared[node.name] = shared
         yield from shared
         for edge in self._own[node.name]:
@@ -232,7 +233,7 @@ class _Books:
         one = self._nodes[edge.node].items[self._graph.items[name][1]]
         phase = self._items[one].phase
         if phase is ItemPhase.SUCCEEDED:
-            return _Answer(met=True)
+            return _MET
         lost = phase.ended or phase is ItemPhase.REFUSED
         return _Answer(never=f"{one} has not succeeded" if lost else "", waits=f"{one} to succeed")
 
@@ -248,13 +249,13 @@ class _Books:
         match edge.on:
             case EdgeKind.SUCCESS:
                 never = f"{other.name} has not succeeded" if bad + lost else ""
-                return _Answer(met=True) if good == total else _Answer(never=never, waits=waits)
+                return _MET if good == total else _Answer(never=never, waits=waits)
             case EdgeKind.FAILURE:
                 if ended == total:
-                    return _Answer(met=True) if bad else _Answer(never=f"{other.name} has not failed")
+                    return _MET if bad else _Answer(never=f"{other.name} has not failed")
                 return _Answer(never="" if good + lost < total else f"{other.name} has not failed", waits=waits)
             case _:
-                return _Answer(met=True) if ended == total else _Answer(waits=waits)
+                return _MET if ended == total else _Answer(waits=waits)
 
     def _counted(self, node: GraphNode) -> Counter[ItemPhase]:
         return Counter(self._items[name].phase for name in node.items)

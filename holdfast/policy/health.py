@@ -28,6 +28,7 @@ from holdfast.policy.sight import due
 from holdfast.policy.success import judged
 
 LIVE = frozenset({Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED})
+REMOVING = frozenset({Stage.REMOVING, Stage.FORCING})
 """The stages of an attempt that is on its way or there; after them comes only removal."""
 
 

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 from holdfast.model import Stage, State, Workload
 from holdfast.model.report import Entry
-
-_REMOVING = {Stage.REMOVING, Stage.FORCING}
+from holdfast.policy.health import REMOVING
 
 
 def unlisted(spec: Workload, state: State) -> tuple[Entry, ...]:
@@ -20,7 +19,7 @@ def unlisted(spec: Workload, state: State) -> tuple[Entry, ...]:
     attempt = state.attempt
     if attempt is None or state.held is not None or attempt.stage is Stage.GONE:
         return ()
-    if state.outcome is None and attempt.stage not in _REMOVING:
+    if state.outcome is None and attempt.stage not in REMOVING:
         return ()
     others = {one.template["metadata"].get("name") for one in spec.components if not is_entry(one.template)}
     return tuple(

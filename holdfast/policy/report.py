@@ -15,10 +15,9 @@ from holdfast.model import (
 )
 from holdfast.policy.decide import failure_reason
 from holdfast.policy.ending import is_unproven
-from holdfast.policy.health import current, expected_now, not_ready
+from holdfast.policy.health import REMOVING, current, expected_now, not_ready
 from holdfast.policy.registry import unlisted
 
-_REMOVING = {Stage.REMOVING, Stage.FORCING}
 _HOLDS_QUOTA = {
     *(Phase.RESUMING, Phase.RUNNING, Phase.CHECKPOINTING, Phase.RESETTING),
     *(Phase.SUSPENDING, Phase.FAILED, Phase.TERMINATING),
@@ -118,7 +117,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
         result.append(Condition(type=deleting, status=not attempt.cleared, reason=reason, message=message))
     if attempt is not None and attempt.removing_at is not None:
         forced = attempt.stage is Stage.FORCING
-        removing = attempt.stage in _REMOVING
+        removing = attempt.stage in REMOVING
         reason = Reason.DELETION_FORCED if forced else Reason.DELETION_INITIATED
         result.append(
             Condition(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
 import time
@@ -25,8 +24,9 @@ from holdfast.model import ConditionType, Status
 from tests.e2e.crash import pod
 from tests.e2e.held import real_node
 from tests.e2e.restored import open_restored
-from tests.e2e.site import appwrapper, job, open_site, until
+from tests.e2e.site import appwrapper, open_site, until
 from tests.e2e.space import Handle, Space, open_space
+from tests.e2e.test_real_node import FOREVER, job, processes
 from tests.e2e.test_restored import older_than_the_cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
@@ -236,22 +236,7 @@ async def test_L3_with_all_servers_and_the_database_killed_what_runs_goes_on_and
 ):
     async with real_node(stack), opened(stack, servers, tmp_path) as space:
         await space.submit(life("graceful", "15s"))
-        on_real = job("real", pods=1)
-        spec = on_real["template"]["spec"]["template"]["spec"]
-        spec |= {
-            "nodeSelector": {"holdfast.dev/node": "real"},
-            "tolerations": [{"key": "holdfast.dev/real", "operator": "Exists"}],
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "holdfast.local/busybox:1",
-                    "imagePullPolicy": "Never",
-                    "command": ["sleep", "3600"],
-                    "env": [{"name": "MARK", "value": space.site.cluster}],
-                }
-            ],
-        }
-        await space.submit(appwrapper("real", on_real))
+        await space.submit(appwrapper("real", job(f": {space.site.cluster}; {FOREVER}", 1)))
         await all_run(space, 1, 120)
         pid = processes(space.site.cluster)
         assert len(pid) == 1
@@ -299,17 +284,3 @@ async def test_L3_restored_from_a_base_backup_and_its_log_what_is_unclear_is_hel
             await older_than_the_cluster(scene, copy, go_back)
     finally:
         await asyncio.to_thread(own.down, purge=True)
-
-
-def processes(mark: str) -> list[int]:
-    """Return the processes in whose environment a mark stands."""
-    found = list[int]()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                told = (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if f"MARK={mark}".encode() in told:
-                found.append(int(entry.name))
-    return sorted(found)
