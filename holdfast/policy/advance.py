@@ -37,7 +37,7 @@ from holdfast.policy.decision import (
 from holdfast.policy.edit import edit
 from holdfast.policy.ending import is_clearing
 from holdfast.policy.gang import met
-from holdfast.policy.health import LIVE, assess, current, removal_due, timings
+from holdfast.policy.health import LIVE, REMOVING, assess, current, removal_due, timings
 from holdfast.policy.hold import hold
 from holdfast.policy.nodes import down_in, exclude, standing
 from holdfast.policy.operations import is_timed, patience, promise
@@ -384,7 +384,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
     attempt = state.attempt
     if isinstance(decision, Hold):
         return _report(spec, state) or Sleep(None, f"held until a person says retry or cancel: {decision.why}")
-    if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
+    if attempt is not None and attempt.stage in REMOVING:
         return _removal(state, attempt, now)
     if state.outcome is not None and (attempt is None or attempt.stage is Stage.GONE):
         if state.anchored:

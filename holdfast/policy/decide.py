@@ -46,7 +46,7 @@ from holdfast.policy.decision import (
 )
 from holdfast.policy.ending import clearing
 from holdfast.policy.fate import open_fate
-from holdfast.policy.health import admission_due, awaited, current, failures, lateness, warmup_due
+from holdfast.policy.health import REMOVING, admission_due, awaited, current, failures, lateness, warmup_due
 from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.order import met, returning, turn
 from holdfast.policy.park import parked, parks
@@ -77,7 +77,7 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if exceeded is not None:
         return exceeded
     attempt = state.attempt
-    removing = attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}
+    removing = attempt is not None and attempt.stage in REMOVING
     if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
         preempted = state.intent.suspend_reason is Reason.PREEMPTED
         why = _said("preempted" if preempted else "suspended", state.intent.note)

@@ -35,7 +35,7 @@ from holdfast.policy.decide import decide
 from holdfast.policy.decision import Wait
 from holdfast.policy.edit import edit
 from holdfast.policy.ending import active_in, is_clearing
-from holdfast.policy.health import LIVE, current, expected_now, not_ready, pause_of, removal_due, timings
+from holdfast.policy.health import LIVE, REMOVING, current, expected_now, not_ready, pause_of, removal_due, timings
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.order import waits
 from holdfast.policy.park import shown, waits_to_return
@@ -194,7 +194,7 @@ def _why(spec: Workload, state: State) -> str:
 
 def _now(spec: Workload, state: State) -> str:
     attempt, operation = state.attempt, state.operation
-    if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
+    if attempt is not None and attempt.stage in REMOVING:
         forcing = attempt.stage is Stage.FORCING
         text = (
             f"forcing out what is left of attempt {attempt.number}" if forcing else f"deleting attempt {attempt.number}"
@@ -281,7 +281,7 @@ def _until(spec: Workload, state: State) -> str:
 def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
     """Return what happens next by itself, in order; the later ones are what follows if nothing intervenes."""
     attempt = state.attempt
-    if attempt is not None and attempt.stage in {Stage.REMOVING, Stage.FORCING}:
+    if attempt is not None and attempt.stage in REMOVING:
         result: list[Deadline] = []
         if attempt.stage is Stage.REMOVING:
             at = removal_due(state, attempt, now)

@@ -7,6 +7,7 @@ from datetime import datetime
 from holdfast import names
 from holdfast.model import Attempt, Model, Reason, Remnant, Stage, State, Workload
 from holdfast.policy.edit import edit
+from holdfast.policy.health import REMOVING
 from holdfast.policy.record import cause, shortened
 
 
@@ -30,7 +31,7 @@ def check_strip(state: State) -> None:
         ValueError: if not, saying why and what to do.
     """
     attempt = state.attempt
-    if attempt is None or attempt.stage not in {Stage.REMOVING, Stage.FORCING}:
+    if attempt is None or attempt.stage not in REMOVING:
         raise ValueError(
             f"it is {state.phase.value}, and nothing of it is being removed: finalizers are taken off only what a "
             "removal cannot get rid of; suspend or cancel it first"
