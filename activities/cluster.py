@@ -51,6 +51,8 @@ from holdfast.activities.observe import observe
 from holdfast.activities.park import park, unpark
 from holdfast.activities.prepare import prepare
 from holdfast.activities.probe import probe
+from holdfast.activities.queue_contract import LookQueueInput, SeenQueue
+from holdfast.activities.queues import look_queue
 from holdfast.activities.rehearse import rehearse_change
 from holdfast.activities.remove import force_remove, remove
 from holdfast.activities.replace import replace
@@ -103,6 +105,7 @@ class ClusterActivities:
             self.report,
             self.look_nodes,
             self.mark_nodes,
+            self.look_queue,
         ]
 
     @property
@@ -185,6 +188,11 @@ class ClusterActivities:
     async def mark_nodes(self, given: MarkNodesInput) -> MarkedNodes:
         """Say on some nodes' objects how they stand."""
         return await mark_nodes(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_LOOK_QUEUE)
+    async def look_queue(self, given: LookQueueInput) -> SeenQueue:
+        """Look who is there of the workloads of an admission queue."""
+        return await look_queue(self._site, activity.client(), given)
 
     @activity.defn(name=names.ACTIVITY_PROBE)
     async def probe(self, given: ProbeInput) -> Probed:

@@ -57,6 +57,8 @@ ANCHOR_KIND: Final = "Anchor"
 ATTEMPT_KIND: Final = "Attempt"
 GRAPH_KIND: Final = "Graph"
 """Of a document alone: no such object is made."""
+QUEUE_KIND: Final = "Queue"
+"""Likewise."""
 ATTEMPT_PLURAL: Final = "attempts"
 
 RUN_AS_DEFAULT: Final = "holdfast-runner"
@@ -86,6 +88,7 @@ CLUSTER_WATCH_WORKFLOW: Final = "ClusterWatch"
 NODE_MONITOR_WORKFLOW: Final = "NodeMonitor"
 RENDEZVOUS_WORKFLOW: Final = "Rendezvous"
 GRAPH_WORKFLOW: Final = "Graph"
+QUEUE_WORKFLOW: Final = "Queue"
 
 # Temporal: signals, queries, updates of the workload workflow.
 SIGNAL_SUSPEND: Final = "suspend"
@@ -119,6 +122,10 @@ QUERY_ORDERS: Final = "orders"
 SIGNAL_NEWS: Final = "news"
 SIGNAL_GRAPH: Final = "graph"
 
+# Temporal: update and signal of a queue beside `news`, by its workloads, and `cancel`; and what it signals to them.
+UPDATE_QUEUE: Final = "configure"
+SIGNAL_QUEUE: Final = "queue"
+
 # Temporal: activities.
 ACTIVITY_PREPARE: Final = "prepare"
 ACTIVITY_REHEARSE: Final = "rehearse"
@@ -140,6 +147,7 @@ ACTIVITY_LOOK_NODES: Final = "look_nodes"
 ACTIVITY_MARK_NODES: Final = "mark_nodes"
 ACTIVITY_BEGIN_GANG: Final = "begin_gang"
 ACTIVITY_GANG_HUB: Final = "gang_hub"
+ACTIVITY_LOOK_QUEUE: Final = "look_queue"
 
 # Temporal: search attributes. Keywords unless said otherwise.
 SA_PHASE: Final = "HoldfastPhase"
@@ -170,12 +178,16 @@ SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
 METRIC_PREEMPTION: Final = "holdfast_preemption"
 METRIC_GANG_RUN: Final = "holdfast_gang_run"
 METRIC_WALLTIME_CONFLICT: Final = "holdfast_checkpoint_walltime_conflict"
+METRIC_QUEUE_WAITING: Final = "holdfast_queue_waiting"
+METRIC_QUEUE_ADMITTED: Final = "holdfast_queue_admitted"
 
 # Temporal: memo keys.
 MEMO_UID: Final = "holdfast.uid"
 MEMO_KIND: Final = "holdfast.kind"
 MEMO_SPEC_HASH: Final = "holdfast.specHash"
 MEMO_STATUS: Final = "holdfast.status"
+MEMO_QUEUED: Final = "holdfast.queued"
+"""Whether a queue's workflow lets the workload in."""
 
 # Temporal: error types a workload's workflow ends with.
 ERROR_WORKLOAD_FAILED: Final = "WorkloadFailed"
@@ -189,6 +201,7 @@ ERROR_SUBMISSION_TIMEOUT: Final = "SubmissionTimeout"
 ERROR_STALE_HUB: Final = "StaleHub"
 ERROR_INVALID_GRAPH: Final = "InvalidGraph"
 ERROR_GRAPH_FAILED: Final = "GraphFailed"
+ERROR_INVALID_QUEUE: Final = "InvalidQueue"
 
 # Temporal: task queues.
 QUEUE_WORKFLOWS: Final = "holdfast"
@@ -240,6 +253,23 @@ def graph_id(cluster: str, namespace: str, name: str) -> str:
     return f"graph/{cluster}/{namespace}/{name}"
 
 
+def queue_id(cluster: str, queue: str) -> str:
+    """Return the id of the workflow of an admission queue."""
+    return f"queue/{cluster}/{queue}"
+
+
+def parse_queue_id(workflow_id: str) -> tuple[str, str]:
+    """Return cluster and name of the queue whose workflow has this id.
+
+    Raises:
+        ValueError: if it is no queue's.
+    """
+    kind, cluster, queue = workflow_id.split("/")
+    if kind != "queue":
+        raise ValueError(f"{workflow_id!r} is no queue's workflow id")
+    return cluster, queue
+
+
 def node_annotation(installation: str) -> str:
     """Return the annotation by which an installation's monitor says on a node how that node stands."""
     return f"{ANNOTATION_NODE}/{installation}"
@@ -273,6 +303,11 @@ def queue_watch(cluster: str) -> str:
 def queue_gangs(cluster: str) -> str:
     """Return the task queue of a cluster's gangs: each holds a slot for as long as it runs."""
     return f"{QUEUE_WORKFLOWS}/{cluster}/gangs"
+
+
+def queue_admission(cluster: str, queue: str) -> str:
+    """Return the task queue of one admission queue's workflow: where nobody serves it, that queue alone pauses."""
+    return f"{QUEUE_WORKFLOWS}/{cluster}/queue/{queue}"
 
 
 def shard_of(workload_uid: str) -> int:

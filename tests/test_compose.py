@@ -121,7 +121,7 @@ def test_the_worker_has_all_its_settings(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert settings.cluster == "east"
     assert settings.temporal_address == "temporal:7233"
     assert settings.kubeconfig == str(kubeconfig)
-    assert len(settings.roles) == 4
+    assert len(settings.roles) == 5
 
 
 def test_every_health_check_of_the_worker_asks_where_it_answers() -> None:

@@ -30,6 +30,7 @@ from holdfast.worker.health import Check, Health
 from holdfast.worker.kube import Connector, WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.node_watch import NodeWatchActivities
+from holdfast.worker.queues import Admission
 from holdfast.worker.settings import Role, Settings, SettingsError
 from holdfast.worker.watch import WatchActivities
 
@@ -113,7 +114,7 @@ class Process:
 
     # Start.
 
-    async def _begin(self, stack: AsyncExitStack, runtime: Runtime) -> list[Worker]:
+    async def _begin(self, stack: AsyncExitStack, runtime: Runtime) -> list[Worker | Admission]:
         given = self._settings
         telling = (self._failpoints.client_interceptor(),) if self._failpoints else ()
         target = await stack.enter_async_context(relayed(given.temporal_address))
@@ -193,7 +194,7 @@ class Process:
 
     # Work, and its end.
 
-    async def _work(self, workers: list[Worker], stopped: asyncio.Task[bool]) -> int:
+    async def _work(self, workers: list[Worker | Admission], stopped: asyncio.Task[bool]) -> int:
         runs = [asyncio.create_task(worker.run()) for worker in workers]
         self.health.ask_live("workers", lambda: _running(runs, self.health))
         self.health.note("workers", True, ", ".join(worker.task_queue for worker in workers))

@@ -17,6 +17,7 @@ from temporalio.worker import (
     FixedSizeSlotSupplier,
     Interceptor,
     PollerBehaviorAutoscaling,
+    PollerBehaviorSimpleMaximum,
     Worker,
     WorkerDeploymentConfig,
     WorkerTuner,
@@ -28,12 +29,14 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.worker.gang_hub import GangActivities
 from holdfast.worker.logs import LogContext
 from holdfast.worker.node_watch import NodeWatchActivities
+from holdfast.worker.queues import Admission
 from holdfast.worker.settings import Role, Settings
 from holdfast.worker.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
 from holdfast.worker.watch import WatchActivities
 from holdfast.workflows.cluster_watch import ClusterWatch
 from holdfast.workflows.graph import GraphWorkflow
 from holdfast.workflows.node_monitor import NodeMonitor
+from holdfast.workflows.queue import QueueWorkflow
 from holdfast.workflows.rendezvous import Rendezvous
 from holdfast.workflows.versioning import BEHAVIOR
 from holdfast.workflows.workload import WorkloadWorkflow
@@ -46,6 +49,11 @@ HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
 
 POLLS_LEAST: Final = 5
 """Polls that are open however long nothing came: by one alone a burst after a quiet hour comes in task by task."""
+
+_QUEUE_CACHE: Final = 4
+"""A queue has one workflow, and for a moment its run before."""
+_QUEUE_POLLS: Final = 2
+"""The least that a worker can have: one for its sticky queue."""
 
 Slots: TypeAlias = FreshSlots | FixedSizeSlotSupplier
 
@@ -62,7 +70,7 @@ class Site:
 
 def workers(
     client: Client, settings: Settings, site: Site | None, runner: WorkflowRunner, around: Sequence[Interceptor] = ()
-) -> list[Worker]:
+) -> list[Worker | Admission]:
     """Return a worker for each role of the settings.
 
     Args:
@@ -72,10 +80,12 @@ def workers(
         runner: runs the workflows.
         around: what else intercepts the activities, outside of all that is here.
     """
-    made: list[Worker] = []
+    made: list[Worker | Admission] = []
     for role in settings.roles:
         if role is Role.WORKFLOWS:
             made.append(_workflows(client, settings, runner))
+        elif role is Role.ADMISSION:
+            made.append(Admission(client, settings, lambda queue: _admission(client, settings, runner, queue)))
         elif site is not None:
             made += [_activities(client, settings, role, share, around) for share in shares(settings, role, site)]
     if site is not None and settings.rendezvous_address:
@@ -95,6 +105,23 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(minimum=POLLS_LEAST),
+        graceful_shutdown_timeout=settings.graceful_shutdown,
+        build_id=_build_id(settings),
+        deployment_config=_deployment(settings),
+    )
+
+
+def _admission(client: Client, settings: Settings, runner: WorkflowRunner, queue: str) -> Worker:
+    """Return the worker of one admission queue: one workflow is all that it has."""
+    return Worker(
+        client,
+        task_queue=queue,
+        workflows=[QueueWorkflow],
+        workflow_runner=runner,
+        max_cached_workflows=_QUEUE_CACHE,
+        max_concurrent_workflow_tasks=_QUEUE_CACHE,
+        sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(_QUEUE_POLLS),
         graceful_shutdown_timeout=settings.graceful_shutdown,
         build_id=_build_id(settings),
         deployment_config=_deployment(settings),

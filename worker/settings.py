@@ -74,6 +74,12 @@ class Role(StrEnum):
     """Waits: removal proofs and other long activities on one cluster."""
     WATCH = "watch"
     """Sees: watches one cluster and signals workflows."""
+    ADMISSION = "admission"
+    """Lets in: runs the workflows of admission queues, each on a task queue of its own. Needs Temporal only."""
+
+
+_APART = {Role.WORKFLOWS, Role.ADMISSION}
+"""Roles that need no cluster."""
 
 
 def _address(value: str) -> str:
@@ -202,8 +208,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
     cluster: Label = ""
-    """Name of the cluster this worker acts on. Needed by every role but `workflows`."""
+    """Name of the cluster this worker acts on. Needed by every role but `workflows` and `admission`."""
     roles: Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_roles)] = tuple(Role)
+    queues: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
+    """The only admission queues that the role `admission` serves. Empty: all of the cluster, or of all clusters."""
     installation: Label = ""
     """Label that marks this installation's objects. Empty: derived from the cluster's own identity."""
     identity: str = ""
@@ -288,11 +296,11 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        acting = [role for role in self.roles if role is not Role.WORKFLOWS]
+        acting = [role for role in self.roles if role not in _APART]
         if acting and not self.cluster:
             raise ValueError(f"cluster: expected the cluster's name, which the roles {', '.join(acting)} need")
         if self.rendezvous_address and not acting:
-            raise ValueError("rendezvous_address: expected with a role that acts on a cluster, beside workflows")
+            raise ValueError("rendezvous_address: expected with a role that acts on a cluster: cluster, wait or watch")
         if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
             raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
         secured = self.temporal_tls or self.temporal_tls_ca_file or self.temporal_tls_cert_file
@@ -341,7 +349,7 @@ class Settings(BaseSettings):
     @property
     def acts_on_cluster(self) -> bool:
         """Whether any role of this worker needs Kubernetes."""
-        return self.roles != (Role.WORKFLOWS,)
+        return not _APART.issuperset(self.roles)
 
     @property
     def shard_sets(self) -> tuple[tuple[int, int], ...]:

@@ -22,6 +22,7 @@ DECLARED: Final[dict[str, VersioningBehavior]] = dict.fromkeys(
         names.NODE_MONITOR_WORKFLOW,
         names.RENDEZVOUS_WORKFLOW,
         names.GRAPH_WORKFLOW,
+        names.QUEUE_WORKFLOW,
     ),
     BEHAVIOR,
 )

@@ -29,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from holdfast.model.gang_orders import GangOutcome
     from holdfast.model.graph import GraphOrder
+    from holdfast.model.queue import QueueOrder
     from holdfast.policy import events
     from holdfast.policy.advance import advance
     from holdfast.policy.change import (
@@ -53,10 +54,10 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.walltime import WalltimeExtension, extended, extension
     from holdfast.workflows.clock import Clock
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of, probe_of
-    from holdfast.workflows.graphing import GraphSide
     from holdfast.workflows.meeting import Meetings
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
     from holdfast.workflows.rehearsal import refused, rehearse
+    from holdfast.workflows.telling import GraphSide, QueueSide
 
 _KEYWORD = SearchAttributeKey.for_keyword
 _PHASE, _REASON = _KEYWORD(names.SA_PHASE), _KEYWORD(names.SA_REASON)
@@ -95,6 +96,7 @@ class WorkloadWorkflow:
         self._changing = asyncio.Lock()
         self._meetings = Meetings()
         self._graph_side = GraphSide()
+        self._queue_side = QueueSide()
         self._document: Any = document
         self._uid = ""
         self._spec: Workload | None = None
@@ -152,6 +154,7 @@ class WorkloadWorkflow:
             self._ask(spec, state)
             self._meetings.follow(spec, state, self._uid)
             self._graph_side.follow(spec, state, self._uid)
+            self._queue_side.follow(spec, state, self._uid)
             match step:
                 case Run(_, why):
                     if self._full() and state.operation is None:
@@ -165,7 +168,7 @@ class WorkloadWorkflow:
                     if self._full() and self._may_continue(spec, state):
                         await self._continue()
                     self._set_timer(until, why, now)
-                case End() if self._meetings.busy or self._graph_side.busy:
+                case End() if self._meetings.busy or self._graph_side.busy or self._queue_side.busy:
                     self._set_timer(None, "", now)
                 case End(outcome):
                     await self._handlers_finished()
@@ -185,6 +188,7 @@ class WorkloadWorkflow:
             or (self._probe is not None and self._probe.done())
             or self._meetings.woken()
             or self._graph_side.woken()
+            or self._queue_side.woken()
         )
 
     def _take_in(self, state: State, now: datetime) -> State:
@@ -197,7 +201,7 @@ class WorkloadWorkflow:
         if self._probe is not None and self._probe.done():
             probe, self._probe = self._probe, None
             state = self._answered(state, probe, now)
-        for event in (*self._meetings.ended(), *self._graph_side.ended()):
+        for event in (*self._meetings.ended(), *self._graph_side.ended(), *self._queue_side.ended()):
             state = fold(state, event, now)
         handle, operation = self._handle, state.operation
         if handle is not None and handle.done() and operation is not None:
@@ -298,7 +302,7 @@ class WorkloadWorkflow:
                 self._inbox.append(events.Cancelled("cancelled through Temporal"))
 
     def _said_all(self) -> bool:
-        return self._meetings.silent() and self._graph_side.silent()
+        return self._meetings.silent() and self._graph_side.silent() and self._queue_side.silent()
 
     def _break_off(self, state: State) -> None:
         if self._handle is not None and state.operation is not None:
@@ -448,6 +452,12 @@ class WorkloadWorkflow:
         """Take in what its graph says of it (row L31)."""
         if order.workload_uid == self._uid:
             self._inbox.append(events.GraphOrdered(order))
+
+    @workflow.signal(name=names.SIGNAL_QUEUE, description="Whether its queue lets it in")
+    def queue(self, order: QueueOrder) -> None:
+        """Take in what its queue says of it (row L9)."""
+        if order.again or order.uid == self._uid:
+            self._inbox.append(events.QueueOrdered(order))
 
     @workflow.query(name=names.QUERY_STATUS, description="Phase, attempt, budgets, conditions, causes")
     def status(self) -> Status | None:

@@ -7,7 +7,22 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli import about, demo, dev, doctor, graph, namespace, read, simulate, steer, submit, sweep, watch, worker
+from holdfast.cli import (
+    about,
+    demo,
+    dev,
+    doctor,
+    graph,
+    namespace,
+    queue,
+    read,
+    simulate,
+    steer,
+    submit,
+    sweep,
+    watch,
+    worker,
+)
 from holdfast.cli.options import EXIT_REFUSED, exit_code_of
 from holdfast.errors import HoldfastError
 
@@ -51,6 +66,7 @@ _SETUP = "Setting up"
 
 for group in (submit, simulate, read, graph, watch, steer):
     group.add_to(app, _WORKLOADS)
+app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(dev.app, name="dev", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(worker.worker)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)

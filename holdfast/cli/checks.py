@@ -123,6 +123,26 @@ async def _pollers(client: Client, cluster: str | None) -> list[Check]:
     if not cluster:
         remedy = "set HOLDFAST_CLUSTER, or give --cluster"
         checks.append(Check("worker: cluster", False, "which cluster is not said", remedy))
+        return checks
+    return checks + await _admission(client, cluster)
+
+
+async def _admission(client: Client, cluster: str) -> list[Check]:
+    """Ask of each admission queue that there is whether a worker serves it."""
+    from temporalio.api.enums.v1 import TaskQueueType
+
+    from holdfast.client.connection import Place
+    from holdfast.client.queue import of_cluster
+
+    place = Place(target=client.service_client.config.target_host, namespace=client.namespace)
+    checks: list[Check] = []
+    for one in await of_cluster(client, place, cluster):
+        queue = names.queue_admission(cluster, one.name)
+        count = await _polling(client, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+        remedy = "" if count else f"start one: holdfast worker --roles admission --cluster {cluster}"
+        checks.append(
+            Check(f"admission queue {one.name}", count > 0, f"{count} polling the task queue {queue}", remedy)
+        )
     return checks
 
 

@@ -23,7 +23,10 @@ def worker(
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="Name of the cluster to act on.")] = None,
     roles: Annotated[
-        str | None, typer.Option(help="Some of workflows,cluster,wait,watch.", show_default="all four")
+        str | None, typer.Option(help="Some of workflows,cluster,wait,watch,admission.", show_default="all five")
+    ] = None,
+    queues: Annotated[
+        str | None, typer.Option(help="The only admission queues to serve, by commas.", show_default="all")
     ] = None,
     namespaces: Annotated[
         str | None, typer.Option(help="The only Kubernetes namespaces to act in, separated by commas.")
@@ -126,7 +129,7 @@ def worker(
         str | None, typer.Option(help="debug, info, warning or error.", rich_help_panel=_PAGES)
     ] = None,
 ) -> None:
-    """Run a worker: it decides (workflows), acts (cluster), waits (wait) and sees (watch).
+    """Run a worker: it decides (workflows), acts (cluster), waits (wait), sees (watch) and lets in (admission).
 
     Every option may also be given as HOLDFAST_<OPTION> or as a line of the TOML file; options win over the
     environment, which wins over the file. SIGTERM drains and ends with 0; a second signal ends at once.

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Self, cast
 
 from temporalio.client import Client, WorkflowExecution
@@ -14,14 +15,17 @@ from temporalio.common import SearchAttributeKey
 
 from holdfast import names
 from holdfast.client import graph as graphs
+from holdfast.client import queue as queues
 from holdfast.client.connection import Place, reached, refusals
 from holdfast.client.graph import GraphRun
+from holdfast.client.queue import Directory, QueueRun
 from holdfast.client.run import Run
 from holdfast.client.submission import Begun, begin, find, word_for
 from holdfast.client.views import Summary
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import Phase, Workload
 from holdfast.model.graph import Graph
+from holdfast.model.queue import Queue
 
 _SETTLING: Final = 0.05
 
@@ -90,9 +94,11 @@ class Holdfast:
         Raises:
             SpecConflict: if a workload of this name is running with another specification.
             AlreadyEnded: if it has ended, and `again` is not given.
+            InvalidWorkload: if its cluster has admission queues, and none of the name that it gives.
             NotReachable: if Temporal does not answer.
         """
-        return self._run(await begin(self.client, self.place, workload, again=again))
+        placed = await self._queues.placed(workload)
+        return self._run(await begin(self.client, self.place, placed, again=again))
 
     async def submit_graph(self, graph: Graph, workloads: Sequence[Workload], *, again: bool = False) -> GraphRun:
         """Start a graph of workloads, each of which begins once what it comes after has ended (row L31).
@@ -107,13 +113,36 @@ class Holdfast:
         Raises:
             SpecConflict: if a graph of this name is under way with other nodes or workloads.
             AlreadyEnded: if it, or one of its workloads, has ended, and `again` is not given.
+            InvalidWorkload: if its cluster has admission queues, and none of the name that one of its workloads gives.
             NotReachable: if Temporal does not answer.
         """
-        return await graphs.submit(self.client, self.place, graph, workloads, again=again)
+        placed = [await self._queues.placed(one) for one in workloads]
+        return await graphs.submit(self.client, self.place, graph, placed, again=again)
 
     def graph(self, name: str, namespace: str = "default", cluster: str | None = None) -> GraphRun:
         """Return a graph by its name, without looking whether there is one."""
         return GraphRun(self.client, self.place, names.graph_id(self.require_cluster(cluster), namespace, name))
+
+    async def apply_queue(self, queue: Queue) -> QueueRun:
+        """Put an admission queue there, or change the quota, strategy or stop policy of the one that is (row L9).
+
+        What a queue has let in stays, whatever its quota is from now on. Workloads that were submitted before there was
+        a queue of their name are not its: they have begun by themselves.
+
+        Raises:
+            HoldfastError: if it is there, and no worker answers for it.
+            NotReachable: if Temporal does not answer.
+        """
+        self._queues.forget()
+        return await queues.apply(self.client, self.place, queue)
+
+    def queue(self, name: str, cluster: str | None = None) -> QueueRun:
+        """Return an admission queue by its name, without looking whether there is one."""
+        return QueueRun(self.client, self.place, names.queue_id(self.require_cluster(cluster), name))
+
+    async def queues(self, cluster: str | None = None) -> list[QueueRun]:
+        """Return the admission queues that there are of a cluster, by name."""
+        return await queues.of_cluster(self.client, self.place, self.require_cluster(cluster))
 
     async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
         """Find a workload's latest run, living or ended.
@@ -178,6 +207,10 @@ class Holdfast:
         if not chosen:
             raise HoldfastError("which cluster? Set HOLDFAST_CLUSTER, or give --cluster (cluster=...)")
         return chosen
+
+    @cached_property
+    def _queues(self) -> Directory:
+        return Directory(self.client, self.place)
 
     def _run(self, begun: Begun) -> Run:
         return Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)

@@ -46,12 +46,13 @@ def first_status(workload: Workload) -> Status:
 
 def memo(workload: Workload) -> dict[str, Any]:
     """Return the start memo: who this is, what was asked for, and a status for when no worker answers."""
-    return {
+    told: dict[str, Any] = {
         names.MEMO_UID: workload.uid,
         names.MEMO_KIND: workload.source.kind,
         names.MEMO_SPEC_HASH: workload.spec_hash(),
         names.MEMO_STATUS: first_status(workload).model_dump(mode="json"),
     }
+    return {**told, names.MEMO_QUEUED: True} if workload.queued else told
 
 
 def search_attributes(workload: Workload) -> TypedSearchAttributes:

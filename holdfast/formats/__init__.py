@@ -10,7 +10,7 @@ from holdfast.errors import InvalidWorkload, Problem
 from holdfast.formats import appwrapper, jobset, manifests, own
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
-from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph
+from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
 from holdfast.model import Policy, Status, Workload
 from holdfast.profiles import PROFILES
 
@@ -140,6 +140,9 @@ def _workloads(found: list[Document], context: Context) -> list[Workload]:
         if is_graph(document.content):
             why = "is a graph of workloads, and stands alone in its file: `holdfast submit`, formats.graph.read_graph"
             raise InvalidWorkload([Problem("kind", why, names.GRAPH_KIND)], str(document))
+        if is_queue(document.content):
+            why = "is an admission queue, and no workload: `holdfast queue apply`, formats.queue.read_queues"
+            raise InvalidWorkload([Problem("kind", why, names.QUEUE_KIND)], str(document))
         form = next((one for one in FORMATS if one.knows(document.content)), None)
         if form is None:
             message = "expected a Kubernetes object with apiVersion and kind, or a workload with schemaVersion"

@@ -72,7 +72,7 @@ def phase(status: Status) -> str:
 def reason(reason: Reason) -> str:
     """Return AppWrapper's word for a reason."""
     match reason:
-        case Reason.BLOCKED | Reason.QUEUED | Reason.STAGING | Reason.HELD:
+        case Reason.BLOCKED | Reason.QUEUED | Reason.STAGING | Reason.HELD | Reason.ADMITTED:
             return "Suspended"
         case Reason.SUSPEND_REQUESTED | Reason.PREEMPTED:
             return "Suspended"

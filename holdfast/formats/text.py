@@ -55,6 +55,11 @@ def is_graph(content: Json) -> bool:
     return content.get("kind") == names.GRAPH_KIND and str(content.get("apiVersion", "")).startswith(f"{names.GROUP}/")
 
 
+def is_queue(content: Json) -> bool:
+    """Whether a document is an admission queue, and no workload."""
+    return content.get("kind") == names.QUEUE_KIND and str(content.get("apiVersion", "")).startswith(f"{names.GROUP}/")
+
+
 def documents(text: str) -> list[Document]:
     """Read all documents of a text, each a mapping; empty ones are passed over.
 

@@ -158,6 +158,10 @@ class Component(Model):
                     template.pop(field, None)
         return [whole["template"], [(one.path, one.replicas) for one in self.pod_sets]]
 
+    def pod_template(self, pod_set: PodSet) -> dict[str, Any]:
+        """Return the pod template of one of its pod sets; something empty where its path leads nowhere."""
+        return _at({"template": self.template}, pod_set.path)
+
     @property
     def expected_pods(self) -> int:
         """How many pods this component is to have, over all its copies."""

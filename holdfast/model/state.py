@@ -13,6 +13,7 @@ from holdfast.model.gang import Gang
 from holdfast.model.graph import GraphNews
 from holdfast.model.observation import Failure, Interval, Observation, Payload
 from holdfast.model.policy import Limits, Policy
+from holdfast.model.queue import Turn
 from holdfast.model.report import Report
 from holdfast.model.vocabulary import Parking, Phase, Reason
 
@@ -333,6 +334,8 @@ class State(Payload):
     """What it waits for before it begins, in words; empty: nothing (row L31)."""
     graph_told: Annotated[GraphNews | None, Field(exclude_if=lambda value: value is None)] = None
     """What its graph has heard of it last."""
+    turn: Annotated[Turn | None, Field(exclude_if=lambda value: value is None)] = None
+    """How it stands with its queue; None where no queue lets it in (rows L9, L26, L27)."""
     pause_until: Time | None = None
     hold_until: Time | None = None
     anchored: bool = False

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     QUEUED = "Queued"
     STAGING = "Staging"
     HELD = "Held"
+    ADMITTED = "Admitted"
     # towards running
     SUBMITTED = "Submitted"
     SUBMISSION_SUCCEEDED = "SubmissionSucceeded"

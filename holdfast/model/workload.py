@@ -45,6 +45,8 @@ class Workload(Model):
     """Given by the client; the workflow takes its first run's id where it is empty."""
     kind: Kind = Kind.BATCH
     queue: str = "default"
+    queued: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether its queue's workflow lets it in (row L9); set at submission, where there is such a queue."""
     priority: Annotated[int, Field(ge=0, le=10)] = 0
     components: Annotated[tuple[Component, ...], Field(min_length=1, max_length=COMPONENTS_MAXIMUM)]
     labels: dict[str, str] = {}
@@ -347,7 +349,8 @@ class Workload(Model):
         """Return a digest of what was asked for; who asked when (uid, submitted_at) is left out."""
         # A workload of before there was this field is the same workload.
         silent = set[str]() if self.allow_missing_kinds else {"allow_missing_kinds"}
-        return _digest(self.model_dump(mode="json", exclude={"uid", "submitted_at"} | silent))
+        # Nor does it matter whether there was a queue of that name as it was handed in.
+        return _digest(self.model_dump(mode="json", exclude={"uid", "submitted_at", "queued"} | silent))
 
     def body_hashes(self) -> dict[str, str]:
         """Of each component, a digest of what a resumption in place cannot change (row J14)."""

@@ -43,6 +43,7 @@ from holdfast.policy.nodes import down_in, exclude, standing
 from holdfast.policy.operations import is_timed, patience, promise
 from holdfast.policy.order import first_waiting
 from holdfast.policy.park import park, unpark
+from holdfast.policy.queued import follow as queue_followed
 from holdfast.policy.record import cause
 from holdfast.policy.report import quota_in, report_of
 from holdfast.policy.requeue import next_cycle
@@ -80,7 +81,7 @@ def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
     while True:
         before = state
         ready = settle(spec, clocked(spec, follow(spec, assess(spec, state, now), now), now), now)
-        ready = told_why(ready, now)
+        ready = queue_followed(spec, told_why(ready, now), now)
         decision = decide(spec, ready, now)
         state = _apply(spec, ready, decision, now)
         yield Taken(decision, ready, state)

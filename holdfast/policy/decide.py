@@ -51,7 +51,7 @@ from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.order import met, returning, turn
 from holdfast.policy.park import parked, parks
 from holdfast.policy.replace import Due, due_replacements
-from holdfast.policy.requeue import CYCLE, is_queued, place
+from holdfast.policy.requeue import CYCLE, is_queued, kept_out, place
 from holdfast.policy.restart import due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.rules import Ruling, rule_on
 from holdfast.policy.success import judged, reached
@@ -159,6 +159,9 @@ def _absent(spec: Workload, state: State, now: datetime) -> Decision:
         return Wait(state.pause_until, place(spec, state) if is_queued(state) else "retry pause")
     if is_queued(state):
         return Wait(now + CYCLE, place(spec, state))
+    waits = kept_out(state)
+    if waits:
+        return Ignore(waits)
     return Create("nothing of it is in the cluster")
 
 

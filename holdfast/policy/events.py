@@ -8,6 +8,7 @@ from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observ
 from holdfast.model.gang import Gang
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.model.graph import GraphNews, GraphOrder
+from holdfast.model.queue import QueueNews, QueueOrder
 from holdfast.policy.requeue import RequeueRequest
 
 
@@ -107,6 +108,27 @@ class GraphTold:
 @dataclass(frozen=True, slots=True)
 class GraphMissing:
     """Its graph could not be told how it stands; why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOrdered:
+    """Its queue says whether it may begin (row L9)."""
+
+    order: QueueOrder
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTold:
+    """Its queue has heard how it stands."""
+
+    news: QueueNews
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMissing:
+    """Its queue could not be told how it stands; why."""
 
     why: str
 
@@ -304,6 +326,9 @@ Event = (
     | GraphOrdered
     | GraphTold
     | GraphMissing
+    | QueueOrdered
+    | QueueTold
+    | QueueMissing
     | GangTold
     | GangBegun
     | GangParted

@@ -27,6 +27,9 @@ from holdfast.policy.events import (
     Observed,
     PolicyChanged,
     ProbeEnded,
+    QueueMissing,
+    QueueOrdered,
+    QueueTold,
     Reconfigured,
     RequeueAsked,
     Resumed,
@@ -39,6 +42,7 @@ from holdfast.policy.gang import told as gang_told
 from holdfast.policy.health import LIVE
 from holdfast.policy.hold import contradiction, foreign_attempt, hold
 from holdfast.policy.probe import heard
+from holdfast.policy.queued import told as queue_told
 from holdfast.policy.record import cause, shortened
 from holdfast.policy.requeue import asked as requeue_asked
 from holdfast.policy.requeue import is_queued
@@ -56,6 +60,8 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return gang_told(state, event, now)
         case GraphOrdered() | GraphTold() | GraphMissing():
             return graph_told(state, event, now)
+        case QueueOrdered() | QueueTold() | QueueMissing():
+            return queue_told(state, event, now)
         case Reconfigured():
             return _reconfigured(state, event, now)
         case StripAsked(note):

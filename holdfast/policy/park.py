@@ -9,6 +9,7 @@ from holdfast.policy.decision import Decision, Ignore, Look, Suspend, Unpark
 from holdfast.policy.edit import edit
 from holdfast.policy.order import first_returning, told_of
 from holdfast.policy.order import without as not_speaking_of
+from holdfast.policy.requeue import kept_out
 
 ORPHANED = "the object that owns it was deleted by another hand: nothing of it can be resumed in place"
 AWAKE = "pods of it have come although it is suspended: suspending it again"
@@ -51,6 +52,9 @@ def parked(spec: Workload, state: State) -> Decision:
             return Look("what owns it seems to have been deleted: looking for itself")
         return Suspend(state.intent.suspend_reason, f"attempt {attempt.number}: {ORPHANED}")
     if not state.intent.suspend:
+        waits = kept_out(state)
+        if waits:
+            return Ignore(waits)
         back = first_returning(spec, state, seen)
         what = spec.titles(back) or f"attempt {attempt.number}"
         return Unpark(back, f"resuming {what} in place")

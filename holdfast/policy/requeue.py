@@ -1,9 +1,9 @@
 """Back to the queue: when a workload is in it, in which cycle it may leave it, and who may send it there (L22 to L29).
 
-There is no queue beside the engine yet: each workload admits itself, in cycles of its own. A cycle is one round of the
-engine in which something waits to be admitted; it begins when the pause after a requeue is over, or a person says
-`retry`. What came back in cycle n is admitted in n+1 at the earliest. A queue's own workflow would hand out the cycles,
-and find here what it needs: `Attempt.requeued_in`, `Workload.submitted_at`, and the phase Pending with reason Queued.
+Each workload has cycles of its own. A cycle is one round of the engine in which something waits to be admitted; it
+begins when the pause after a requeue is over, or a person says `retry`. What came back in cycle n is admitted in n+1 at
+the earliest. Where a queue's workflow lets workloads in, its cycles come on top of that (`queue.py`, `queued.py`);
+where there is none, a workload admits itself.
 """
 
 from __future__ import annotations
@@ -90,6 +90,11 @@ def is_queued(state: State) -> bool:
         and attempt.requeued_in is not None
         and attempt.requeued_in >= state.cycle
     )
+
+
+def kept_out(state: State) -> str:
+    """Return why it may not begin, where its queue has not let it in; empty if it may."""
+    return state.turn.says if state.turn is not None and not state.turn.admitted else ""
 
 
 def next_cycle(state: State, now: datetime) -> State:

@@ -7,11 +7,12 @@ from datetime import datetime
 from holdfast.model import State, Workload
 from holdfast.policy.blocked import waiting
 from holdfast.policy.edit import edit
+from holdfast.policy.queued import first_turn
 
 
 def submitted(spec: Workload, now: datetime) -> State:
     """Return the state in which a life begins: nothing is made yet, and one submitted suspended stays so."""
-    state = State(since=now, policy=spec.policy, blocked=waiting(spec))
+    state = State(since=now, policy=spec.policy, blocked=waiting(spec), turn=first_turn(spec))
     if spec.suspend:
         state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
     return state

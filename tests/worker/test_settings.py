@@ -24,7 +24,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_defaults() -> None:
     settings = load({"cluster": "c"})
-    assert settings.roles == (Role.WORKFLOWS, Role.CLUSTER, Role.WAIT, Role.WATCH)
+    assert settings.roles == tuple(Role)
     assert settings.max_cached_workflows == 600
     assert settings.health_address == "127.0.0.1:8085"
     assert settings.metrics_address == "127.0.0.1:9464"
@@ -98,8 +98,8 @@ def test_durations_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "allowed"),
     [
-        ("roles", "watch,dance", "workflows, cluster, wait, watch"),
-        ("roles", ",", "workflows, cluster, wait, watch"),
+        ("roles", "watch,dance", "workflows, cluster, wait, watch, admission"),
+        ("roles", ",", "workflows, cluster, wait, watch, admission"),
         ("temporal_address", "nowhere", "host:port"),
         ("health_address", "127.0.0.1:99999", "host:port"),
         ("log_format", "xml", "'json' or 'console'"),

@@ -141,6 +141,7 @@ async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment:
             max_fresh_waits=SERVICES,
         )
         for worker in workers(run.client, settings, site, cast(Any, None)):
+            assert isinstance(worker, Worker)
             await stack.enter_async_context(worker)
         few = Run(run.client, cluster, name)
         handles = await asyncio.gather(*(few.start(service(f"train-{number}")) for number in range(SERVICES)))

@@ -1,0 +1,109 @@
+"""Admission queues: put there, looked at, held, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.options import Address, Cluster, Format, Output, TemporalNamespace, session
+from holdfast.cli.output import emit
+
+if TYPE_CHECKING:
+    from holdfast.client.queue import QueueRun
+    from holdfast.model.queue import QueueStatus
+
+app = typer.Typer(help="Admission queues: how much may run at once, and who waits.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The queue.", metavar="NAME")]
+
+
+@app.callback()
+def queue() -> None:
+    """Admission queues: how much may run at once, and who waits."""
+
+
+@app.command()
+def apply(
+    file: Annotated[str, typer.Argument(help="Documents of kind Queue, YAML or JSON; - is standard input.")],
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Put queues there, or change those that are there: their quota, strategy, stopPolicy. What was let in stays."""
+    from holdfast.cli.submit import text_of
+    from holdfast.formats.queue import read_queues
+
+    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
+    if not place:
+        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+    queues = read_queues(text_of(file), cluster=place)
+
+    async def go() -> list[QueueRun]:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return [await holdfast.apply_queue(one) for one in queues]
+
+    runs = asyncio.run(go())
+    documents = [{"workflowId": one.workflow_id, "name": one.name} for one in runs]
+    emit(documents, output, lambda: "\n".join(f"queue {one.name}  {one.workflow_id}" for one in runs))
+
+
+@app.command()
+def show(
+    name: Name,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show what is taken of a queue's quota, who waits in it and why, and who was let in."""
+
+    async def go() -> QueueStatus:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return await holdfast.queue(name).status()
+
+    from holdfast.cli.queue_text import shown
+
+    told = asyncio.run(go())
+    emit(told.model_dump(mode="json", by_alias=True), output, lambda: shown(told, datetime.now(UTC)))
+
+
+@app.command("list")
+def list_(
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """List the queues of a cluster."""
+
+    async def go() -> list[QueueStatus]:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return [await one.status() for one in await holdfast.queues()]
+
+    from holdfast.cli.queue_text import listed
+
+    told = asyncio.run(go())
+    emit([one.model_dump(mode="json", by_alias=True) for one in told], output, lambda: listed(told))
+
+
+@app.command()
+def delete(
+    name: Name,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+) -> None:
+    """Let nobody in any more; the queue ends once nobody waits in it, and all that it let in has let go."""
+
+    async def go() -> None:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            await holdfast.queue(name).cancel(reason)
+
+    asyncio.run(go())
+    typer.echo(f"queue {name} lets nobody in any more, and ends once it is empty; `holdfast queue apply` takes it back")

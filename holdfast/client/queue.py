@@ -1,0 +1,204 @@
+"""Admission queues: putting one there, asking and ending it, and which of them lets a submission in (row L9)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowUpdateFailedError
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.client.connection import Place, explained, refusals
+from holdfast.errors import HoldfastError, InvalidWorkload, Problem
+from holdfast.model import Workload
+from holdfast.model.queue import Queue, QueueStatus
+
+_ANSWER: Final = 10.0
+_KNOWN_SECONDS: Final = 5.0
+"""How long a program believes what it has seen of the queues there are."""
+_SHOWN: Final = 20
+_DEFAULT: Final = "default"
+"""The queue of a workload that names none."""
+
+
+@dataclass(frozen=True)
+class QueueRun:
+    """One admission queue."""
+
+    client: Client
+    place: Place
+    workflow_id: str
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return names.parse_queue_id(self.workflow_id)[1]
+
+    async def status(self) -> QueueStatus:
+        """Return how it stands: what is taken of its quota, who waits, and why.
+
+        Raises:
+            HoldfastError: if there is none of this name, or no worker answers.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER):
+                found = await self._handle.query(names.QUERY_STATUS, result_type=dict)
+        except (TimeoutError, WorkflowQueryFailedError) as error:
+            raise _silent(self.workflow_id) from error
+        except RPCError as error:
+            raise self._explained(error) from error
+        return QueueStatus.model_validate(found)
+
+    async def configure(self, queue: Queue) -> QueueStatus:
+        """Change its quota, strategy or stop policy from now on; what was let in stays.
+
+        Raises:
+            HoldfastError: if there is none of this name, it refuses, or no worker answers.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER):
+                document = queue.model_dump(mode="json")
+                found = await self._handle.execute_update(names.UPDATE_QUEUE, document, result_type=dict)
+        except TimeoutError as error:
+            raise _silent(self.workflow_id) from error
+        except WorkflowUpdateFailedError as error:
+            raise HoldfastError(str(error.cause)) from error
+        except RPCError as error:
+            raise self._explained(error) from error
+        return QueueStatus.model_validate(found)
+
+    async def cancel(self, reason: str = "") -> None:
+        """Let nobody in any more; it ends once nobody waits in it, and all that it let in has let go.
+
+        Raises:
+            HoldfastError: if there is none of this name.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            await self._handle.signal(names.SIGNAL_CANCEL, reason)
+        except RPCError as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: RPCError) -> HoldfastError:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return HoldfastError(
+                f"there is no admission queue {self.workflow_id.partition('/')[2]}: holdfast queue list shows which "
+                "there are, and holdfast queue apply FILE makes one"
+            )
+        return explained(error, self.place)
+
+    @property
+    def _handle(self) -> Any:
+        return self.client.get_workflow_handle(self.workflow_id, result_type=dict)
+
+
+def _silent(workflow_id: str) -> HoldfastError:
+    return HoldfastError(f"{workflow_id} does not answer: is `holdfast worker --roles admission` running?")
+
+
+async def apply(client: Client, place: Place, queue: Queue) -> QueueRun:
+    """Put a queue there, or change the one that is there (see `Holdfast.apply_queue`)."""
+    run = QueueRun(client, place, queue.workflow_id)
+    keywords = {
+        names.SA_CLUSTER: queue.cluster,
+        names.SA_NAME: queue.name,
+        names.SA_QUEUE: queue.name,
+        names.SA_KIND: names.QUEUE_WORKFLOW,
+    }
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in keywords.items()
+    ]
+    try:
+        with refusals(place):
+            await client.start_workflow(
+                names.QUEUE_WORKFLOW,
+                queue.model_dump(mode="json"),
+                id=run.workflow_id,
+                task_queue=names.queue_admission(queue.cluster, queue.name),
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                search_attributes=TypedSearchAttributes(pairs),
+                static_summary=f"Admission queue {queue.name} of cluster {queue.cluster}",
+            )
+    except WorkflowAlreadyStartedError:
+        await run.configure(queue)
+    return run
+
+
+async def of_cluster(client: Client, place: Place, cluster: str) -> list[QueueRun]:
+    """Return the queues that there are of a cluster, by name."""
+    query = (
+        f"WorkflowType = '{names.QUEUE_WORKFLOW}' AND ExecutionStatus = 'Running' AND {names.SA_CLUSTER} = '{cluster}'"
+    )
+    with refusals(place):
+        found = [QueueRun(client, place, one.id) async for one in client.list_workflows(query)]
+    return sorted(found, key=lambda one: one.name)
+
+
+@dataclass
+class Directory:
+    """Which queue lets a submission in, remembered for some seconds: a program may submit hundreds at once."""
+
+    client: Client
+    place: Place
+    _known: dict[str, tuple[float, bool]] = field(default_factory=dict[str, tuple[float, bool]])
+
+    def forget(self) -> None:
+        """Forget what was seen."""
+        self._known.clear()
+
+    async def placed(self, workload: Workload) -> Workload:
+        """Return a workload as it is to be submitted: whether its queue's workflow lets it in.
+
+        Where a cluster has no queues at all, a queue is a name to list workloads by, and each begins by itself; so does
+        one that names none, unless there is a queue of the name `default`.
+
+        Raises:
+            InvalidWorkload: if its cluster has queues, and none of that name.
+            NotReachable: if Temporal does not answer.
+        """
+        workflow_id = names.queue_id(workload.cluster, workload.queue)
+        seen, queued = self._known.get(workflow_id, (0.0, False))
+        if not seen or time.monotonic() - seen > _KNOWN_SECONDS:
+            queued = await self._is_there(workflow_id)
+            if not queued and workload.queue != _DEFAULT:
+                await self._refuse_unknown(workload)
+            self._known[workflow_id] = (time.monotonic(), queued)
+        # What a program says of itself stands, so that it may wait for a queue that is yet to come.
+        return workload.model_copy(update={"queued": True}) if queued else workload
+
+    async def _is_there(self, workflow_id: str) -> bool:
+        try:
+            description = await self.client.get_workflow_handle(workflow_id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise explained(error, self.place) from error
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def _refuse_unknown(self, workload: Workload) -> None:
+        if workload.queued:
+            return
+        there = [one.name for one in await of_cluster(self.client, self.place, workload.cluster)]
+        if there:
+            more = ("...",) if len(there) > _SHOWN else ()
+            problem = Problem(
+                "queue",
+                f"there is no such admission queue on cluster {workload.cluster}",
+                workload.queue,
+                (*there[:_SHOWN], *more),
+            )
+            raise InvalidWorkload([problem], f"{workload.source.kind} {workload.name}")

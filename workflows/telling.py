@@ -1,0 +1,158 @@
+"""What a workload's workflow says to its graph and to its queue, beside the one operation that is under way.
+
+No decisions (rows L9, L31).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+with workflow.unsafe.imports_passed_through():
+    from holdfast import names
+    from holdfast.model import State, Workload
+    from holdfast.model.graph import GraphNews
+    from holdfast.model.queue import QueueNews, Standing
+    from holdfast.policy import events
+    from holdfast.policy.blocked import owed, waiting
+    from holdfast.policy.queued import owed as owed_to_queue
+
+_FIRST_PAUSE: Final = timedelta(seconds=15)
+_LAST_PAUSE: Final = timedelta(minutes=10)
+_News = TypeVar("_News", GraphNews, QueueNews)
+
+
+class _Side(ABC, Generic[_News]):
+    """What is under way between a workload and one that lets it begin; at most one word at a time."""
+
+    def __init__(self) -> None:
+        self._telling: tuple[_News, asyncio.Task[str]] | None = None
+        self._misses = 0
+        self._pauses = False
+
+    def woken(self) -> bool:
+        """Whether a word has been said, or could not be."""
+        return self._telling is not None and self._telling[1].done()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is still to be heard."""
+        return self._telling is not None
+
+    def silent(self) -> bool:
+        """Whether nothing is under way that a new run would not begin anew."""
+        return self._telling is None or self._pauses or self._telling[1].done()
+
+    def ended(self) -> list[events.Event]:
+        """Return what has come of it."""
+        if self._telling is None or not self._telling[1].done():
+            return []
+        (news, task), self._telling = self._telling, None
+        if task.cancelled():
+            return []
+        why = task.result()
+        if not why or self._is_last(news):
+            # For the word of one that has ended nobody waits where nobody is there any more.
+            self._misses = 0
+            return [self._heard(news)]
+        self._misses += 1
+        return [self._missed(why)]
+
+    def follow(self, spec: Workload, state: State, uid: str) -> None:
+        """Say what has yet to be heard; what need not be heard any more is not said."""
+        news = self._owed(spec, state, uid)
+        if self._telling is not None:
+            if self._telling[0] != news and self._pauses:
+                self._telling[1].cancel()
+            return
+        if news is not None:
+            place, what, remedy = self._to(spec)
+            self._telling = (news, asyncio.create_task(self._told(place, what, remedy, news)))
+
+    async def _told(self, place: str, what: str, remedy: str, news: _News) -> str:
+        """Tell it, and return why that could not be; empty if it was."""
+        if self._misses and not self._is_last(news):
+            pause = min(_FIRST_PAUSE * 2 ** (self._misses - 1), _LAST_PAUSE)
+            self._pauses = True
+            try:
+                await workflow.sleep(pause, summary=f"until its {what} is looked for again")
+            finally:
+                self._pauses = False
+        try:
+            handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(place)
+            await handle.signal(names.SIGNAL_NEWS, news)
+        except FailureError:
+            kind, _, name = what.partition(" ")
+            return f"its {kind}, {name}, is not there: {remedy}; it is looked for again"
+        return ""
+
+    @abstractmethod
+    def _owed(self, spec: Workload, state: State, uid: str) -> _News | None:
+        """Return what has yet to be heard."""
+
+    @abstractmethod
+    def _to(self, spec: Workload) -> tuple[str, str, str]:
+        """Return whose workflow is told, by its id, what it is called, and what helps where it is not there."""
+
+    @abstractmethod
+    def _heard(self, news: _News) -> events.Event:
+        """Return the event that something was heard."""
+
+    @abstractmethod
+    def _missed(self, why: str) -> events.Event:
+        """Return the event that there was nobody to hear."""
+
+    @abstractmethod
+    def _is_last(self, news: _News) -> bool:
+        """Whether it is of no use to say it again later, where nobody is there."""
+
+
+class GraphSide(_Side[GraphNews]):
+    """What is under way between a workload and its graph."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        super().__init__()
+        self._waits = ""
+
+    def _owed(self, spec: Workload, state: State, uid: str) -> GraphNews | None:
+        return owed(spec, state, uid)
+
+    def _to(self, spec: Workload) -> tuple[str, str, str]:
+        assert spec.graph is not None
+        self._waits = waiting(spec)
+        place = names.graph_id(spec.cluster, spec.namespace, spec.graph.graph)
+        return place, f"graph {spec.graph.graph}", "submit the graph's file"
+
+    def _heard(self, news: GraphNews) -> events.Event:
+        return events.GraphTold(news, self._waits)
+
+    def _missed(self, why: str) -> events.Event:
+        return events.GraphMissing(why)
+
+    def _is_last(self, news: GraphNews) -> bool:
+        return news.outcome is not None
+
+
+class QueueSide(_Side[QueueNews]):
+    """What is under way between a workload and its queue."""
+
+    def _owed(self, spec: Workload, state: State, uid: str) -> QueueNews | None:
+        return owed_to_queue(spec, state, uid)
+
+    def _to(self, spec: Workload) -> tuple[str, str, str]:
+        return names.queue_id(spec.cluster, spec.queue), f"queue {spec.queue}", "holdfast queue apply brings it back"
+
+    def _heard(self, news: QueueNews) -> events.Event:
+        return events.QueueTold(news)
+
+    def _missed(self, why: str) -> events.Event:
+        return events.QueueMissing(why)
+
+    def _is_last(self, news: QueueNews) -> bool:
+        return news.standing is Standing.RELEASED
