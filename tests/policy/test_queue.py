@@ -143,7 +143,8 @@ def test_a_smaller_quota_takes_nothing_from_those_that_were_let_in() -> None:
     one = Life()
     one.asks("a", "b")
     one.state = policy.configured(one.state, queue(2))
-    assert one.step() == [] and one.used == "4"
+    assert one.step() == []
+    assert one.used == "4"
     assert one.asks("c") == []
     assert one.ends("a") == []
     assert one.ends("b") == ["c"]
@@ -207,14 +208,17 @@ def test_a_word_that_comes_twice_or_late_changes_nothing() -> None:
     one = Life()
     one.asks("a")
     one.asks("a", pods=1)  # Its second request: the first one's place is free again.
-    assert one.let_in == ["a", "a"] and one.used == "1"
+    assert one.let_in == ["a", "a"]
+    assert one.used == "1"
     before = one.state
     one.hears("a", RELEASED, turn=1)
     one.hears("a", ASKS, turn=1)
     assert one.state == before
     # One that asks for what it was already told to have has lost the answer.
     answer = one.hears("a", ASKS, pods=1)
-    assert answer is not None and answer.admit and answer.turn == 2
+    assert answer is not None
+    assert answer.admit
+    assert answer.turn == 2
     assert one.state == before
 
 
@@ -230,7 +234,8 @@ def test_a_queue_that_has_just_begun_lets_nobody_in_before_it_has_heard_who_hold
     assert one.step() == []
     one.hears("b", RELEASED)
     assert one.step() == ["new"]
-    assert one.used == "4" and one.why("a") == "let in before"
+    assert one.used == "4"
+    assert one.why("a") == "let in before"
 
 
 @ROW("L9", level="pure")
@@ -283,14 +288,18 @@ def test_a_queue_that_is_full_turns_away_and_asks_again_once_there_is_room(monke
     one = Life()
     one.asks("a", "b")
     answer = one.hears("c", ASKS)
-    assert answer is not None and not answer.admit and "is full" in answer.why
-    assert one.hears("d", HOLDS) is None and "d" in one.state.items, "what holds something is never overlooked"
+    assert answer is not None
+    assert not answer.admit
+    assert "is full" in answer.why
+    assert one.hears("d", HOLDS) is None
+    assert "d" in one.state.items, "what holds something is never overlooked"
     assert not policy.looks(one.state, one.now)
     for name in "abd":
         one.ends(name)
     assert policy.looks(one.state, one.now)
     one.looked(["c"])
-    assert one.asked == ["c"] and not policy.looks(one.state, one.now)
+    assert one.asked == ["c"]
+    assert not policy.looks(one.state, one.now)
 
 
 @ROW("L9", level="pure")
@@ -298,7 +307,8 @@ def test_a_queue_that_is_to_end_lets_nobody_in_and_ends_once_it_is_empty() -> No
     one = Life()
     one.asks("a")
     one.state = policy.closing(one.state, "moved")
-    assert one.asks("b") == [] and one.why("b") == "its queue is to end: moved"
+    assert one.asks("b") == []
+    assert one.why("b") == "its queue is to end: moved"
     one.ends("a")
     assert not policy.over(one.state)
     one.ends("b")
@@ -313,7 +323,9 @@ def test_the_page_in_the_ui_says_what_is_taken_and_who_is_next() -> None:
     one = Life()
     one.asks("a", "b", "c")
     page = policy.details(one.state)
-    assert "**2 let in, 1 wait**" in page and "| pods | 4 | 4 |" in page and "| ns/c | 0 |" in page
+    assert "**2 let in, 1 wait**" in page
+    assert "| pods | 4 | 4 |" in page
+    assert "| ns/c | 0 |" in page
     assert "nobody waits" in policy.details(Life().state)
 
 

@@ -16,6 +16,7 @@ from holdfast.model import Policy, Probe, Unbounded, Workload
 from holdfast.worker.gang_hub import GangActivities
 from holdfast.worker.gangs import Gangs
 from holdfast.worker.metrics import Metrics
+from holdfast.worker.queues import Admission
 from holdfast.worker.roles import Site, workers
 from holdfast.worker.settings import Role, Settings
 from tests.policy.life import RULES, workload
@@ -141,7 +142,7 @@ async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment:
             max_fresh_waits=SERVICES,
         )
         for worker in workers(run.client, settings, site, cast(Any, None)):
-            assert isinstance(worker, Worker)
+            assert not isinstance(worker, Admission)
             await stack.enter_async_context(worker)
         few = Run(run.client, cluster, name)
         handles = await asyncio.gather(*(few.start(service(f"train-{number}")) for number in range(SERVICES)))
