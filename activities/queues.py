@@ -15,7 +15,7 @@ from holdfast.activities.kube_errors import UnknownKind
 from holdfast.activities.queue_contract import LookQueueInput, QueueHolder, SeenQueue
 from holdfast.activities.site import Site
 
-KUEUE: Final = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
+KUEUE = (("kueue.x-k8s.io/v1beta2", "ClusterQueue"), ("kueue.x-k8s.io/v1beta1", "ClusterQueue"))
 _DEADLINE: Final = timedelta(seconds=5)
 
 
@@ -65,7 +65,9 @@ async def _lives(client: Client, holder: QueueHolder) -> bool:
             raise
         return False
     memo: dict[str, Any] = dict(await description.memo())
-    return description.status is WorkflowExecutionStatus.RUNNING and memo.get(names.MEMO_UID) == holder.uid
+    # Whoever starts a workload with no more than a document need not give it a uid: its first run's id is that.
+    uid = memo.get(names.MEMO_UID) or description.raw_description.workflow_execution_info.first_run_id
+    return description.status is WorkflowExecutionStatus.RUNNING and uid == holder.uid
 
 
 async def _holds(site: Site, holder: QueueHolder) -> bool:
@@ -82,9 +84,9 @@ async def _holds(site: Site, holder: QueueHolder) -> bool:
 
 
 async def _kueue(site: Site) -> bool:
-    for api_version in KUEUE:
+    for api_version, kind in KUEUE:
         try:
-            await site.kube.resource(api_version, "ClusterQueue")
+            await site.kube.resource(api_version, kind)
         except UnknownKind:
             continue
         return True

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from holdfast.names import API_VERSION, GRAPH_KIND
+from holdfast.names import API_VERSION, GRAPH_KIND, QUEUE_KIND
 from tests.formats.corpus import appwrapper, config_map, corpus, declared, job, pod, pytorch_job
 from tests.formats.documents import LABEL, PREFIX, Json, copy
 
@@ -104,6 +104,7 @@ DIRECTED: dict[str, Spoil] = {
     "another version": of_job("apiVersion", value="workload.codeflare.dev/v1beta1"),
     "no kind": of_job("kind", value=""),
     "a graph among workloads": lambda _: {"apiVersion": API_VERSION, "kind": GRAPH_KIND, "metadata": {"name": "etl"}},
+    "a queue among workloads": lambda _: {"apiVersion": API_VERSION, "kind": QUEUE_KIND, "metadata": {"name": "gpus"}},
     "no name": of_job("metadata", "name", value=""),
     "a generated name": of_job("metadata", value={"generateName": "train-"}),
     "a bad name": of_job("metadata", "name", value="Bad_Name"),
