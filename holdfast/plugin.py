@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import WorkflowRunner
+from temporalio.worker import Interceptor, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from holdfast.errors import HoldfastError
@@ -73,6 +73,7 @@ class HoldfastPlugin(SimplePlugin):
             data_converter=with_pydantic,
             workflows=_with_workflows if runs_workflows else None,
             workflow_runner=with_passthrough if runs_workflows else None,
+            interceptors=_fitting() if runs_workflows else None,
         )
 
 
@@ -101,6 +102,12 @@ def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner
     return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*PASSTHROUGH))
+
+
+def _fitting() -> list[Interceptor]:
+    from holdfast.workflows.fitting import Fitting  # A client does not need it.
+
+    return [Fitting()]
 
 
 def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:

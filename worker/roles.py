@@ -34,6 +34,7 @@ from holdfast.worker.settings import Role, Settings
 from holdfast.worker.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
 from holdfast.worker.watch import WatchActivities
 from holdfast.workflows.cluster_watch import ClusterWatch
+from holdfast.workflows.fitting import Fitting
 from holdfast.workflows.graph import GraphWorkflow
 from holdfast.workflows.node_monitor import NodeMonitor
 from holdfast.workflows.queue import QueueWorkflow
@@ -101,6 +102,7 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
         task_queue=names.QUEUE_WORKFLOWS,
         workflows=[WorkloadWorkflow, ClusterWatch, NodeMonitor, Rendezvous, GraphWorkflow],
         workflow_runner=runner,
+        interceptors=[Fitting()],
         max_cached_workflows=settings.max_cached_workflows,
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
@@ -118,6 +120,7 @@ def _admission(client: Client, settings: Settings, runner: WorkflowRunner, queue
         task_queue=queue,
         workflows=[QueueWorkflow],
         workflow_runner=runner,
+        interceptors=[Fitting()],
         max_cached_workflows=_QUEUE_CACHE,
         max_concurrent_workflow_tasks=_QUEUE_CACHE,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,

@@ -459,6 +459,10 @@ class WorkloadWorkflow:
         if order.again or order.uid == self._uid:
             self._inbox.append(events.QueueOrdered(order))
 
+    def unfit(self, signal: str, why: str) -> None:
+        """Keep that a signal was let fall (`fitting`)."""
+        self._inbox.append(events.NotUnderstood(signal, why))
+
     @workflow.query(name=names.QUERY_STATUS, description="Phase, attempt, budgets, conditions, causes")
     def status(self) -> Status | None:
         """Return the status."""

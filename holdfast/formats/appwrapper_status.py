@@ -122,7 +122,7 @@ def reason(reason: Reason) -> str:
             return "FoundNoFailedPods"
         case Reason.POLICY_CHANGED | Reason.CONFIGURATION_CHANGED | Reason.BUDGET_RENEWED | Reason.WALLTIME_EXTENDED:
             return "PolicyChanged"
-        case Reason.SCALED:
+        case Reason.SCALED | Reason.SIGNAL_NOT_UNDERSTOOD:
             return "PolicyChanged"
         case Reason.CHECKPOINT_REQUESTED | Reason.CHECKPOINT_EXTENDED | Reason.CHECKPOINT_COMPLETE:
             return "SufficientPodsReady"

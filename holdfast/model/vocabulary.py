@@ -88,6 +88,7 @@ class Reason(StrEnum):
     CANCEL_REQUESTED = "CancelRequested"
     RETRY_REQUESTED = "RetryRequested"
     REQUEUE_REQUESTED = "RequeueRequested"
+    SIGNAL_NOT_UNDERSTOOD = "SignalNotUnderstood"
     WALLTIME_EXTENDED = "WalltimeExtended"
     ANCHOR_DELETED = "AnchorDeleted"
     DEPENDENCY_UNSATISFIABLE = "DependencyUnsatisfiable"

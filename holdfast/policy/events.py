@@ -113,6 +113,14 @@ class GraphMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class NotUnderstood:
+    """A signal was let fall, since what it brought is not what it takes."""
+
+    signal: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueueOrdered:
     """Its queue says whether it may begin (row L9)."""
 
@@ -323,6 +331,7 @@ Event = (
     | PolicyChanged
     | WalltimeExtended
     | RequeueAsked
+    | NotUnderstood
     | GraphOrdered
     | GraphTold
     | GraphMissing

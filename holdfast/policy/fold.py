@@ -24,6 +24,7 @@ from holdfast.policy.events import (
     GraphMissing,
     GraphOrdered,
     GraphTold,
+    NotUnderstood,
     Observed,
     PolicyChanged,
     ProbeEnded,
@@ -50,6 +51,9 @@ from holdfast.policy.sight import union
 from holdfast.policy.strip import stripping
 from holdfast.policy.walltime import told_extended
 
+_LONGEST = 365 * 86_400.0
+"""Seconds that somebody may ask to be waited for, at most: more is no time that can be written down."""
+
 
 def fold(state: State, event: Event, now: datetime) -> State:
     """Return the state after an event. Pure; it decides nothing, it only remembers."""
@@ -75,6 +79,9 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return told_extended(state, total, note, now)
         case RequeueAsked(request):
             return requeue_asked(state, request, now)
+        case NotUnderstood(signal, why):
+            state = edit(state, dropped=state.dropped + 1)
+            return cause(state, Reason.SIGNAL_NOT_UNDERSTOOD, shortened(f"signal {signal} was let fall: {why}"), now)
         case Observed(observation):
             return observed(state, observation, looked_at=None, now=now)
         case _:
@@ -89,7 +96,7 @@ def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | Pol
         case Suspended(note, preempted, within):
             reason = Reason.PREEMPTED if preempted else Reason.SUSPEND_REQUESTED
             until = [intent.within] if intent.suspend and intent.within is not None else []
-            until += [now + timedelta(seconds=max(0.0, within))] if within is not None else []
+            until += [now + timedelta(seconds=min(max(0.0, within), _LONGEST))] if within is not None else []
             wish = edit(intent, suspend=True, suspend_reason=reason, note=note)
             state = edit(state, intent=edit(wish, within=min(until, default=None), checkpoint=False))
             there = state.attempt is not None and state.attempt.stage is not Stage.GONE

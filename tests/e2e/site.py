@@ -299,9 +299,18 @@ async def asked(query: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(0.2)
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """Return a port that no outgoing connection will take before it is listened on; none of a stack's stopped part."""
-    return choose(["port"], among=range(30_000, 32_000))["port"]
+    """Return a port that no outgoing connection will take before it is listened on; none of a stack's stopped part.
+
+    None is given twice, and each process of a test run has a share of its own: none is listened on yet as it is given.
+    """
+    share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8
+    port = choose(["port"], taken=_given, among=range(30_000 + share * 250, 30_250 + share * 250))["port"]
+    _given.add(port)
+    return port
 
 
 async def until(check: Callable[[], Any], seconds: float, what: str, *, pause: float = 0.05) -> None:

@@ -252,11 +252,11 @@ async def test_priority_goes_first_and_what_is_preempted_makes_room_and_waits_an
     other = await queues.submit(job("other", "gpus"))
     urgent = await queues.submit(queues.read(job("urgent", "gpus")).model_copy(update={"priority": 9}))
     await queues.shows("gpus", 1, 2)
-    await low.signal(names.SIGNAL_PREEMPT, {"reason": "urgent work"})
+    await low.signal(names.SIGNAL_PREEMPT, "urgent work")
     await space.reach(urgent, "Running", 1)
     await space.reach(low, "Suspended")
     await queues.waits(other)
-    await low.signal(names.SIGNAL_RESUME, {})
+    await low.signal(names.SIGNAL_RESUME)
     await queues.waits(low, "gpus")
     shown = json.loads(await command(space.site, "queue", "show", "gpus", "-o", "json"))
     assert [one["name"] for one in shown["lines"]] == ["low", "other", "urgent"], "by the time of submission"
