@@ -202,7 +202,6 @@ ERROR_STALE_HUB: Final = "StaleHub"
 ERROR_INVALID_GRAPH: Final = "InvalidGraph"
 ERROR_GRAPH_FAILED: Final = "GraphFailed"
 ERROR_INVALID_QUEUE: Final = "InvalidQueue"
-ERROR_UNFIT: Final = "UnfitArguments"
 
 # Temporal: task queues.
 QUEUE_WORKFLOWS: Final = "holdfast"

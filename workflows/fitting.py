@@ -1,8 +1,9 @@
 """What is said to a workflow in a form that it cannot take is let fall with a word: it must stop nobody for good.
 
-Temporal's SDK fits what a signal brings to its handler's types only where their number is right, and nothing at all that
-is null. Whatever else came is handed on: a signal without what it needs, or with an object where a text is wanted, as is
-soon sent by hand, fails the workflow's task, and that task is tried again for ever.
+Temporal's SDK fits what a signal brings to its handler's types only where their number is right, and nothing that is
+null. Whatever else came is handed on: a signal without what it needs, or with an object where a text is wanted, as is
+soon sent by hand, fails the workflow's task, and that task is tried again for ever. An update needs no such guard where it has a validator: what that
+cannot take is refused.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ from functools import lru_cache, partial
 from typing import Any, Final, get_type_hints
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 from temporalio.worker import (
     HandleSignalInput,
-    HandleUpdateInput,
     Interceptor,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
@@ -23,8 +22,6 @@ from temporalio.worker import (
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import TypeAdapter, ValidationError
-
-    from holdfast import names
 
 UNFIT: Final = "unfit"
 """The method of a workflow that is told what was let fall: the signal's name, and why."""
@@ -75,15 +72,6 @@ class _Inbound(WorkflowInboundInterceptor):
                     unfit(input.signal, str(error))
                 return
         await super().handle_signal(input)
-
-    async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
-        handler = workflow.get_update_handler(input.update)
-        if handler is not None:
-            try:
-                input.args = fitted(handler, list(input.args))
-            except Unfit as error:
-                raise ApplicationError(f"{input.update}: {error}", type=names.ERROR_UNFIT, non_retryable=True) from None
-        return await super().handle_update_handler(input)
 
 
 class Fitting(Interceptor):

@@ -116,6 +116,10 @@ class Rendezvous:
             holders=holders(self._state),
         )
 
+    @attach.validator
+    def _check_attach(self, given: Attach) -> None:
+        """Let the SDK refuse what it cannot hand over: without a validator it would take it, and fail the task."""
+
     @workflow.update(name=names.UPDATE_ANNOUNCE, description="What is new of the gang, by its hub")
     def announce(self, given: Announced) -> Orders:
         """Take in what is new; returns what members are to do, as far as it is news to the hub."""

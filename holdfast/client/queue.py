@@ -201,4 +201,4 @@ class Directory:
                 workload.queue,
                 (*there[:_SHOWN], *more),
             )
-            raise InvalidWorkload([problem], f"{workload.source.kind} {workload.name}")
+            raise InvalidWorkload([problem], f"workload {workload.name}")

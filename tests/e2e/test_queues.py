@@ -277,7 +277,7 @@ async def test_what_its_users_and_its_operator_are_told(queues: Queues):
         return "gpus" in await command(site, "queue", "list")
 
     await until(listed, 60, "the list has it", pause=0.5)
-    with pytest.raises(InvalidWorkload, match=r"queue: there is no such admission queue .*'another'.*gpus"):
+    with pytest.raises(InvalidWorkload, match=r"there is no such admission queue .*gpus \(found 'another'\)"):
         await queues.submit(job("lost", "another"))
     large = await queues.submit(job("large", "gpus", pods=3))
     await queues.waits(large)
