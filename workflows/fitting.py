@@ -2,8 +2,8 @@
 
 Temporal's SDK fits what a signal brings to its handler's types only where their number is right, and nothing that is
 null. Whatever else came is handed on: a signal without what it needs, or with an object where a text is wanted, as is
-soon sent by hand, fails the workflow's task, and that task is tried again for ever. An update needs no such guard where it has a validator: what that
-cannot take is refused.
+soon sent by hand, fails the workflow's task, and that task is tried again for ever. An update needs no such guard where
+it has a validator: what that cannot take is refused.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from holdfast.policy.order import waits
 from holdfast.policy.park import shown, waits_to_return
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.report import conditions, still_runs
-from holdfast.policy.requeue import is_queued
+from holdfast.policy.requeue import is_queued, kept_out
 from holdfast.policy.requeue import pause as paused
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
@@ -234,6 +234,9 @@ def _now(spec: Workload, state: State) -> str:
         return "nothing of it is in the cluster; its quota is released"
     if is_queued(state):
         return "waiting in its queue; its quota is released"
+    if state.reason is Reason.QUEUED and kept_out(state):
+        since = f", as of {spec.submitted_at:%Y-%m-%d %H:%M:%S} UTC" if spec.submitted_at is not None else ""
+        return f"standing in queue {spec.queue}{since}; nothing of it is in the cluster"
     if state.pause_until is not None:
         return "pausing before the next attempt; its quota is kept"
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
@@ -398,6 +401,8 @@ def _unblock(spec: Workload, state: State) -> str:
         return "retry removes all that is there of it and begins a new attempt; cancel removes it and ends"
     if state.phase is Phase.SUSPENDED:
         return "resume"
+    if state.reason is Reason.QUEUED and kept_out(state):
+        return f"room in its queue's quota: holdfast queue show {spec.queue} says how much is taken, and who is before it"
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return "retry begins anew with its budgets renewed; cancel removes what is held"
     if state.phase is Phase.FAILED:

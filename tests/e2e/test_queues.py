@@ -284,7 +284,8 @@ async def test_what_its_users_and_its_operator_are_told(queues: Queues):
     table = await command(site, "queue", "show", "gpus")
     assert "it asks for more than the whole quota: it asks for 3 pods, and 2 of 2 are free" in table
     explained = await command(site, "explain", f"{space.namespace}/large")
-    assert "Queued" in explained
+    assert "standing in queue gpus" in explained
+    assert "holdfast queue show gpus says how much is taken" in explained
     await queues.apply("gpus", quota={"pods": 3})
     await space.reach(large, "Running", 1)
     await command(site, "queue", "delete", "gpus", "--reason", "the team moved")
