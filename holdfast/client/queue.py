@@ -7,8 +7,15 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import (
+    QueryRejectCondition,
     SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
@@ -54,7 +61,11 @@ class QueueRun:
         """
         try:
             async with asyncio.timeout(_ANSWER):
-                found = await self._handle.query(names.QUERY_STATUS, result_type=dict)
+                found = await self._handle.query(
+                    names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN
+                )
+        except WorkflowQueryRejectedError as error:
+            raise self._none() from error
         except (TimeoutError, WorkflowQueryFailedError) as error:
             raise _silent(self.workflow_id) from error
         except RPCError as error:
@@ -93,12 +104,13 @@ class QueueRun:
             raise self._explained(error) from error
 
     def _explained(self, error: RPCError) -> HoldfastError:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return HoldfastError(
-                f"there is no admission queue {self.workflow_id.partition('/')[2]}: holdfast queue list shows which "
-                "there are, and holdfast queue apply FILE makes one"
-            )
-        return explained(error, self.place)
+        return self._none() if error.status is RPCStatusCode.NOT_FOUND else explained(error, self.place)
+
+    def _none(self) -> HoldfastError:
+        return HoldfastError(
+            f"there is no admission queue {self.workflow_id.partition('/')[2]}: holdfast queue list shows which "
+            "there are, and holdfast queue apply FILE makes one"
+        )
 
     @property
     def _handle(self) -> Any:

@@ -402,7 +402,7 @@ def _unblock(spec: Workload, state: State) -> str:
     if state.phase is Phase.SUSPENDED:
         return "resume"
     if state.reason is Reason.QUEUED and kept_out(state):
-        return f"room in its queue's quota: holdfast queue show {spec.queue} says how much is taken, and who is before it"
+        return f"room in its queue: holdfast queue show {spec.queue} says how much is taken, and who is before it"
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return "retry begins anew with its budgets renewed; cancel removes what is held"
     if state.phase is Phase.FAILED:
