@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.cli import gang_text
 from holdfast.client.views import ExplanationView, StatusView, Summary, restart_budget
-from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Reason, Status, format_duration
+from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Status, format_duration
 
 _LABEL: Final = 11
 _STALE: Final = "no worker answered: this is what its workflow last wrote down; is `holdfast worker` running?"
@@ -31,10 +31,8 @@ def explanation(view: ExplanationView, now: datetime) -> str:
         lines.append(_labelled("next", deadlines(told.next, now)))
     elif not told.phase.ended and view.activities:
         lines.append(_labelled("next", "goes on by itself as soon as that is done"))
-    elif told.reason is Reason.QUEUED:
-        lines.append(_labelled("next", "it begins as soon as its queue lets it in"))
     elif not told.phase.ended:
-        lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, or for a signal"))
+        lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, its queue, or a signal"))
     if told.unblock:
         lines.append(_labelled("unblock", told.unblock))
     if not view.fresh:
