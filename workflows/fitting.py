@@ -60,7 +60,7 @@ def _taken(function: Any) -> tuple[list[inspect.Parameter], list[TypeAdapter[Any
 
 class _Inbound(WorkflowInboundInterceptor):
     async def handle_signal(self, input: HandleSignalInput) -> None:
-        handler: Any = workflow.get_signal_handler(input.signal)  # pyright: ignore[reportUnknownMemberType]
+        handler: Any = workflow.get_signal_handler(input.signal)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if handler is not None:
             try:
                 input.args = fitted(handler, list(input.args))
