@@ -15,6 +15,7 @@ import secrets
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -299,17 +300,18 @@ async def asked(query: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(0.2)
 
 
-_given: set[int] = set()
+_given: deque[int] = deque(maxlen=64)
 
 
 def free_port() -> int:
     """Return a port that no outgoing connection will take before it is listened on; none of a stack's stopped part.
 
-    None is given twice, and each process of a test run has a share of its own: none is listened on yet as it is given.
+    Each process of a test run has a share of its own, and what it was given last is not given again: none is listened
+    on yet as it is given.
     """
     share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8
     port = choose(["port"], taken=_given, among=range(30_000 + share * 250, 30_250 + share * 250))["port"]
-    _given.add(port)
+    _given.append(port)
     return port
 
 
