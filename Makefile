@@ -28,7 +28,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test lint format test-pure test-e2e test-row test-crash test-jobsets test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test lint format test-pure test-e2e test-row test-chaos test-crash test-jobsets test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ test-crash: setup ## the worker dies at every failpoint of every scenario, one a
 		$(BIN)/python -m tests.e2e.law --stack crash || status=1; \
 		$(BIN)/python -m tests.e2e.failpoints || status=1; \
 		$(BIN)/holdfast dev down --purge --name crash; exit $$status
+
+test-chaos: setup ## ten minutes in which a random process of the whole stack dies every few seconds; SEED=17 repeats one
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m tests.e2e.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test-jobsets: setup ## 320 random JobSets under the published controller and here (HOLDFAST_JOBSETS: how many)
 	HOLDFAST_JOBSETS=$(or $(HOLDFAST_JOBSETS),320) $(MAKE) --no-print-directory test-e2e ARGS="tests/e2e/test_jobset_sampled.py -n 1 -s $(ARGS)"

@@ -1,0 +1,276 @@
+"""Chaos: 200 workloads in mixed phases, and every few seconds a random process of the whole stack is killed with -9.
+
+    make test-chaos                             a new seed, ten minutes
+    make test-chaos SEED=17                     the same lives, the same kills at the same times
+    make test-chaos ARGS="--minutes 2 --workloads 50"
+
+Whatever dies is brought back, as its supervisor would. At the end each workload must have ended as its policy says,
+with no restart that was not planned; by the API server's audit log no two attempts of one were there together, nothing
+was made twice, nothing was deleted but by its uid; and nothing is left. It prints the seed, the kills and the verdict.
+What the servers do in between is not repeated by a seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from temporalio.client import WorkflowFailureError
+from temporalio.service import RPCError
+
+from holdfast import names
+from holdfast.client import Holdfast
+from holdfast.client.connection import Place
+from holdfast.local import Stack, StackError
+from holdfast.model import Status
+from holdfast.model.queue import Queue
+from tests.e2e import ledger
+from tests.e2e.chaos_lives import QUEUE, ROOM, Driver, Life, drawn
+from tests.e2e.invariants import check_decisions
+from tests.e2e.law import WORKER, judge
+from tests.e2e.ledger import Ledger
+from tests.e2e.site import Site, Worker, open_site
+
+WORKERS = 2
+SPARED = {"kwok", "temporal-ui", "containerd"}
+"""What is no part of the control plane: what plays the nodes and their pods, and what nothing but people look at."""
+_SETTLE = 900.0
+"""Seconds after the last kill until everything must have ended."""
+
+
+@dataclass
+class Killer:
+    """Kills processes by the numbers of a seed, and brings back whatever is not there."""
+
+    stack: Stack
+    site: Site
+    rng: random.Random
+    workers: dict[str, Worker] = field(default_factory=dict[str, Worker])
+    kills: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    begun: float = field(default_factory=time.monotonic)
+    _over: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """What may be killed."""
+        return [*(name for name in self.stack.parts() if name not in SPARED), *sorted(self.workers)]
+
+    async def kill(self, seconds: float) -> None:
+        """Kill for as long: mostly one at a time, now and then two or three together."""
+        while time.monotonic() - self.begun < seconds:
+            together = self.rng.choice([1, 1, 1, 1, 1, 2, 2, 3])
+            for name in self.rng.sample(self.names, together):
+                await self._kill(name)
+            await asyncio.sleep(self.rng.uniform(2.0, 6.0))
+
+    async def _kill(self, name: str) -> None:
+        worker = self.workers.get(name)
+        if worker is not None:
+            worker.kill()
+        else:
+            process = await asyncio.to_thread(self.stack.pid, name)
+            if process is None:
+                return  # It is being brought back.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        at = time.monotonic() - self.begun
+        self.kills.append((at, name))
+        print(f"{at:6.1f} s  kill -9 {name}", flush=True)
+
+    async def keep(self) -> None:
+        """Bring back whatever is not there, in the order in which one needs the other, until all is over."""
+        while not self._over:
+            for name, worker in self.workers.items():
+                if worker.process.poll() is not None:
+                    self.workers[name] = self.site.launch()
+            for name in self.stack.parts():
+                if await asyncio.to_thread(self.stack.pid, name) is None:
+                    try:
+                        await asyncio.to_thread(self.stack.start_part, name)
+                    except StackError as error:
+                        print(f"          {name} did not come back at once: {str(error).splitlines()[0]}", flush=True)
+            await asyncio.sleep(0.3)
+
+    def over(self) -> None:
+        """Bring nothing back any more."""
+        self._over = True
+
+
+async def ended(driver: Driver, life: Life) -> Status | None:
+    """Wait for a workload's end; None if its workflow ended without saying how."""
+    handle = driver.site.client.get_workflow_handle(life.workload.workflow_id, result_type=Status)
+    while True:
+        try:
+            return await handle.result()
+        except WorkflowFailureError as error:
+            details = getattr(error.cause, "details", ())
+            return Status.model_validate(details[0]) if details else None
+        except RPCError:
+            await asyncio.sleep(1.0)
+
+
+async def lives_through(driver: Driver, life: Life, turns: asyncio.Semaphore) -> str:
+    """Live one, and return what was wrong about its end; empty if nothing."""
+    async with turns:
+        await driver.submit(life)
+    driven = asyncio.create_task(_driven(driver, life))
+    try:
+        status = await ended(driver, life)
+    finally:
+        driven.cancel()
+        await asyncio.gather(driven, return_exceptions=True)
+    if status is None:
+        return f"{life.name}: its workflow ended without a status"
+    found = (str(status.phase), status.restarts)
+    if found == (life.phase, life.restarts):
+        return ""
+    told = "; ".join(f"{one.time:%H:%M:%S} {one.reason}: {one.message}" for one in status.causes)
+    return f"{life.name}: {found}, expected {(life.phase, life.restarts)}: {told}"
+
+
+async def _driven(driver: Driver, life: Life) -> None:
+    await life.drive(driver, life)
+
+
+def broken_by_log(known: Ledger, lives: Sequence[Life]) -> list[str]:
+    """Return what the audit log says against us.
+
+    The API server writes down a request as it answers it: of what it had in hand when it was killed the log may lack
+    the end. What such a line would have shown is not held against anybody; what is shown is.
+    """
+    verdict = judge(known)
+    print(f"law: {verdict.sentence()}")
+    found = [
+        f"two attempts at once: {life} was there when {reset.first} was asked for"
+        for reset in verdict.resets
+        for life in reset.beside()
+        if life.gone is not None
+    ]
+    ours = [one for one in known.lives.values() if one.user == WORKER]
+    made = Counter((one.workload, one.attempt, one.place[1], one.component, one.launch, one.copy) for one in ours)
+    found += [f"made twice in one attempt: {key}" for key, count in made.items() if count > 1]
+    for one in known.deletions:
+        if one.user == WORKER and not (one.options.get("preconditions") or {}).get("uid"):
+            found.append(f"deleted without a uid: {one}")
+    uids = {one.workload for one in known.lives.values()}
+    if len(uids) > len(lives):
+        found.append(f"{len(uids)} workloads made something, and {len(lives)} were submitted")
+    return found
+
+
+async def left_behind(site: Site, namespace: str) -> list[str]:
+    """Return what is left in the cluster of anything."""
+    found = list[str]()
+    for api_version, kind in (("v1", "Pod"), ("batch/v1", "Job"), (names.API_VERSION, names.ATTEMPT_KIND)):
+        for one in await site.objects(api_version, kind, namespace, labels=names.LABEL_WORKLOAD_UID):
+            found.append(f"left behind: {kind} {one['metadata']['name']}")
+    return found
+
+
+async def decided_alike(driver: Driver, lives: Sequence[Life]) -> list[str]:
+    """Return of which workloads a decision failed, or came out otherwise when it was replayed."""
+    found = list[str]()
+    for life in lives:
+        try:
+            await check_decisions(driver.site.client.get_workflow_handle(life.workload.workflow_id))
+        except AssertionError as error:
+            found.append(f"{life.name}: {error}")
+    return found
+
+
+async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: int) -> list[str]:
+    """Live it, and return what is broken."""
+    rng = random.Random(seed)
+    seconds = minutes * 60
+    async with open_site(stack, directory, temporal_address=stack.temporal_address, prefix="x") as site:
+        killer = Killer(stack, site, random.Random(rng.random()))
+        for number in range(WORKERS):
+            killer.workers[f"worker-{number + 1}"] = await site.start_worker()
+        namespace = await site.namespace()
+        holdfast = Holdfast(site.client, Place(site.temporal_address, site.cluster), site.cluster)
+        await holdfast.apply_queue(Queue(name=QUEUE, cluster=site.cluster, quota={"pods": str(ROOM)}))
+        driver = Driver(site, namespace, holdfast)
+        real = stack.state.real_node
+        lives = drawn(random.Random(rng.random()), site, namespace, count, seconds, real)
+        looking, keeping = asyncio.create_task(driver.look()), asyncio.create_task(killer.keep())
+        turns = asyncio.Semaphore(8)
+        living = [asyncio.create_task(lives_through(driver, life, turns)) for life in lives]
+        killer.begun = time.monotonic()
+        try:
+            await killer.kill(seconds)
+            print(f"{len(killer.kills)} kills in {seconds:.0f} s; all is brought back, and all is to end", flush=True)
+            done, pending = await asyncio.wait(living, timeout=_SETTLE)
+            took = time.monotonic() - killer.begun - seconds
+            killer.over()
+            await keeping
+            broken = [words for one in done if (words := one.result())]
+            for life, task in zip(lives, living, strict=True):
+                if task in pending:
+                    broken.append(f"{life.name}: it has not ended: {await _told(driver, life)}")
+            print(f"{len(done)} of {len(lives)} ended, the last {max(0.0, took):.0f} s after the last kill", flush=True)
+            if not pending:
+                broken += await left_behind(site, namespace)
+            broken += await decided_alike(driver, lives)
+        finally:
+            for task in (looking, keeping, *living):
+                task.cancel()
+            await asyncio.gather(looking, keeping, *living, return_exceptions=True)
+        needle = f'"namespace":"{namespace}"'.encode()
+        known = ledger.read(line for line in ledger.lines_of(stack.audit_log) if needle in line)
+        broken += broken_by_log(known, lives)
+        counts = Counter(name for _, name in killer.kills)
+        print("killed: " + ", ".join(f"{name} {counts[name]}" for name in killer.names))
+        ends = Counter(f"{life.phase}, {life.restarts} restarts" for life in lives)
+        print("planned: " + ", ".join(f"{number} {end}" for end, number in sorted(ends.items())))
+    return broken
+
+
+async def _told(driver: Driver, life: Life) -> str:
+    try:
+        async with asyncio.timeout(10):
+            status = await driver.site.status(driver.site.client.get_workflow_handle(life.workload.workflow_id))
+    except (RPCError, TimeoutError) as error:
+        return f"and does not answer: {error}"
+    return f"{status.phase} ({status.reason}: {status.message})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; 0 only if nothing is broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.chaos", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=None, help="what lives and kills are drawn from")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--workloads", type=int, default=200)
+    parser.add_argument("--stack", default="chaos", help="a stack with two Temporal servers, brought up if need be")
+    parser.add_argument("--keep", action="store_true", help="leave the stack, its logs and its data")
+    given = parser.parse_args(arguments)
+    seed = given.seed if given.seed is not None else secrets.randbelow(1_000_000)
+    print(f"seed {seed}: {given.workloads} workloads, {given.minutes:g} min (SEED={seed} repeats it)", flush=True)
+    stack = Stack.up(given.stack, ha=True, real_node=os.geteuid() == 0, progress=lambda line: print(line, flush=True))
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            broken = asyncio.run(run(stack, Path(directory), seed, given.minutes, given.workloads))
+    finally:
+        if not given.keep:
+            stack.down(purge=True)
+    for words in broken:
+        print(f"BROKEN: {words}")
+    print(
+        f"seed {seed}: " + (f"{len(broken)} broken" if broken else "nothing lost, nothing twice, all ended as planned")
+    )
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""What 200 workloads live while processes die around them, and how each ends if nothing is lost: drawn from a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+import yaml
+from temporalio.service import RPCError
+
+from holdfast import formats, names
+from holdfast.activities.kube import KubeError, NotFound
+from holdfast.client import Holdfast
+from holdfast.client.views import Summary
+from holdfast.errors import NotReachable
+from holdfast.model import Workload
+from tests.e2e.crash import pod
+from tests.e2e.site import Site, appwrapper, job
+from tests.e2e.test_real_node import job as real_job
+
+QUEUE: Final = "chaos"
+ROOM: Final = 10
+"""How many pods the queue has room for."""
+_PATIENT: Final = {
+    "admissionGracePeriodDuration": "15m",
+    "warmupGracePeriodDuration": "15m",
+    "failureGracePeriodDuration": "2s",
+    "retryPausePeriodDuration": "1s",
+    "forcefulDeletionGracePeriodDuration": "10m",
+    "successTTLDuration": "0s",
+    "retryLimit": "3",
+}
+"""No wait runs out for lack of a server: what is charged to a budget is what the seed has planned."""
+_TROUBLE = (RPCError, KubeError, NotReachable, aiohttp.ClientError, TimeoutError, OSError)
+
+
+@dataclass(frozen=True)
+class Life:
+    """One workload: what it is, how it is driven, and how it must end."""
+
+    name: str
+    workload: Workload
+    drive: Callable[[Driver, Life], Awaitable[None]]
+    phase: str
+    restarts: int = 0
+    delay: float = 0.0
+    """Seconds from its beginning to what is done to it."""
+    queued: bool = False
+
+
+@dataclass
+class Driver:
+    """Does to workloads what was planned for them, however often it takes."""
+
+    site: Site
+    namespace: str
+    holdfast: Holdfast
+    board: dict[str, Summary] = field(default_factory=dict[str, Summary])
+    """Each workload, as Temporal's list had it last."""
+
+    async def look(self) -> None:
+        """Renew the board, for as long as it is needed."""
+        while True:
+            try:
+                async for one in self.holdfast.list(cluster=self.site.cluster, namespace=self.namespace):
+                    self.board[one.name] = one
+            except _TROUBLE:
+                pass
+            await asyncio.sleep(1.5)
+
+    async def insist(self, what: Callable[[], Awaitable[Any]]) -> Any:
+        """Do it until it was done; what is done twice must be as good as once."""
+        while True:
+            try:
+                return await what()
+            except NotFound:
+                raise
+            except _TROUBLE:
+                await asyncio.sleep(1.0)
+
+    async def submit(self, life: Life) -> None:
+        async def once() -> Any:
+            return await self.holdfast.submit(life.workload)
+
+        await self.insist(once)
+
+    async def signal(self, life: Life, name: str, *given: Any) -> None:
+        handle = self.site.client.get_workflow_handle(life.workload.workflow_id)
+        await self.insist(lambda: handle.signal(name, args=list(given)))
+
+    async def reaches(self, life: Life, phase: str, attempt: int = 0) -> None:
+        """Wait until the list has it in a phase, of an attempt at least."""
+        while True:
+            found = self.board.get(life.name)
+            if found is not None and found.phase == phase and found.attempt >= attempt:
+                return
+            await asyncio.sleep(0.5)
+
+    async def mark(self, life: Life, **annotations: str) -> None:
+        """Put annotations on one running pod of it, the same one however often it takes."""
+        while True:
+            pods = await self.insist(lambda: self.site.pods(self.namespace))
+            own = [
+                one
+                for one in pods
+                if one["metadata"].get("annotations", {}).get(names.ANNOTATION_WORKLOAD) == life.name
+                and one["status"].get("phase") == "Running"
+                and not one["metadata"].get("deletionTimestamp")
+            ]
+            if own:
+                break
+            await asyncio.sleep(1.0)
+        name = own[0]["metadata"]["name"]
+        try:
+            await self.insist(lambda: self.site.annotate("Pod", name, self.namespace, **annotations))
+        except NotFound:
+            return  # It was marked by a try that was not answered, and has gone.
+
+
+async def _by_itself(driver: Driver, life: Life) -> None:
+    """It ends by itself."""
+
+
+async def _fails_once(driver: Driver, life: Life) -> None:
+    await driver.reaches(life, "Running", 1)
+    await asyncio.sleep(life.delay)
+    await driver.mark(life, kwok_fail="0s")
+    await driver.reaches(life, "Running", 2)
+    await driver.mark(life, kwok_complete="0s")
+
+
+async def _fails_for_good(driver: Driver, life: Life) -> None:
+    for attempt in (1, 2):
+        await driver.reaches(life, "Running", attempt)
+        await asyncio.sleep(life.delay)
+        await driver.mark(life, kwok_fail="0s")
+
+
+async def _is_suspended(driver: Driver, life: Life) -> None:
+    await driver.reaches(life, "Running", 1)
+    await asyncio.sleep(life.delay)
+    await driver.signal(life, names.SIGNAL_PREEMPT, "its place is wanted")
+    await driver.reaches(life, "Suspended")
+    await driver.signal(life, names.SIGNAL_RESUME)
+    await driver.reaches(life, "Running", 2)
+    await driver.mark(life, kwok_complete="0s")
+
+
+async def _is_cancelled(driver: Driver, life: Life) -> None:
+    await asyncio.sleep(life.delay)
+    await driver.signal(life, names.SIGNAL_CANCEL, "it is not wanted any more")
+
+
+def drawn(rng: random.Random, site: Site, namespace: str, count: int, seconds: float, real: bool) -> list[Life]:
+    """Return as many lives; the longest waits for two thirds of the time before something is done to it.
+
+    Args:
+        rng: what they are drawn from.
+        site: whose cluster's name they bear.
+        namespace: where they live.
+        count: how many.
+        seconds: for how long processes will be killed.
+        real: whether some may run as real containers.
+    """
+    kinds = ["ends"] * 8 + ["queued"] * 3 + ["once"] * 4 + ["good"] * 2 + ["suspended"] * 4 + ["cancelled"] * 2
+    kinds += ["real"] if real else []
+    lives = list[Life]()
+    for index in range(count):
+        kind = kinds[index % len(kinds)]
+        delay = rng.uniform(1, seconds * 2 / 3)
+        lives.append(_life(f"{kind}-{index:03}", kind, delay, site, namespace))
+    rng.shuffle(lives)
+    return lives
+
+
+def _life(name: str, kind: str, delay: float, site: Site, namespace: str) -> Life:
+    span = f"{delay:.0f}s"
+
+    def read(component: dict[str, Any], **settings: str) -> Workload:
+        text = yaml.safe_dump(appwrapper(name, component, **(_PATIENT | settings)))
+        (found,) = formats.read(text, cluster=site.cluster, namespace=namespace)
+        return found
+
+    match kind:
+        case "ends":
+            return Life(name, read(job(name, complete=span)), _by_itself, "Succeeded")
+        case "real":
+            component = real_job(f"sleep {delay:.0f}", 1)
+            component["template"]["metadata"]["name"] = name
+            return Life(name, read(component), _by_itself, "Succeeded")
+        case "queued":
+            workload = read(job(name, complete="8s")).model_copy(update={"queue": QUEUE, "queued": True})
+            return Life(name, workload, _by_itself, "Succeeded", queued=True)
+        case "once":
+            return Life(name, read(pod(name)), _fails_once, "Succeeded", restarts=1, delay=delay)
+        case "good":
+            return Life(name, read(pod(name), retryLimit="1"), _fails_for_good, "Failed", restarts=1, delay=delay / 2)
+        case "suspended":
+            return Life(name, read(pod(name)), _is_suspended, "Succeeded", delay=delay)
+        case _:
+            return Life(name, read(pod(name)), _is_cancelled, "Cancelled", delay=delay)
