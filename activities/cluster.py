@@ -9,6 +9,8 @@ from typing import Any
 from temporalio import activity
 
 from holdfast import names
+from holdfast.activities import broker
+from holdfast.activities.broker_contract import AskDone, AskInput, WeighInput
 from holdfast.activities.checkpoint import checkpoint
 from holdfast.activities.clear import clear
 from holdfast.activities.contract import (
@@ -61,6 +63,7 @@ from holdfast.activities.scale import resize_rendezvous, scale
 from holdfast.activities.sight import Sight
 from holdfast.activities.site import Site
 from holdfast.model import Limits
+from holdfast.model.broker import Weighed
 
 
 class ClusterActivities:
@@ -106,6 +109,8 @@ class ClusterActivities:
             self.look_nodes,
             self.mark_nodes,
             self.look_queue,
+            self.weigh_checkpoints,
+            self.ask_checkpoint,
         ]
 
     @property
@@ -193,6 +198,16 @@ class ClusterActivities:
     async def look_queue(self, given: LookQueueInput) -> SeenQueue:
         """Look who is there of the workloads of an admission queue."""
         return await look_queue(self._site, activity.client(), given)
+
+    @activity.defn(name=names.ACTIVITY_WEIGH)
+    async def weigh_checkpoints(self, given: WeighInput) -> Weighed:
+        """Look at all that run and can save their state, and weigh what a checkpoint of each is worth."""
+        return await broker.weigh(activity.client(), given)
+
+    @activity.defn(name=names.ACTIVITY_ASK)
+    async def ask_checkpoint(self, given: AskInput) -> AskDone:
+        """Ask a workload to save its state and to run on."""
+        return await broker.ask(activity.client(), given)
 
     @activity.defn(name=names.ACTIVITY_PROBE)
     async def probe(self, given: ProbeInput) -> Probed:

@@ -89,6 +89,7 @@ NODE_MONITOR_WORKFLOW: Final = "NodeMonitor"
 RENDEZVOUS_WORKFLOW: Final = "Rendezvous"
 GRAPH_WORKFLOW: Final = "Graph"
 QUEUE_WORKFLOW: Final = "Queue"
+BROKER_WORKFLOW: Final = "CheckpointBroker"
 
 # Temporal: signals, queries, updates of the workload workflow.
 SIGNAL_SUSPEND: Final = "suspend"
@@ -122,8 +123,8 @@ QUERY_ORDERS: Final = "orders"
 SIGNAL_NEWS: Final = "news"
 SIGNAL_GRAPH: Final = "graph"
 
-# Temporal: update and signal of a queue beside `news`, by its workloads, and `cancel`; and what it signals to them.
-UPDATE_QUEUE: Final = "configure"
+# Temporal: update of a queue and of a broker; what a queue signals to its workloads, which signal `news` to it.
+UPDATE_CONFIGURE: Final = "configure"
 SIGNAL_QUEUE: Final = "queue"
 
 # Temporal: activities.
@@ -148,6 +149,8 @@ ACTIVITY_MARK_NODES: Final = "mark_nodes"
 ACTIVITY_BEGIN_GANG: Final = "begin_gang"
 ACTIVITY_GANG_HUB: Final = "gang_hub"
 ACTIVITY_LOOK_QUEUE: Final = "look_queue"
+ACTIVITY_WEIGH: Final = "weigh_checkpoints"
+ACTIVITY_ASK: Final = "ask_checkpoint"
 
 # Temporal: search attributes. Keywords unless said otherwise.
 SA_PHASE: Final = "HoldfastPhase"
@@ -186,6 +189,8 @@ MEMO_UID: Final = "holdfast.uid"
 MEMO_KIND: Final = "holdfast.kind"
 MEMO_SPEC_HASH: Final = "holdfast.specHash"
 MEMO_STATUS: Final = "holdfast.status"
+MEMO_SAVES: Final = "holdfast.saves"
+"""Whether the workload can save its state."""
 MEMO_QUEUED: Final = "holdfast.queued"
 """Whether a queue's workflow lets the workload in."""
 
@@ -202,6 +207,7 @@ ERROR_STALE_HUB: Final = "StaleHub"
 ERROR_INVALID_GRAPH: Final = "InvalidGraph"
 ERROR_GRAPH_FAILED: Final = "GraphFailed"
 ERROR_INVALID_QUEUE: Final = "InvalidQueue"
+ERROR_INVALID_BROKER: Final = "InvalidBroker"
 
 # Temporal: task queues.
 QUEUE_WORKFLOWS: Final = "holdfast"
@@ -251,6 +257,11 @@ def rendezvous_id(cluster: str, namespace: str, name: str) -> str:
 def graph_id(cluster: str, namespace: str, name: str) -> str:
     """Return the id of the workflow of a graph of workloads."""
     return f"graph/{cluster}/{namespace}/{name}"
+
+
+def broker_id(cluster: str) -> str:
+    """Return the id of the workflow of a cluster's checkpoint broker."""
+    return f"checkpoint-broker/{cluster}"
 
 
 def queue_id(cluster: str, queue: str) -> str:

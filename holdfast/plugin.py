@@ -27,6 +27,7 @@ PASSTHROUGH: Final = (
     "holdfast.activities.contract",
     "holdfast.activities.gang_contract",
     "holdfast.activities.queue_contract",
+    "holdfast.activities.broker_contract",
 )
 """Pure modules that the sandbox takes from the host: loading them once halves a cached workflow's memory. Each is named
 by its full path, since naming a package passes nothing through of `from package import name`."""
@@ -111,6 +112,7 @@ def _fitting() -> list[Interceptor]:
 
 
 def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
+    from holdfast.workflows.broker import CheckpointBroker
     from holdfast.workflows.cluster_watch import ClusterWatch  # A client needs none of them.
     from holdfast.workflows.graph import GraphWorkflow
     from holdfast.workflows.node_monitor import NodeMonitor
@@ -118,6 +120,14 @@ def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
     from holdfast.workflows.rendezvous import Rendezvous
     from holdfast.workflows.workload import WorkloadWorkflow
 
-    own = (WorkloadWorkflow, ClusterWatch, NodeMonitor, Rendezvous, GraphWorkflow, QueueWorkflow)
+    own = (
+        WorkloadWorkflow,
+        ClusterWatch,
+        NodeMonitor,
+        Rendezvous,
+        GraphWorkflow,
+        QueueWorkflow,
+        CheckpointBroker,
+    )
     present = list(existing or [])
     return present + [workflow for workflow in own if workflow not in present]

@@ -33,6 +33,7 @@ from holdfast.worker.queues import Admission
 from holdfast.worker.settings import Role, Settings
 from holdfast.worker.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
 from holdfast.worker.watch import WatchActivities
+from holdfast.workflows.broker import CheckpointBroker
 from holdfast.workflows.cluster_watch import ClusterWatch
 from holdfast.workflows.fitting import Fitting
 from holdfast.workflows.graph import GraphWorkflow
@@ -100,7 +101,7 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
     return Worker(
         client,
         task_queue=names.QUEUE_WORKFLOWS,
-        workflows=[WorkloadWorkflow, ClusterWatch, NodeMonitor, Rendezvous, GraphWorkflow],
+        workflows=[WorkloadWorkflow, ClusterWatch, NodeMonitor, Rendezvous, GraphWorkflow, CheckpointBroker],
         workflow_runner=runner,
         interceptors=[Fitting()],
         max_cached_workflows=settings.max_cached_workflows,

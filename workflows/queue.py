@@ -197,7 +197,7 @@ class QueueWorkflow:
         """Let nobody in any more; it ends once nobody waits and nobody holds anything."""
         self._closing = reason or "a person asked for it"
 
-    @workflow.update(name=names.UPDATE_QUEUE, description="Change its quota or strategy from now on")
+    @workflow.update(name=names.UPDATE_CONFIGURE, description="Change its quota or strategy from now on")
     def configure(self, queue: Queue) -> QueueStatus:
         """Change its quota, strategy or stop policy from now on; what was let in stays."""
         assert self._state is not None

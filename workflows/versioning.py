@@ -23,6 +23,7 @@ DECLARED: Final[dict[str, VersioningBehavior]] = dict.fromkeys(
         names.RENDEZVOUS_WORKFLOW,
         names.GRAPH_WORKFLOW,
         names.QUEUE_WORKFLOW,
+        names.BROKER_WORKFLOW,
     ),
     BEHAVIOR,
 )

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from holdfast.cli import (
     about,
+    broker,
     demo,
     dev,
     doctor,
@@ -67,6 +68,7 @@ _SETUP = "Setting up"
 for group in (submit, simulate, read, graph, watch, steer):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
+app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)
 app.add_typer(dev.app, name="dev", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(worker.worker)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)

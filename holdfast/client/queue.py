@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from temporalio.client import (
-    Client,
-    WorkflowExecutionStatus,
-    WorkflowQueryFailedError,
-    WorkflowQueryRejectedError,
-    WorkflowUpdateFailedError,
-)
-from temporalio.common import (
-    QueryRejectCondition,
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.client.configured import Configured
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.errors import HoldfastError, InvalidWorkload, Problem
+from holdfast.errors import InvalidWorkload, Problem
 from holdfast.model import Workload
 from holdfast.model.queue import Queue, QueueStatus
 
-_ANSWER: Final = 10.0
 _KNOWN_SECONDS: Final = 5.0
 """How long a program believes what it has seen of the queues there are."""
 _SHOWN: Final = 20
@@ -40,113 +24,34 @@ _DEFAULT: Final = "default"
 
 
 @dataclass(frozen=True)
-class QueueRun:
-    """One admission queue."""
+class QueueRun(Configured[Queue, QueueStatus]):
+    """One admission queue. What it has let in stays, however it is configured; told to end, it does once empty."""
 
-    client: Client
-    place: Place
-    workflow_id: str
+    type = names.QUEUE_WORKFLOW
+    remedy = "holdfast queue list shows which there are, and holdfast queue apply FILE makes one"
+    role = "admission"
+    told = QueueStatus
 
     @property
     def name(self) -> str:
         """Its name."""
         return names.parse_queue_id(self.workflow_id)[1]
 
-    async def status(self) -> QueueStatus:
-        """Return how it stands: what is taken of its quota, who waits, and why.
-
-        Raises:
-            HoldfastError: if there is none of this name, or no worker answers.
-            NotReachable: if Temporal does not answer.
-        """
-        try:
-            async with asyncio.timeout(_ANSWER):
-                found = await self._handle.query(
-                    names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN
-                )
-        except WorkflowQueryRejectedError as error:
-            raise self._none() from error
-        except (TimeoutError, WorkflowQueryFailedError) as error:
-            raise _silent(self.workflow_id) from error
-        except RPCError as error:
-            raise self._explained(error) from error
-        return QueueStatus.model_validate(found)
-
-    async def configure(self, queue: Queue) -> QueueStatus:
-        """Change its quota, strategy or stop policy from now on; what was let in stays.
-
-        Raises:
-            HoldfastError: if there is none of this name, it refuses, or no worker answers.
-            NotReachable: if Temporal does not answer.
-        """
-        try:
-            async with asyncio.timeout(_ANSWER):
-                document = queue.model_dump(mode="json")
-                found = await self._handle.execute_update(names.UPDATE_QUEUE, document, result_type=dict)
-        except TimeoutError as error:
-            raise _silent(self.workflow_id) from error
-        except WorkflowUpdateFailedError as error:
-            raise HoldfastError(str(error.cause)) from error
-        except RPCError as error:
-            raise self._explained(error) from error
-        return QueueStatus.model_validate(found)
-
-    async def cancel(self, reason: str = "") -> None:
-        """Let nobody in any more; it ends once nobody waits in it, and all that it let in has let go.
-
-        Raises:
-            HoldfastError: if there is none of this name.
-            NotReachable: if Temporal does not answer.
-        """
-        try:
-            await self._handle.signal(names.SIGNAL_CANCEL, reason)
-        except RPCError as error:
-            raise self._explained(error) from error
-
-    def _explained(self, error: RPCError) -> HoldfastError:
-        return self._none() if error.status is RPCStatusCode.NOT_FOUND else explained(error, self.place)
-
-    def _none(self) -> HoldfastError:
-        return HoldfastError(
-            f"there is no admission queue {self.workflow_id.partition('/')[2]}: holdfast queue list shows which "
-            "there are, and holdfast queue apply FILE makes one"
-        )
-
-    @property
-    def _handle(self) -> Any:
-        return self.client.get_workflow_handle(self.workflow_id, result_type=dict)
-
-
-def _silent(workflow_id: str) -> HoldfastError:
-    return HoldfastError(f"{workflow_id} does not answer: is `holdfast worker --roles admission` running?")
-
 
 async def apply(client: Client, place: Place, queue: Queue) -> QueueRun:
     """Put a queue there, or change the one that is there (see `Holdfast.apply_queue`)."""
     run = QueueRun(client, place, queue.workflow_id)
-    keywords = {
-        names.SA_CLUSTER: queue.cluster,
-        names.SA_NAME: queue.name,
-        names.SA_QUEUE: queue.name,
-        names.SA_KIND: names.QUEUE_WORKFLOW,
-    }
-    pairs: list[SearchAttributePair[Any]] = [
-        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in keywords.items()
-    ]
-    try:
-        with refusals(place):
-            await client.start_workflow(
-                names.QUEUE_WORKFLOW,
-                queue.model_dump(mode="json"),
-                id=run.workflow_id,
-                task_queue=names.queue_admission(queue.cluster, queue.name),
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                search_attributes=TypedSearchAttributes(pairs),
-                static_summary=f"Admission queue {queue.name} of cluster {queue.cluster}",
-            )
-    except WorkflowAlreadyStartedError:
-        await run.configure(queue)
+    await run.apply(
+        queue,
+        task_queue=names.queue_admission(queue.cluster, queue.name),
+        summary=f"Admission queue {queue.name} of cluster {queue.cluster}",
+        columns={
+            names.SA_CLUSTER: queue.cluster,
+            names.SA_NAME: queue.name,
+            names.SA_QUEUE: queue.name,
+            names.SA_KIND: names.QUEUE_WORKFLOW,
+        },
+    )
     return run
 
 

@@ -14,8 +14,10 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
 from holdfast import names
+from holdfast.client import broker as brokers
 from holdfast.client import graph as graphs
 from holdfast.client import queue as queues
+from holdfast.client.broker import BrokerRun
 from holdfast.client.connection import Place, reached, refusals
 from holdfast.client.graph import GraphRun
 from holdfast.client.queue import Directory, QueueRun
@@ -24,6 +26,7 @@ from holdfast.client.submission import Begun, begin, find, word_for
 from holdfast.client.views import Summary
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import Phase, Workload
+from holdfast.model.broker import Broker
 from holdfast.model.graph import Graph
 from holdfast.model.queue import Queue
 
@@ -143,6 +146,19 @@ class Holdfast:
     async def queues(self, cluster: str | None = None) -> list[QueueRun]:
         """Return the admission queues that there are of a cluster, by name."""
         return await queues.of_cluster(self.client, self.place, self.require_cluster(cluster))
+
+    async def apply_broker(self, broker: Broker) -> BrokerRun:
+        """Put a cluster's checkpoint broker there, or change what the one that is there goes by (row L11).
+
+        Raises:
+            HoldfastError: if it is there, and no worker answers for it.
+            NotReachable: if Temporal does not answer.
+        """
+        return await brokers.apply(self.client, self.place, broker)
+
+    def broker(self, cluster: str | None = None) -> BrokerRun:
+        """Return a cluster's checkpoint broker, without looking whether there is one."""
+        return BrokerRun(self.client, self.place, names.broker_id(self.require_cluster(cluster)))
 
     async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
         """Find a workload's latest run, living or ended.

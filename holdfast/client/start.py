@@ -52,7 +52,11 @@ def memo(workload: Workload) -> dict[str, Any]:
         names.MEMO_SPEC_HASH: workload.spec_hash(),
         names.MEMO_STATUS: first_status(workload).model_dump(mode="json"),
     }
-    return {**told, names.MEMO_QUEUED: True} if workload.queued else told
+    if workload.checkpoint is not None:
+        told[names.MEMO_SAVES] = True
+    if workload.queued:
+        told[names.MEMO_QUEUED] = True
+    return told
 
 
 def search_attributes(workload: Workload) -> TypedSearchAttributes:

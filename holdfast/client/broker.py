@@ -1,0 +1,34 @@
+"""A cluster's checkpoint broker: putting it there, asking and ending it (row L11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from temporalio.client import Client
+
+from holdfast import names
+from holdfast.client.configured import Configured
+from holdfast.client.connection import Place
+from holdfast.model.broker import Broker, BrokerStatus
+
+
+@dataclass(frozen=True)
+class BrokerRun(Configured[Broker, BrokerStatus]):
+    """The broker of one cluster."""
+
+    type = names.BROKER_WORKFLOW
+    remedy = "holdfast broker start makes one"
+    role = "workflows"
+    told = BrokerStatus
+
+
+async def apply(client: Client, place: Place, broker: Broker) -> BrokerRun:
+    """Put a broker there, or change what the one that is there goes by (see `Holdfast.apply_broker`)."""
+    run = BrokerRun(client, place, broker.workflow_id)
+    await run.apply(
+        broker,
+        task_queue=names.QUEUE_WORKFLOWS,
+        summary=f"Checkpoint broker of cluster {broker.cluster}",
+        columns={names.SA_CLUSTER: broker.cluster, names.SA_NAME: broker.cluster, names.SA_KIND: names.BROKER_WORKFLOW},
+    )
+    return run

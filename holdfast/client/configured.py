@@ -1,0 +1,149 @@
+"""A workflow that an operator puts into a cluster, asks, configures and ends: an admission queue, a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from pydantic import BaseModel
+from temporalio.client import (
+    Client,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.common import (
+    QueryRejectCondition,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.client.connection import Place, explained, refusals
+from holdfast.errors import HoldfastError
+
+_ANSWER: Final = 10.0
+Given = TypeVar("Given", bound=BaseModel)
+Told = TypeVar("Told", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Configured(Generic[Given, Told]):
+    """One such workflow."""
+
+    client: Client
+    place: Place
+    workflow_id: str
+
+    type: ClassVar[str]
+    """Of its workflow."""
+    remedy: ClassVar[str]
+    """What makes one, where there is none."""
+    role: ClassVar[str]
+    """Of the worker that answers for it."""
+    told: ClassVar[type[BaseModel]]
+    """What it says of itself."""
+
+    async def status(self) -> Told:
+        """Return how it stands.
+
+        Raises:
+            HoldfastError: if there is none of this name, or no worker answers.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER):
+                found = await self._handle.query(
+                    names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN
+                )
+        except WorkflowQueryRejectedError as error:
+            raise self._none() from error
+        except (TimeoutError, WorkflowQueryFailedError) as error:
+            raise self._silent() from error
+        except RPCError as error:
+            raise self._explained(error) from error
+        return self._read(found)
+
+    async def configure(self, given: Given) -> Told:
+        """Change what it goes by from now on.
+
+        Raises:
+            HoldfastError: if there is none of this name, it refuses, or no worker answers.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER):
+                document = given.model_dump(mode="json")
+                found = await self._handle.execute_update(names.UPDATE_CONFIGURE, document, result_type=dict)
+        except TimeoutError as error:
+            raise self._silent() from error
+        except WorkflowUpdateFailedError as error:
+            raise HoldfastError(str(error.cause)) from error
+        except RPCError as error:
+            raise self._explained(error) from error
+        return self._read(found)
+
+    async def cancel(self, reason: str = "") -> None:
+        """Have it end, as soon as nobody needs it any more.
+
+        Raises:
+            HoldfastError: if there is none of this name.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            await self._handle.signal(names.SIGNAL_CANCEL, reason)
+        except RPCError as error:
+            raise self._explained(error) from error
+
+    async def apply(self, given: Given, *, task_queue: str, summary: str, columns: dict[str, str]) -> None:
+        """Put it there, or configure the one that is there.
+
+        Args:
+            given: what it goes by.
+            task_queue: where its worker polls.
+            summary: for the Temporal UI.
+            columns: search attributes, keywords all.
+
+        Raises:
+            HoldfastError: if it is there, and no worker answers for it.
+            NotReachable: if Temporal does not answer.
+        """
+        pairs: list[SearchAttributePair[Any]] = [
+            SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in columns.items()
+        ]
+        try:
+            with refusals(self.place):
+                await self.client.start_workflow(
+                    self.type,
+                    given.model_dump(mode="json"),
+                    id=self.workflow_id,
+                    task_queue=task_queue,
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    search_attributes=TypedSearchAttributes(pairs),
+                    static_summary=summary,
+                )
+        except WorkflowAlreadyStartedError:
+            await self.configure(given)
+
+    def _read(self, found: Any) -> Told:
+        return self.told.model_validate(found)  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    def _explained(self, error: RPCError) -> HoldfastError:
+        return self._none() if error.status is RPCStatusCode.NOT_FOUND else explained(error, self.place)
+
+    def _none(self) -> HoldfastError:
+        return HoldfastError(f"there is no {self.workflow_id.replace('/', ' ', 1)}: {self.remedy}")
+
+    def _silent(self) -> HoldfastError:
+        return HoldfastError(f"{self.workflow_id} does not answer: is `holdfast worker --roles {self.role}` running?")
+
+    @property
+    def _handle(self) -> Any:
+        return self.client.get_workflow_handle(self.workflow_id, result_type=dict)

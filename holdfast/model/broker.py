@@ -1,0 +1,116 @@
+"""The checkpoint broker: how it weighs a checkpoint's value against its cost, and what it knows (row L11)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from holdfast import names
+from holdfast.model.base import Duration, Model, Time
+from holdfast.model.observation import Payload
+
+CANDIDATES_MAXIMUM: Final = 100
+"""How many workloads whose checkpoint is due a look names: those that have waited longest, by their own measure."""
+
+
+class Broker(Model):
+    """What an operator says of a cluster's broker."""
+
+    schema_version: Literal[1] = 1
+    cluster: str
+    every: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(days=1))] = timedelta(minutes=1)
+    """How often all that run are weighed: a cycle. As much is lost at most if the broker is lost."""
+    at_once: Annotated[int, Field(ge=1, le=100)] = 2
+    """How many workloads may save at the same time, whoever asked them: what storage bears."""
+    node_mtbf: Annotated[Duration, Field(ge=timedelta(minutes=1))] = timedelta(days=60)
+    """Mean time between failures of one node; a workload of n pods fails n times as often."""
+    cost: Annotated[Duration, Field(ge=timedelta(seconds=1))] = timedelta(minutes=2)
+    """What a checkpoint is taken to last where none of this workload was measured yet."""
+    least: Annotated[Duration, Field(ge=timedelta(seconds=1))] = timedelta(minutes=10)
+    """The shortest time between two checkpoints of a workload."""
+    most: Duration = timedelta(hours=6)
+    """The longest."""
+
+    @field_validator("cluster")
+    @classmethod
+    def _label(cls, value: str) -> str:
+        if not names.DNS_LABEL.match(value):
+            raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+        return value
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.most < self.least:
+            raise ValueError("most: is shorter than least")
+        return self
+
+    @property
+    def workflow_id(self) -> str:
+        """The id of its workflow."""
+        return names.broker_id(self.cluster)
+
+
+class Candidate(Payload):
+    """A running workload that can save its state, as it was when it was looked at."""
+
+    workload: str
+    """Its workflow's id."""
+    pods: int
+    since: Time
+    """From when on its work is not saved."""
+    cost: float | None = None
+    """Seconds that its last complete checkpoint took; None: none was measured."""
+
+
+class Weighed(Payload):
+    """What a look at all that run came to."""
+
+    running: int = 0
+    """Workloads that run and can save their state."""
+    saving: int = 0
+    """Those that are saving it now, whoever asked them."""
+    due: int = 0
+    """Those whose checkpoint is worth more than it costs."""
+    candidates: tuple[Candidate, ...] = ()
+    """Of those, the first `CANDIDATES_MAXIMUM`, in their order."""
+    later: dict[str, Time] = {}
+    """When the others' are due, by workflow id: until then they need not be looked at."""
+    unheard: int = 0
+    """Those that did not answer."""
+
+
+class Asked(Payload):
+    """A workload that was asked to save its state, and why."""
+
+    workload: str
+    why: str
+
+
+class BrokerState(Payload):
+    """A broker's memory: what it may lose without losing more than a cycle."""
+
+    broker: Broker
+    cycle: int = 0
+    later: dict[str, Time] = {}
+    looked_at: Time | None = None
+    seen: Weighed = Weighed()
+    asked: tuple[Asked, ...] = ()
+    """In the last cycle that asked somebody."""
+    asked_total: int = 0
+
+
+class BrokerStatus(Payload):
+    """How a broker stands, for those who ask."""
+
+    broker: Broker
+    message: str
+    cycle: int
+    looked_at: Time | None = None
+    running: int = 0
+    saving: int = 0
+    due: int = 0
+    unheard: int = 0
+    asked: tuple[Asked, ...] = ()
+    asked_total: int = 0
