@@ -15,7 +15,15 @@ from holdfast.model import Workload, workload
 from tests.refusing import lines_run, missed, places
 
 Spoiled = dict[str, Any]
-NOT_OF_A_WORKLOAD = {"gang_orders.py", "gang_packed.py", "graph.py", "quantity.py", "queue.py", "rendezvous.py"}
+NOT_OF_A_WORKLOAD = {
+    "broker.py",
+    "gang_orders.py",
+    "gang_packed.py",
+    "graph.py",
+    "quantity.py",
+    "queue.py",
+    "rendezvous.py",
+}
 """What is no part of a workload's document: it has tests of its own beside this one."""
 FILES = sorted(
     path for path in Path(workload.__file__).resolve().parent.glob("*.py") if path.name not in NOT_OF_A_WORKLOAD
