@@ -27,6 +27,8 @@ def explanation(view: ExplanationView, now: datetime) -> str:
             lines.append(_labelled("", sentence))
     if view.gang is not None:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))
+    if view.queue:
+        lines.append(_labelled("queue", view.queue))
     if told.next:
         lines.append(_labelled("next", deadlines(told.next, now)))
     elif not told.phase.ended and view.activities:

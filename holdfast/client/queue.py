@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.configured import Configured
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.errors import InvalidWorkload, Problem
+from holdfast.errors import HoldfastError, InvalidWorkload, Problem
 from holdfast.model import Workload
 from holdfast.model.queue import Queue, QueueStatus
 
+_QUEUE: Final = SearchAttributeKey.for_keyword(names.SA_QUEUE)
 _KNOWN_SECONDS: Final = 5.0
 """How long a program believes what it has seen of the queues there are."""
 _SHOWN: Final = 20
@@ -53,6 +55,23 @@ async def apply(client: Client, place: Place, queue: Queue) -> QueueRun:
         },
     )
     return run
+
+
+async def place_of(client: Client, place: Place, workload: WorkflowExecutionDescription) -> str:
+    """Say where a workload stands in its queue, and why it is not let in; empty where no queue lets it in."""
+    memo: dict[str, Any] = dict(await workload.memo())
+    queue = workload.typed_search_attributes.get(_QUEUE)
+    if not memo.get(names.MEMO_QUEUED) or not queue:
+        return ""
+    cluster, _, _ = names.parse_workflow_id(workload.id)
+    try:
+        told = await QueueRun(client, place, names.queue_id(cluster, queue)).status()
+    except HoldfastError as error:
+        return str(error)
+    mine = next((one for one in told.lines if one.uid == memo.get(names.MEMO_UID) and not one.admitted), None)
+    if mine is None:
+        return f"{queue}: it is not among the first {told.waiting} that wait"
+    return f"{queue}: place {mine.position} of {told.waiting}: {mine.why}"
 
 
 async def of_cluster(client: Client, place: Place, cluster: str) -> list[QueueRun]:

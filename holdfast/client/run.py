@@ -24,6 +24,7 @@ from holdfast import names
 from holdfast.client.connection import Place, explained
 from holdfast.client.past import fetch, workload_of
 from holdfast.client.pending import activities_of
+from holdfast.client.queue import place_of
 from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
@@ -114,7 +115,11 @@ class Run:
             explanation, fresh = Explanation.model_validate(answer), True
         activities = await activities_of(description)
         gang = await self.gang() if explanation.gang is not None and not closed else None
-        return ExplanationView(explanation=explanation, fresh=fresh, closed=closed, gang=gang, activities=activities)
+        queued = explanation.reason is Reason.QUEUED and not closed
+        queue = await place_of(self.client, self.place, description) if queued else ""
+        return ExplanationView(
+            explanation=explanation, fresh=fresh, closed=closed, gang=gang, queue=queue, activities=activities
+        )
 
     async def gang(self) -> GangStatus | None:
         """Return where its gang stands: round, members, what they were charged (rows T1 to T14).

@@ -89,6 +89,8 @@ class ExplanationView(Payload):
     fresh: bool
     closed: bool = False
     gang: Annotated[GangStatus | None, Field(exclude_if=lambda value: value is None)] = None
+    queue: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Its place in its queue and why it is not let in, in words, while it waits there."""
     activities: tuple[ActivityView, ...] = ()
 
 

@@ -208,3 +208,9 @@ def test_watch_names_a_new_attempt() -> None:
 def test_ages_are_short() -> None:
     cases = {41: "41s", 192: "3m12s", 18125: "5h2m", 86400 * 12: "12d", -5: "0s"}
     assert {seconds: render.age(timedelta(seconds=seconds)) for seconds in cases} == cases
+
+
+def test_what_waits_in_a_queue_says_its_place_there() -> None:
+    waits = "gpus: place 2 of 3: it asks for 2 pods, and 0 of 2 are free"
+    text = render.explanation(ExplanationView(explanation=explanation(), fresh=True, queue=waits), NOW)
+    assert f"queue      {waits}" in text.splitlines()

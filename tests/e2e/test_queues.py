@@ -167,8 +167,10 @@ async def test_L9_a_queue_whose_worker_was_killed_pauses_alone_and_catches_up(ba
     assert (await space.ended(b2)).phase == "Succeeded"
     for one in (a2, a3):
         await bare.waits(one)
-    refused = await command(site, "queue", "show", "alpha", expect=2)
-    assert refused == ""
+    assert await command(site, "queue", "show", "alpha", expect=2) == ""
+    explained = await command(site, "explain", f"{space.namespace}/a2")
+    assert "queue/" in explained
+    assert "does not answer: is `holdfast worker --roles admission` running?" in explained.replace("\n", " ")
 
     await serve(site, "alpha")
     await space.reach(a2, "Running", 1)
@@ -285,6 +287,7 @@ async def test_what_its_users_and_its_operator_are_told(queues: Queues):
     assert "it asks for more than the whole quota: it asks for 3 pods, and 2 of 2 are free" in table
     explained = await command(site, "explain", f"{space.namespace}/large")
     assert "standing in queue gpus" in explained
+    assert "gpus: place 1 of 1: it asks for more than the whole quota" in explained
     assert "holdfast queue show gpus says how much is taken" in explained
     await queues.apply("gpus", quota={"pods": 3})
     await space.reach(large, "Running", 1)
