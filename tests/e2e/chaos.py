@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from temporalio.client import WorkflowFailureError
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError
 
 from holdfast import names
@@ -255,6 +256,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stack", default="chaos", help="a stack with two Temporal servers, brought up if need be")
     parser.add_argument("--keep", action="store_true", help="leave the stack, its logs and its data")
     given = parser.parse_args(arguments)
+    # That a server which was killed does not answer is no news here.
+    quiet = LoggingConfig(filter=TelemetryFilter(core_level="ERROR", other_level="ERROR"))
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=quiet)))
     seed = given.seed if given.seed is not None else secrets.randbelow(1_000_000)
     print(f"seed {seed}: {given.workloads} workloads, {given.minutes:g} min (SEED={seed} repeats it)", flush=True)
     stack = Stack.up(given.stack, ha=True, real_node=os.geteuid() == 0, progress=lambda line: print(line, flush=True))
