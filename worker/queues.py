@@ -91,7 +91,10 @@ class Admission:
             query += f" AND {names.SA_CLUSTER} = '{cluster}'"
         found = set[str]()
         async for execution in self._client.list_workflows(query):
-            place, name = names.parse_queue_id(execution.id)
+            try:
+                place, name = names.parse_queue_id(execution.id)
+            except ValueError:
+                continue  # It is somebody else's, whatever its type is called.
             if not wanted or name in wanted:
                 found.add(names.queue_admission(place, name))
         return found

@@ -70,11 +70,13 @@ class CheckpointBroker:
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_BROKER, non_retryable=True)
         first = self._state.cycle
         while not self._over:
+            self._changed = False
             await self._cycle(self._state)
+            if self._over:
+                break
             if self._state.cycle - first >= CYCLES_MAXIMUM or workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(args=[document, self._state])
-            self._changed = False
             try:
                 await workflow.wait_condition(
                     lambda: bool(self._over) or self._changed,
@@ -104,7 +106,9 @@ class CheckpointBroker:
         except asyncio.CancelledError:
             self._over = "cancelled through Temporal"
             return
-        assert self._state is not None  # It may have been configured meanwhile.
+        assert self._state is not None
+        if self._state.broker != state.broker:
+            return  # It goes by other numbers since: all are weighed by them.
         self._state, asked = policy.looked(self._state, seen, workflow.now())
         workflow.set_current_details(policy.details(self._state))
         await asyncio.gather(*(self._ask(one) for one in asked))
@@ -121,10 +125,14 @@ class CheckpointBroker:
                 retry_policy=_ASK_RETRY,
                 summary=f"{policy.name_of(one.workload)}: {one.why}"[:200],
             )
-        except (ActivityError, asyncio.CancelledError):
-            return  # It is still due in the next cycle.
+        except ActivityError as error:
+            done = AskDone(why=str(error.cause or error))
+        except asyncio.CancelledError:
+            self._over = "cancelled through Temporal"
+            return
         if not done.number:
             workflow.logger.info("%s takes no request now: %s", one.workload, done.why)
+            self._state = policy.refused(self._state, one, workflow.now())
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="Ask nobody any more, and end")
     def cancel(self, reason: str = "") -> None:

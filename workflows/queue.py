@@ -20,6 +20,8 @@ with workflow.unsafe.imports_passed_through():
 
 HEARD_MAXIMUM: Final = 200
 """Words after which a new run begins: a worker that takes a queue over has to live through all it heard."""
+TELLING_MAXIMUM: Final = 200
+"""Words under way at once: the server takes 2,000 pending signals of a workflow."""
 _LOOK_TIMEOUT: Final = timedelta(minutes=5)
 _LOOK_HEARTBEAT: Final = timedelta(seconds=30)
 
@@ -37,6 +39,7 @@ class QueueWorkflow:
         self._given: Queue | None = None
         self._closing = ""
         self._heard = 0
+        self._outbox: list[policy.Order] = []
         self._telling: dict[asyncio.Task[bool], policy.Order] = {}
         self._look: workflow.ActivityHandle[SeenQueue] | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -77,10 +80,11 @@ class QueueWorkflow:
             state = self._take_in(self._state, now)
             state, orders = policy.step(state)
             self._state = state
-            for order in orders:
-                self._tell(order)
+            self._outbox += orders
+            self._tell()
             self._show(state)
-            if not self._telling and not self._inbox and self._look is None:
+            # A look only reads: it is let fall where it does not come to an end.
+            if not self._telling and not self._inbox:
                 if policy.over(state):
                     await workflow.wait_condition(workflow.all_handlers_finished)
                     return policy.status(state)
@@ -90,7 +94,7 @@ class QueueWorkflow:
                         workflow.continue_as_new(args=[document, self._state])
             if policy.looks(state, now) and self._look is None and not self._telling:
                 self._look = self._looking(state)
-            self._set_timer(policy.wakes(state, now), now)
+            self._set_timer(policy.wakes(state, now, looking=self._look is not None), now)
             try:
                 await workflow.wait_condition(self._woken)
             except asyncio.CancelledError:
@@ -112,7 +116,7 @@ class QueueWorkflow:
         for news in inbox:
             state, answer = policy.heard(state, news, now)
             if answer is not None:
-                self._tell(policy.Order(news.workload, answer))
+                self._outbox.append(policy.Order(news.workload, answer))
         for task in [task for task in self._telling if task.done()]:
             order = self._telling.pop(task)
             if not task.result():
@@ -133,8 +137,7 @@ class QueueWorkflow:
             except (ActivityError, asyncio.CancelledError):
                 return state  # It is looked at anew.
             state, orders = policy.seen(state, policy.Seen(seen.kueue, seen.workloads, seen.gone), now)
-            for order in orders:
-                self._tell(order)
+            self._outbox += orders
         return state
 
     def _looking(self, state: QueueState) -> workflow.ActivityHandle[SeenQueue]:
@@ -151,8 +154,12 @@ class QueueWorkflow:
             summary="who is there of those that it knows, and of those that it does not",
         )
 
-    def _tell(self, order: policy.Order) -> None:
-        self._telling[asyncio.create_task(self._told(order))] = order
+    def _tell(self) -> None:
+        """Say what is to be said, in its order; Temporal bears no more than so much that is under way at once."""
+        count = max(0, TELLING_MAXIMUM - len(self._telling))
+        now, self._outbox = self._outbox[:count], self._outbox[count:]
+        for order in now:
+            self._telling[asyncio.create_task(self._told(order))] = order
 
     async def _told(self, order: policy.Order) -> bool:
         """Tell a workload; returns whether it is there to hear it."""

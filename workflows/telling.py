@@ -91,6 +91,12 @@ class _Side(ABC, Generic[_News]):
             return f"its {kind}, {name}, is not there: {remedy}; it is looked for again"
         return ""
 
+    def hurry(self) -> None:
+        """Pause no longer: whoever was looked for is there."""
+        self._misses = 0
+        if self._telling is not None and self._pauses:
+            self._telling[1].cancel()
+
     @abstractmethod
     def _owed(self, spec: Workload, state: State, uid: str) -> _News | None:
         """Return what has yet to be heard."""
@@ -141,6 +147,19 @@ class GraphSide(_Side[GraphNews]):
 
 class QueueSide(_Side[QueueNews]):
     """What is under way between a workload and its queue."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        super().__init__()
+        self._asked = False
+
+    def follow(self, spec: Workload, state: State, uid: str) -> None:
+        """Say what has yet to be heard, at once where its queue, being there again, has just asked for it."""
+        asked = state.turn is not None and state.turn.again
+        if asked and not self._asked:
+            self.hurry()
+        self._asked = asked
+        super().follow(spec, state, uid)
 
     def _owed(self, spec: Workload, state: State, uid: str) -> QueueNews | None:
         return owed_to_queue(spec, state, uid)

@@ -194,14 +194,15 @@ class WorkloadWorkflow:
     def _take_in(self, state: State, now: datetime) -> State:
         """Fold in what has come: signals first, then the end of the operation, as the SDK delivers them."""
         inbox, self._inbox = self._inbox, []
-        for event in inbox:
+        # What its queue has heard it heard before it said what is in the inbox.
+        for event in (*self._queue_side.ended(), *inbox):
             state = fold(state, event, now)
         if self._timer is not None and self._timer.done():
             self._timer, self._timer_until = None, None
         if self._probe is not None and self._probe.done():
             probe, self._probe = self._probe, None
             state = self._answered(state, probe, now)
-        for event in (*self._meetings.ended(), *self._graph_side.ended(), *self._queue_side.ended()):
+        for event in (*self._meetings.ended(), *self._graph_side.ended()):
             state = fold(state, event, now)
         handle, operation = self._handle, state.operation
         if handle is not None and handle.done() and operation is not None:
@@ -391,6 +392,10 @@ class WorkloadWorkflow:
                 _KEYWORD(names.SA_QUEUE).value_set(spec.queue),
             ]
             memo = {names.MEMO_UID: self._uid, names.MEMO_KIND: spec.source.kind}
+            if spec.checkpoint is not None:
+                memo[names.MEMO_SAVES] = True
+            if spec.queued:
+                memo[names.MEMO_QUEUED] = True
         if first:
             # A new run begins with the memo of the very first one, and the components may have been changed since.
             memo[names.MEMO_SPEC_HASH] = spec.spec_hash()

@@ -13,8 +13,8 @@ from holdfast.model.base import Model, Time
 from holdfast.model.observation import Payload
 from holdfast.model.quantity import parse_quantity
 
-ITEMS_MAXIMUM: Final = 5000
-"""Workloads that one queue remembers: those it has let in, and those that wait."""
+ITEMS_MAXIMUM: Final = 3000
+"""Workloads that one queue remembers, in and out: with the longest names its memory stays below Temporal's 2 MiB."""
 RESOURCES_MAXIMUM: Final = 32
 PODS: Final = "pods"
 """The resource that is counted in pods."""
@@ -103,7 +103,7 @@ class QueueNews(Payload):
     workload: str
     """Its workflow's id."""
     uid: str
-    turn: int
+    turn: Annotated[int, Field(ge=0)]
     """Which of its requests this is about; they are numbered from 1."""
     standing: Standing
     demand: dict[str, int] = {}
@@ -112,6 +112,12 @@ class QueueNews(Payload):
     submitted_at: Time | None = None
     requeued: bool = False
     """Whether it has just come back from an attempt that failed."""
+
+    @field_validator("workload")
+    @classmethod
+    def _is_one(cls, value: str) -> str:
+        names.parse_workflow_id(value)
+        return value
 
 
 class QueueOrder(Payload):
@@ -149,6 +155,8 @@ class QueueState(Payload):
     """Cycles that have begun: in each, all that wait are looked at once."""
     looked_at: Time | None = None
     """When its cluster was looked at last; before the first time nobody is let in."""
+    looks: int = 0
+    """How often it has looked."""
     awaited: tuple[str, ...] = ()
     """Workflows that are this queue's, of whom a queue that has just begun has yet to hear; nobody is let in before."""
     full: Annotated[bool, Field(exclude_if=lambda value: not value)] = False

@@ -106,6 +106,13 @@ def looked(state: BrokerState, seen: Weighed, now: datetime) -> tuple[BrokerStat
     ), asked
 
 
+def refused(state: BrokerState, one: Asked, now: datetime) -> BrokerState:
+    """Return the state after a workload has taken no request: for as long as one waits at least others come first."""
+    asked = tuple(each for each in state.asked if each != one)
+    later = {**state.later, one.workload: now + state.broker.least}
+    return edit(state, later=later, asked=asked, asked_total=state.asked_total - 1)
+
+
 def _why(broker: Broker, one: Candidate, now: datetime) -> str:
     lasts = "was never timed"
     if one.cost is not None:

@@ -28,6 +28,10 @@ from holdfast.policy.record import shortened
 
 CYCLE: Final = timedelta(seconds=1)
 """What a cycle takes at least, where somebody waits for the next one alone."""
+LOOK_SOON: Final = timedelta(seconds=15)
+"""How soon a queue that has just begun looks again, and one that waits for the word of some."""
+_SETTLING: Final = 2
+"""How many looks it takes until whoever is there must have been in the list."""
 LOOK_EVERY: Final = timedelta(minutes=10)
 """How often the cluster is looked at, while somebody waits, for workloads that ended without saying so."""
 SHOWN: Final = 500
@@ -80,16 +84,19 @@ def heard(state: QueueState, news: QueueNews, now: datetime) -> tuple[QueueState
         state = edit(state, awaited=tuple(one for one in state.awaited if one != news.workload))
     item = state.items.get(news.uid)
     if item is not None and news.turn < item.turn:
-        return state, None
+        # Its memory was restored to an earlier time, as a reset of its workflow does: it has to count on from here.
+        why = f"queue {state.queue.name} knows of its request {item.turn}"
+        return state, QueueOrder(uid=news.uid, turn=item.turn, again=True, why=why)
     if news.standing is Standing.RELEASED:
         return forgotten(state, news.uid), None
     if item is not None and news.turn == item.turn:
         if news.standing is Standing.ASKS and item.admitted:
-            # It has lost the word, as memory does that is restored to an earlier time.
-            return state, _let_in(news.uid, item, state.queue)
+            # It has lost the word, as memory does that is restored to an earlier time, or has not had it yet.
+            item = edit(item, demand=news.demand)
+            return _kept(state, news.uid, item), _let_in(news.uid, item, state.queue)
         holds = news.standing is Standing.HOLDS
         return _kept(state, news.uid, edit(item, demand=news.demand, admitted=holds or item.admitted)), None
-    if item is None and len(state.items) >= ITEMS_MAXIMUM and news.standing is Standing.ASKS:
+    if item is None and news.standing is Standing.ASKS and (state.full or len(state.items) >= ITEMS_MAXIMUM):
         return edit(state, full=True), QueueOrder(uid=news.uid, turn=news.turn, why=_FULL)
     fresh = QueueItem(
         workload=news.workload,
@@ -97,7 +104,7 @@ def heard(state: QueueState, news: QueueNews, now: datetime) -> tuple[QueueState
         admitted=news.standing is Standing.HOLDS,
         demand=news.demand,
         priority=news.priority,
-        since=news.submitted_at or now,
+        since=news.submitted_at or (item.since if item is not None else now),
         cycle=state.cycle + 1 if news.requeued and news.standing is Standing.ASKS else 0,
     )
     return _kept(state, news.uid, fresh), None
@@ -115,29 +122,35 @@ def forgotten(state: QueueState, uid: str) -> QueueState:
 def gone(state: QueueState, order: Order) -> QueueState:
     """Return the state after a workload could not be told: its workflow is closed.
 
-    What was let in and never heard of that has nothing in the cluster; of others only a look at it can tell.
+    What was let in and never heard of that has nothing in the cluster, nor has what waits; of what holds its place only
+    a look at the cluster can tell.
     """
     state = edit(state, awaited=tuple(one for one in state.awaited if one != order.workload))
-    return forgotten(state, order.given.uid) if order.given.admit else state
+    waited = [uid for uid, one in _pending(state) if one.workload == order.workload]
+    for uid in [order.given.uid] if order.given.admit else waited:
+        state = forgotten(state, uid)
+    return state
 
 
 def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tuple[Order, ...]]:
     """Return the state after a look at the cluster, and who is to say how it stands.
 
     A queue that has just begun knows of nobody, while workloads may hold what an earlier one of its name has let them
-    have: nobody is let in before all of them were heard.
+    have: nobody is let in before all of them were heard. It looks a second time soon, since the list may have been
+    behind. Who waits and is not in the list is asked too: if its workflow is closed, that cannot be told it.
     """
     for uid in given.gone:
         state = forgotten(state, uid)
-    known = {one.workload for one in state.items.values()}
+    known, there = {one.workload for one in state.items.values()}, set(given.workloads)
     asked: tuple[str, ...] = ()
-    if state.looked_at is None or _has_room_again(state):
+    if state.looks < _SETTLING or state.awaited or _has_room_again(state):
         asked = tuple(one for one in given.workloads if one not in known)
-        state = edit(state, full=False)
-    awaited = asked if state.looked_at is None else state.awaited
-    state = edit(state, looked_at=now, kueue=given.kueue, awaited=awaited)
+        state = edit(state, full=state.full and not _has_room_again(state))
+    awaited = asked if state.looks < _SETTLING else tuple(one for one in state.awaited if one in there)
+    missed = tuple(one.workload for _, one in _pending(state) if one.workload not in there)
+    state = edit(state, looked_at=now, looks=state.looks + 1, kueue=given.kueue, awaited=awaited)
     why = f"queue {state.queue.name} asks how it stands"
-    return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in asked)
+    return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in (*asked, *missed))
 
 
 def _has_room_again(state: QueueState) -> bool:
@@ -146,19 +159,26 @@ def _has_room_again(state: QueueState) -> bool:
 
 def looks(state: QueueState, now: datetime) -> bool:
     """Whether the cluster is to be looked at now."""
-    if state.looked_at is None or _has_room_again(state):
-        return True
-    return any(True for _ in _pending(state)) and now >= state.looked_at + LOOK_EVERY
+    due = _look_due(state)
+    return state.looked_at is None or _has_room_again(state) or (due is not None and now >= due)
 
 
-def wakes(state: QueueState, now: datetime) -> datetime | None:
-    """Return when there is something to do though nothing is heard; None: never."""
+def _look_due(state: QueueState) -> datetime | None:
+    """Return when the cluster is to be looked at again; None: not before something is heard."""
     if state.looked_at is None:
         return None
-    waits = [one for _, one in _pending(state)]
-    if any(one.cycle and one.cycle >= state.cycle for one in waits) and not _closed(state):
+    if state.looks < _SETTLING or state.awaited:
+        return state.looked_at + LOOK_SOON
+    needs = any(True for _ in _pending(state)) or (state.closing and state.items)
+    return state.looked_at + LOOK_EVERY if needs else None
+
+
+def wakes(state: QueueState, now: datetime, *, looking: bool = False) -> datetime | None:
+    """Return when there is something to do though nothing is heard; None: never. Who looks is not woken to look."""
+    if any(one.cycle and one.cycle >= state.cycle for _, one in _pending(state)) and not _closed(state):
         return now + CYCLE
-    return max(now, state.looked_at + LOOK_EVERY) if waits else None
+    due = None if looking else _look_due(state)
+    return max(now, due) if due is not None else None
 
 
 def step(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:

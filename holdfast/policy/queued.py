@@ -36,7 +36,7 @@ def told(state: State, event: QueueOrdered | QueueTold | QueueMissing, now: date
 
 def _ordered(state: State, turn: Turn, order: QueueOrder, now: datetime) -> State:
     if order.again:
-        return edit(state, turn=edit(turn, told=None, again=True))
+        return edit(state, turn=edit(turn, told=None, again=True, number=max(turn.number, order.turn)))
     if order.turn != turn.number or not turn.asks or turn.admitted:
         return state
     if not order.admit:

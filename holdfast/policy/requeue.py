@@ -94,7 +94,7 @@ def is_queued(state: State) -> bool:
 
 def kept_out(state: State) -> str:
     """Return why it may not begin, where its queue has not let it in; empty if it may."""
-    return state.turn.says if state.turn is not None and not state.turn.admitted else ""
+    return (state.turn.says or "it waits in its queue") if state.turn is not None and not state.turn.admitted else ""
 
 
 def next_cycle(state: State, now: datetime) -> State:

@@ -107,6 +107,17 @@ def test_L11_a_broker_that_begins_anew_finds_in_one_cycle_all_that_the_last_one_
     assert (len(seen.candidates), seen.due) == (CANDIDATES_MAXIMUM, CANDIDATES_MAXIMUM + 5)
 
 
+def test_one_that_takes_no_request_leaves_its_place_to_others() -> None:
+    state = policy.begun(Broker(cluster="dev", at_once=1))
+    found = [one("a", 24), one("b", 23)]
+    state, (first,) = policy.looked(state, policy.weighed(state.broker, found, 0, 0, NOW), NOW)
+    state = policy.refused(state, first, NOW)
+    assert state.later == {first.workload: NOW + state.broker.least}
+    assert policy.status(state).asked_total == 0
+    _, (other,) = policy.looked(state, policy.weighed(state.broker, found[1:], 0, 0, NOW), NOW)
+    assert names_of([other]) == ["b"]
+
+
 def test_what_was_not_due_is_not_looked_at_before_it_is() -> None:
     state = policy.begun(BROKER)
     state, _ = policy.looked(state, policy.weighed(BROKER, [one("a", 0.0)], 0, 0, NOW), NOW)

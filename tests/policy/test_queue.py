@@ -33,6 +33,8 @@ class Life:
         self.turns: dict[str, int] = {}
         self.asked: list[str] = []
         self.looked(workloads, kueue=kueue)
+        if not self.state.awaited:
+            self.looked(kueue=kueue)
 
     def looked(self, workloads: Iterable[str] = (), gone: Iterable[str] = (), kueue: bool = False) -> None:
         given = policy.Seen(kueue, tuple(f"workload/dev/ns/{one}" for one in workloads), tuple(gone))
@@ -402,3 +404,87 @@ def test_numbers_of_a_document_are_amounts() -> None:
         "cpu": 8000,
         "memory": 1024**3 * 1000,
     }
+
+
+def test_one_that_ends_before_it_has_said_how_it_stands_is_not_awaited_for_ever() -> None:
+    one = Life(workloads=["a", "b"])
+    one.hears("b", HOLDS)
+    assert one.asks("c") == []
+    assert policy.wakes(one.state, one.now) == one.state.looked_at + policy.LOOK_SOON  # type: ignore[operator]
+    one.looked(["a", "b", "c"])
+    assert one.asked == ["a", "b", "a"], "it is asked again while it is there"
+    one.looked(["b", "c"])
+    assert one.step() == ["c"]
+
+
+def test_one_that_the_list_did_not_have_at_first_is_asked_by_the_next_look() -> None:
+    one = Life(queue(2), workloads=["a"])
+    one.hears("a", RELEASED)
+    one.looked(["a", "late"])
+    assert one.asked == ["a", "a", "late"]
+    assert one.asks("c") == []
+    for name, standing in (("a", RELEASED), ("late", HOLDS)):
+        one.hears(name, standing)
+    assert one.step() == []
+    assert one.ends("late") == ["c"]
+    one.looked(["a", "c"])
+    assert one.asked == ["a", "a", "late"], "from then on those that ask for nothing are left alone"
+
+
+def test_who_looks_is_not_woken_to_look() -> None:
+    one = Life(queue(2))
+    one.asks("a", "b")
+    one.now += policy.LOOK_EVERY
+    assert policy.wakes(one.state, one.now) == one.now
+    assert policy.wakes(one.state, one.now, looking=True) is None
+
+
+def test_one_that_waits_and_is_not_in_the_list_is_forgotten_if_it_cannot_be_told() -> None:
+    one = Life(queue(2))
+    one.asks("a", "b")
+    given = policy.Seen(False, ("workload/dev/ns/a",), ())
+    state, (order,) = policy.seen(one.state, given, one.now)
+    assert order.workload == "workload/dev/ns/b"
+    assert set(policy.gone(state, order).items) == {"a"}
+
+
+def test_what_is_asked_for_when_it_is_let_in_is_what_is_counted() -> None:
+    one = Life(queue(8))
+    one.asks("a", pods=1)
+    answer = one.hears("a", ASKS, 8, turn=1)
+    assert answer is not None
+    assert answer.admit
+    assert one.asks("b", pods=1) == []
+
+
+def test_one_whose_memory_is_of_an_earlier_time_is_told_where_to_count_on() -> None:
+    one = Life(queue(2))
+    one.asks("a")
+    one.ends("a")
+    one.asks("a")
+    answer = one.hears("a", ASKS, turn=1)
+    assert answer is not None
+    assert (answer.again, answer.turn, answer.admit) == (True, 2, False)
+
+
+def test_without_a_time_of_submission_the_first_request_is_what_its_place_goes_by() -> None:
+    one = Life(queue(2))
+    one.asks("a", submitted_at=None)
+    first = one.state.items["a"].since
+    one.asks("b")
+    one.asks("a", submitted_at=None, requeued=True)
+    assert one.state.items["a"].since == first
+
+
+def test_a_queue_that_is_to_end_looks_for_those_that_ended_without_a_word() -> None:
+    one = Life(queue(2))
+    one.asks("a")
+    one.state = policy.closing(one.state, "the team moved")
+    assert policy.wakes(one.state, one.now) == one.state.looked_at + policy.LOOK_EVERY  # type: ignore[operator]
+    one.looked(gone=["a"])
+    assert policy.over(one.state)
+
+
+def test_a_word_of_nobody_is_none() -> None:
+    with pytest.raises(ValidationError, match="workload"):
+        QueueNews(workload="x", uid="u", turn=1, standing=ASKS)

@@ -197,6 +197,24 @@ def test_a_queue_that_does_not_know_is_told_how_it_stands() -> None:
     assert waiting.said == [(1, ASKS), (1, ASKS)]
 
 
+def test_one_whose_memory_was_restored_counts_on_from_what_its_queue_knows() -> None:
+    life = Queued()
+    life.hears()
+    life.told(admit=False, again=True, turn=4, why="queue gpus knows of its request 4")
+    life.hears()
+    assert life.said == [(1, ASKS), (4, ASKS)]
+    life.told()
+    assert life.made == [1]
+
+
+def test_an_order_without_a_reason_lets_nobody_in() -> None:
+    life = Queued()
+    life.hears()
+    life.told(admit=False, why="")
+    life.after(hours=1)
+    assert life.made == []
+
+
 def test_why_it_waits_is_what_its_queue_says() -> None:
     life = Queued()
     life.hears()
