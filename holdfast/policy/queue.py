@@ -147,7 +147,9 @@ def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tup
         asked = tuple(one for one in given.workloads if one not in known)
         state = edit(state, full=state.full and not _has_room_again(state))
     awaited = asked if state.looks < _SETTLING else tuple(one for one in state.awaited if one in there)
-    missed = tuple(one.workload for _, one in _pending(state) if one.workload not in there)
+    missed: tuple[str, ...] = ()
+    if state.looks >= _SETTLING:
+        missed = tuple(one.workload for _, one in _pending(state) if one.workload not in there)
     state = edit(state, looked_at=now, looks=state.looks + 1, kueue=given.kueue, awaited=awaited)
     why = f"queue {state.queue.name} asks how it stands"
     return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in (*asked, *missed))

@@ -257,7 +257,7 @@ async def test_what_was_terminated_after_it_was_let_in_is_counted_out_by_a_look(
     await told(a)
     await scene.says("b", Standing.ASKS)
     await scene.shows(1, 1)
-    scene.cluster.seen[scene.queue.name] = SeenQueue(kueue=False, workloads=(), gone=("a",))
+    scene.cluster.seen[scene.queue.name] = SeenQueue(kueue=False, workloads=(scene.id("b"),), gone=("a",))
     await env.sleep(timedelta(minutes=11))
     assert (await told(b))[0].admit
     assert [one.uid for one in scene.cluster.looks[-1].holders] == ["a"]
