@@ -124,6 +124,7 @@ async def ended(driver: Driver, life: Life) -> Status | None:
 
 async def lives_through(driver: Driver, life: Life, turns: asyncio.Semaphore) -> str:
     """Live one, and return what was wrong about its end; empty if nothing."""
+    await asyncio.sleep(life.after)
     async with turns:
         await driver.submit(life)
     driven = asyncio.create_task(_driven(driver, life))
@@ -165,6 +166,8 @@ def broken_by_log(known: Ledger, lives: Sequence[Life]) -> list[str]:
     for one in known.deletions:
         if one.user == WORKER and not (one.options.get("preconditions") or {}).get("uid"):
             found.append(f"deleted without a uid: {one}")
+    if not verdict.resets:
+        found.append("no reset is in the log: it shows nothing")
     uids = {one.workload for one in known.lives.values()}
     if len(uids) > len(lives):
         found.append(f"{len(uids)} workloads made something, and {len(lives)} were submitted")
@@ -191,6 +194,22 @@ async def decided_alike(driver: Driver, lives: Sequence[Life]) -> list[str]:
     return found
 
 
+async def the_queue(driver: Driver) -> list[str]:
+    """Return what is wrong about the queue: it was never too full, and it is empty."""
+    found = list[str]()
+    told = await driver.holdfast.queue(QUEUE).status()
+    print(f"queue: {driver.most} of {ROOM} pods at once at most, {told.cycle} cycles", flush=True)
+    if not 0 < driver.most <= ROOM:
+        found.append(f"{driver.most} pods of queued workloads were there at once, and there is room for {ROOM}")
+    if told.admitted or told.waiting:
+        found.append(f"the queue is not empty: {told.admitted} let in, {told.waiting} wait")
+    try:
+        await check_decisions(driver.site.client.get_workflow_handle(told.queue.workflow_id))
+    except AssertionError as error:
+        found.append(f"the queue: {error}")
+    return found
+
+
 async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: int) -> list[str]:
     """Live it, and return what is broken."""
     rng = random.Random(seed)
@@ -206,6 +225,7 @@ async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: i
         real = stack.state.real_node
         lives = drawn(random.Random(rng.random()), site, namespace, count, seconds, real)
         looking, keeping = asyncio.create_task(driver.look()), asyncio.create_task(killer.keep())
+        counting = asyncio.create_task(driver.count())
         turns = asyncio.Semaphore(8)
         living = [asyncio.create_task(lives_through(driver, life, turns)) for life in lives]
         killer.begun = time.monotonic()
@@ -224,10 +244,11 @@ async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: i
             if not pending:
                 broken += await left_behind(site, namespace)
             broken += await decided_alike(driver, lives)
+            broken += await the_queue(driver)
         finally:
-            for task in (looking, keeping, *living):
+            for task in (looking, keeping, counting, *living):
                 task.cancel()
-            await asyncio.gather(looking, keeping, *living, return_exceptions=True)
+            await asyncio.gather(looking, keeping, counting, *living, return_exceptions=True)
         needle = f'"namespace":"{namespace}"'.encode()
         known = ledger.read(line for line in ledger.lines_of(stack.audit_log) if needle in line)
         broken += broken_by_log(known, lives)

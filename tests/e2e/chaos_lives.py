@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import aiohttp
@@ -49,7 +49,8 @@ class Life:
     restarts: int = 0
     delay: float = 0.0
     """Seconds from its beginning to what is done to it."""
-    queued: bool = False
+    after: float = 0.0
+    """Seconds until it is submitted."""
 
 
 @dataclass
@@ -61,6 +62,8 @@ class Driver:
     holdfast: Holdfast
     board: dict[str, Summary] = field(default_factory=dict[str, Summary])
     """Each workload, as Temporal's list had it last."""
+    most: int = 0
+    """How many pods of queued workloads were seen at once that had not ended."""
 
     async def look(self) -> None:
         """Renew the board, for as long as it is needed."""
@@ -71,6 +74,22 @@ class Driver:
             except _TROUBLE:
                 pass
             await asyncio.sleep(1.5)
+
+    async def count(self) -> None:
+        """Count the pods of queued workloads that have not ended, for as long as it is needed."""
+        while True:
+            try:
+                pods = await self.site.pods(self.namespace)
+            except _TROUBLE:
+                pods = []
+            alive = [
+                one
+                for one in pods
+                if one["metadata"]["name"].startswith("queued-")
+                and one["status"].get("phase") in {"Pending", "Running"}
+            ]
+            self.most = max(self.most, len(alive))
+            await asyncio.sleep(1.0)
 
     async def insist(self, what: Callable[[], Awaitable[Any]]) -> Any:
         """Do it until it was done; what is done twice must be as good as once."""
@@ -166,13 +185,15 @@ def drawn(rng: random.Random, site: Site, namespace: str, count: int, seconds: f
         seconds: for how long processes will be killed.
         real: whether some may run as real containers.
     """
-    kinds = ["ends"] * 8 + ["queued"] * 3 + ["once"] * 4 + ["good"] * 2 + ["suspended"] * 4 + ["cancelled"] * 2
+    kinds = ["ends"] * 8 + ["queued"] * 6 + ["once"] * 4 + ["good"] * 2 + ["suspended"] * 4 + ["cancelled"] * 2
     kinds += ["real"] if real else []
     lives = list[Life]()
     for index in range(count):
         kind = kinds[index % len(kinds)]
         delay = rng.uniform(1, seconds * 2 / 3)
-        lives.append(_life(f"{kind}-{index:03}", kind, delay, site, namespace))
+        life = _life(f"{kind}-{index:03}", kind, delay, site, namespace)
+        # What passes a queue comes all the time, and in heaps.
+        lives.append(replace(life, after=round(delay * 1.2, -1)) if kind == "queued" else life)
     rng.shuffle(lives)
     return lives
 
@@ -193,8 +214,8 @@ def _life(name: str, kind: str, delay: float, site: Site, namespace: str) -> Lif
             component["template"]["metadata"]["name"] = name
             return Life(name, read(component), _by_itself, "Succeeded")
         case "queued":
-            workload = read(job(name, complete="8s")).model_copy(update={"queue": QUEUE, "queued": True})
-            return Life(name, workload, _by_itself, "Succeeded", queued=True)
+            workload = read(job(name, complete="20s")).model_copy(update={"queue": QUEUE, "queued": True})
+            return Life(name, workload, _by_itself, "Succeeded")
         case "once":
             return Life(name, read(pod(name)), _fails_once, "Succeeded", restarts=1, delay=delay)
         case "good":
