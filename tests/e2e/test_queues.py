@@ -306,7 +306,7 @@ async def test_what_its_users_and_its_operator_are_told(queues: Queues):
         return "no admission queues" in await command(site, "queue", "list")
 
     await until(ended, 60, "an empty queue ends", pause=0.5)
-    with pytest.raises(HoldfastError, match="there is no queue .*: holdfast queue list shows which there are"):
+    with pytest.raises(HoldfastError, match=r"there is no queue .*: holdfast queue list shows which there are"):
         await queues.run("gpus").status()
 
 
