@@ -138,8 +138,8 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 lock: ## pin the dependencies again (needs uv); LOCK_ARGS=--upgrade for newer ones
-	$(LOCK) $(LOCK_ARGS) pyproject.toml -o requirements/runtime.lock
-	$(LOCK) $(LOCK_ARGS) pyproject.toml requirements/dev.in --group bench -o requirements/dev.lock
+	$(LOCK) $(LOCK_ARGS) pyproject.toml --all-extras -o requirements/runtime.lock
+	$(LOCK) $(LOCK_ARGS) pyproject.toml --all-extras requirements/dev.in --group bench -o requirements/dev.lock
 	$(LOCK) $(LOCK_ARGS) requirements/build.in -o requirements/build.lock
 
 hooks: setup ## run lint before each commit
