@@ -315,14 +315,19 @@ def free_port() -> int:
     return port
 
 
-async def until(check: Callable[[], Any], seconds: float, what: str, *, pause: float = 0.05) -> None:
-    """Wait until a check holds, looking often; real time, since real servers are waited for."""
+async def until(
+    check: Callable[[], Any], seconds: float, what: str | Callable[[], str], *, pause: float = 0.05
+) -> None:
+    """Wait until a check holds, looking often; real time, since real servers are waited for.
+
+    What was waited for may be a function, which then says how things stood as the time was over.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if await check():
             return
         await asyncio.sleep(pause)
-    raise AssertionError(f"not within {seconds:g} s: {what}")
+    raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
 
 
 def appwrapper(name: str, *components: dict[str, Any], **annotations: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ async def shows(space: Space, **fields: int) -> BrokerStatus:
         found[:] = [await holdfast(space).broker().status()]
         return all(getattr(found[0], key) == value for key, value in fields.items())
 
-    await until(check, 60, f"{fields}: {found}", pause=0.3)
+    await until(check, 60, lambda: f"{fields}: {found}", pause=0.3)
     return found[0]
 
 

@@ -80,8 +80,21 @@ class Typed:
             items = found[0].items
             return all(items[item.replace("_", "-")].phase == phase for item, phase in phases.items())
 
-        await until(check, seconds, f"{phases}: {found}", pause=0.3)
+        await until(check, seconds, lambda: f"{phases}: {found}", pause=0.3)
         return found[0]
+
+    async def parted(self, *items: str) -> tuple[str, str]:
+        """Return two that exclude each other, the one that was let in first: it is the one that was heard of first."""
+        found = dict[str, str]()
+
+        async def check() -> bool:
+            status = await self.status()
+            found.update({item: status.items[item].phase for item in items})
+            return sorted(found.values()) == ["Admitted", "Blocked"]
+
+        await until(check, 60, lambda: f"one is let in, the other waits: {found}", pause=0.3)
+        first, second = sorted(items, key=lambda item: found[item] != "Admitted")
+        return first, second
 
     async def ends(self, expect: int = 0) -> GraphStatus:
         said = await command(self.space.site, "graph", self.full, "--wait", "-o", "json", expect=expect)
@@ -160,19 +173,19 @@ async def test_L31_of_two_that_exclude_each_other_the_second_begins_once_the_fir
 ):
     typed = Typed(space, tmp_path, node("a"), node("b", "a:Mutex"))
     await typed.submit()
-    status = await typed.reaches(a="Admitted", b="Blocked")
-    assert status.waits == {"b": "a to be gone"}
-    await typed.running("a")
-    assert await typed.made() == {"etl-a"}
-    await typed.lives("a", "fail")
-    await typed.lives("b", "complete")
+    first, second = await typed.parted("a", "b")
+    assert (await typed.status()).waits == {second: f"{first} to be gone"}
+    await typed.running(first)
+    assert await typed.made() == {f"etl-{first}"}
+    await typed.lives(first, "fail")
+    await typed.lives(second, "complete")
     assert (await typed.ends(expect=1)).phase is Phase.FAILED
     proofs = [
         act.ended
-        for act in await space.acts(typed.handle("a"), names.ACTIVITY_REMOVE, names.ACTIVITY_FORCE_REMOVE)
+        for act in await space.acts(typed.handle(first), names.ACTIVITY_REMOVE, names.ACTIVITY_FORCE_REMOVE)
         if act.ended and act.result and act.result["gone"]
     ]
-    assert space.created("jobs", "etl-b") > min(proofs), "the second began before the first was proven gone"
+    assert space.created("jobs", f"etl-{second}") > min(proofs), "the second began before the first was proven gone"
 
 
 async def test_L31_the_worker_is_killed_between_two_and_nothing_is_lost_or_done_twice(alone: Space, tmp_path: Path):

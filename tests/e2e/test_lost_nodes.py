@@ -86,11 +86,14 @@ async def book(site: Site) -> NodeMonitorStatus:
 async def stands(site: Site, node: str, state: NodeState, seconds: float = 60) -> datetime:
     """Wait until a node stands so in the monitor's book, and return when that was noticed."""
 
+    found: list[NodeMonitorStatus] = []
+
     async def check() -> bool:
-        record = (await book(site)).book.nodes.get(node)
+        found[:] = [await book(site)]
+        record = found[0].book.nodes.get(node)
         return (record.state if record is not None else NodeState.HEALTHY) is state
 
-    await until(check, seconds, f"{node} is {state.value}")
+    await until(check, seconds, lambda: f"{node} is {state.value}: {found[0].book.model_dump_json(indent=1)}")
     return datetime.now(UTC)
 
 

@@ -125,8 +125,8 @@ async def test_L12_two_attempts_are_never_processes_at_once_on_the_node_that_was
         sampled = Sampled(marker)
         async with sampled.running():
             line.black_hole()
-            await stands(space.site, "real", NodeState.DOWN, 120)
-            await space.reach(handle, "Resuming", 2, 120)
+            await stands(space.site, "real", NodeState.DOWN, 300)
+            await space.reach(handle, "Resuming", 2, 240)
             assert is_tainted(await space.site.kube.get("v1", "Node", "real"), space.site)
             assert list(await asyncio.to_thread(shells, marker)) == [first]
             await line.heal()

@@ -100,7 +100,7 @@ class Queues:
             found[:] = [await self.run(name).status()]
             return (found[0].admitted, found[0].waiting) == (admitted, waiting)
 
-        await until(check, seconds, f"{name}: {admitted} let in, {waiting} wait: {found}", pause=0.2)
+        await until(check, seconds, lambda: f"{name}: {admitted} let in, {waiting} wait: {found}", pause=0.2)
         return found[0]
 
     async def line(self, queue: str, name: str) -> QueueLine:
