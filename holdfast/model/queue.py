@@ -14,7 +14,9 @@ from holdfast.model.observation import Payload
 from holdfast.model.quantity import parse_quantity
 
 ITEMS_MAXIMUM: Final = 3000
-"""Workloads that one queue remembers, in and out: with the longest names its memory stays below Temporal's 2 MiB."""
+"""Workloads that one queue remembers, in and out."""
+MEMORY_MAXIMUM: Final = 1024 * 1024
+"""Characters by which it remembers them, about: with what JSON adds its memory stays below Temporal's 2 MiB."""
 RESOURCES_MAXIMUM: Final = 32
 PODS: Final = "pods"
 """The resource that is counted in pods."""
@@ -144,6 +146,11 @@ class QueueItem(Payload):
     """Its submission: what its place goes by, however often it comes back (row L26)."""
     cycle: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     """In which cycle it was let in; while it waits, that in which it came back, in which it is not let in (row L27)."""
+
+    @property
+    def size(self) -> int:
+        """About how many characters it is remembered by: most of them its name, and what it requests many kinds of."""
+        return 200 + len(self.workload) + sum(len(key) + 20 for key in self.demand)
 
 
 class QueueState(Payload):

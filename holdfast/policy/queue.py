@@ -12,6 +12,7 @@ from holdfast import names
 from holdfast.model.quantity import format_quantity
 from holdfast.model.queue import (
     ITEMS_MAXIMUM,
+    MEMORY_MAXIMUM,
     Queue,
     QueueItem,
     QueueLine,
@@ -38,8 +39,9 @@ SHOWN: Final = 500
 """Workloads of a kind that a status names."""
 _DETAILED: Final = 20
 """Workloads that the Temporal UI shows of a queue."""
-_ROOMY: Final = ITEMS_MAXIMUM * 9 // 10
-_FULL: Final = f"its queue is full: it remembers at most {ITEMS_MAXIMUM:,} workloads"
+_ROOMY: Final = 0.9
+"""The share of what a queue can remember below which it asks again those that it turned away."""
+_FULL: Final = f"its queue is full: it remembers at most {ITEMS_MAXIMUM:,} workloads, fewer if they request many kinds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def heard(state: QueueState, news: QueueNews, now: datetime) -> tuple[QueueState
             return _kept(state, news.uid, item), _let_in(news.uid, item, state.queue)
         holds = news.standing is Standing.HOLDS
         return _kept(state, news.uid, edit(item, demand=news.demand, admitted=holds or item.admitted)), None
-    if item is None and news.standing is Standing.ASKS and (state.full or len(state.items) >= ITEMS_MAXIMUM):
+    if item is None and news.standing is Standing.ASKS and (state.full or _is_full(state)):
         return edit(state, full=True), QueueOrder(uid=news.uid, turn=news.turn, why=_FULL)
     fresh = QueueItem(
         workload=news.workload,
@@ -155,8 +157,14 @@ def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tup
     return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in (*asked, *missed))
 
 
+def _is_full(state: QueueState, share: float = 1) -> bool:
+    """Whether so many workloads are remembered, or by so many words, that this share of what it can remember is."""
+    count, size = len(state.items), sum(one.size for one in state.items.values())
+    return count >= ITEMS_MAXIMUM * share or size >= MEMORY_MAXIMUM * share
+
+
 def _has_room_again(state: QueueState) -> bool:
-    return state.full and len(state.items) <= _ROOMY
+    return state.full and not _is_full(state, _ROOMY)
 
 
 def looks(state: QueueState, now: datetime) -> bool:

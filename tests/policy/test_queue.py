@@ -284,9 +284,11 @@ def test_where_kueue_is_installed_it_steps_aside() -> None:
 
 
 @ROW("L9", level="pure")
-def test_a_queue_that_is_full_turns_away_and_asks_again_once_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "ITEMS_MAXIMUM", 2)
-    monkeypatch.setattr(policy, "_ROOMY", 1)
+@pytest.mark.parametrize(("bound", "most"), [("ITEMS_MAXIMUM", 2), ("MEMORY_MAXIMUM", 460)])
+def test_a_queue_that_is_full_turns_away_and_asks_again_once_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    monkeypatch.setattr(policy, bound, most)
     one = Life()
     one.asks("a", "b")
     answer = one.hears("c", ASKS)
