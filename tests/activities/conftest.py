@@ -21,13 +21,7 @@ from holdfast.worker.namespace import enable
 from tests.activities.bench import Bench, eventually
 from tests.activities.line import Line
 
-STACK = os.environ.get("HOLDFAST_TEST_STACK", "test")
 _NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def stack() -> Stack:
-    return Stack.up(STACK)
 
 
 @pytest.fixture(scope="session")

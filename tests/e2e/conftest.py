@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,14 +11,6 @@ import pytest_asyncio
 from holdfast.local import Stack
 from tests.e2e.site import Site, open_site
 from tests.e2e.space import Space, open_space
-
-STACK = os.environ.get("HOLDFAST_TEST_STACK", "test")
-
-
-@pytest.fixture(scope="session")
-def stack() -> Stack:
-    """The stack all end-to-end tests share; brought up by the first that asks, stopped by `make`."""
-    return Stack.up(STACK)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,7 +18,6 @@ from typing import Any
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from holdfast import names
-from holdfast.local import Stack
 from holdfast.model import (
     Action,
     ActionKind,
@@ -43,6 +41,7 @@ from holdfast.policy.strip import StripRequest
 from tests.policy.elements import job, jobs
 from tests.replay.gangs import GANGS
 from tests.replay.recovery import RECOVERY
+from tests.shared_stack import shared_stack
 from tests.workflows.conftest import SCALED, STREAMS, Run, opener
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -299,7 +298,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
 
 
 async def main(wanted: list[str]) -> None:
-    stack = Stack.up(os.environ.get("HOLDFAST_TEST_STACK", "test"))
+    stack = shared_stack()
     opened = opener(stack, identity="recorder")
     for name, (scenario, suggest) in SCENARIOS.items():
         if wanted and name not in wanted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,11 +9,6 @@ import pytest
 
 from holdfast.local import Stack
 from tests.worker.ground import Ground, opened
-
-
-@pytest.fixture(scope="session")
-def stack() -> Stack:
-    return Stack.up(os.environ.get("HOLDFAST_TEST_STACK", "test"))
 
 
 @pytest.fixture

@@ -41,11 +41,6 @@ SCALED = Timings(
 STREAMS = POLICY.model_copy(update={"timings": SCALED})
 
 
-@pytest.fixture(scope="session")
-def stack() -> Stack:
-    return Stack.up(os.environ.get("HOLDFAST_TEST_STACK", "test"))
-
-
 @dataclass
 class Run:
     """A workload under way on a scripted cluster."""

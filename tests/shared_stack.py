@@ -1,0 +1,29 @@
+"""The stack that all end-to-end tests share, whichever folder they are in and whichever process they run in."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from holdfast.local import NotRunningError, Stack
+from holdfast.local.lock import file_lock
+from holdfast.local.paths import stacks_dir
+
+NAME: Final = os.environ.get("HOLDFAST_TEST_STACK", "test")
+_NEEDED: Final = ("kube-apiserver", "temporal")
+
+
+def shared_stack() -> Stack:
+    """Return the stack, brought up by the first that asks.
+
+    One that is up is taken as it is: to bring it up again would put right what another test has taken away from it at
+    that moment, a kubelet that is dead, frozen or parted from its API server among that.
+    """
+    place = stacks_dir()
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with file_lock(place / f"{NAME}.tests.lock"):
+        try:
+            stack = Stack.load(NAME)
+        except NotRunningError:
+            return Stack.up(NAME)
+        return stack if all(stack.pid(part) for part in _NEEDED) else Stack.up(NAME)
