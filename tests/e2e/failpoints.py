@@ -24,6 +24,7 @@ from holdfast.activities.kube_errors import Unreachable
 from holdfast.worker.failpoints import EXIT_CRASHED, Passing
 from holdfast.worker.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE
 from tests.e2e import invariants
+from tests.e2e.queued_lives import queued
 from tests.e2e.scenarios import BY_NAME, Scenario
 from tests.e2e.site import Site, Worker
 from tests.e2e.space import open_space
@@ -119,7 +120,8 @@ async def live(site: Site, scenario: Scenario, crashes: Crashes = (), trace: Pat
 
     async def life() -> None:
         async with open_space(site) as space:
-            handle = await space.submit(scenario.document())
+            document = scenario.document()
+            handle = await space.submit(await queued(space, document, scenario.quota) if scenario.quota else document)
             await scenario.script(space, handle)
             status = await space.ended(handle)
             if trace is not None:

@@ -15,6 +15,7 @@ import yaml
 from holdfast import names
 from tests.e2e import jobset_scripts as jobsets
 from tests.e2e import lattice_lives as lattice
+from tests.e2e import queued_lives as queued
 from tests.e2e import saving_scripts as saving
 from tests.e2e.agents import SHORT_SILENCE
 from tests.e2e.crash import pod
@@ -45,6 +46,8 @@ class Scenario:
     """Whether an interrupted submission is made again as the next attempt, instead of being carried on."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """What its worker is set to, by the variables of its environment."""
+    quota: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of an admission queue of its own, which lets it in; none: it is in no queue."""
 
     def __str__(self) -> str:
         return self.name
@@ -216,6 +219,15 @@ SCENARIOS = (
         phase="Succeeded",
         attempts=2,
         charged={"restart": 1},
+    ),
+    Scenario(
+        name="queued-requeue",
+        document=lambda: allocation("batch", pods=2),
+        script=queued.comes_back_and_lets_go,
+        phase="Succeeded",
+        attempts=2,
+        charged={"restart": 1},
+        quota={"pods": "2"},
     ),
     Scenario(
         name="lattice-sensitive-walltime",

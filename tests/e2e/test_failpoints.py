@@ -39,6 +39,8 @@ SAMPLE = (
     ("jobset-suspended-in-order", "activity.park.after:1"),
     ("jobset-suspended-in-order", "http.patch.jobs.after:5"),
     ("lattice-requeue", "activity.remove.after:1"),
+    ("queued-requeue", "activity.look_queue.after:1"),
+    ("queued-requeue", "activity.remove.after:1"),
     ("lattice-sensitive-walltime", "activity.create.before:1"),
     ("lattice-sensitive-walltime", "activity.remove.before:1"),
     ("preempted-and-saved", "http.patch.pods.after:1"),
