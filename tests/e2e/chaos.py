@@ -220,12 +220,14 @@ async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: i
             killer.workers[f"worker-{number + 1}"] = await site.start_worker()
         namespace = await site.namespace()
         holdfast = Holdfast(site.client, Place(site.temporal_address, site.cluster), site.cluster)
-        await holdfast.apply_queue(Queue(name=QUEUE, cluster=site.cluster, quota={"pods": str(ROOM)}))
+        queue = Queue(name=QUEUE, cluster=site.cluster, quota={"pods": str(ROOM)})
+        await holdfast.apply_queue(queue)
         driver = Driver(site, namespace, holdfast)
         real = stack.state.real_node
         lives = drawn(random.Random(rng.random()), site, namespace, count, seconds, real)
         looking, keeping = asyncio.create_task(driver.look()), asyncio.create_task(killer.keep())
         counting = asyncio.create_task(driver.count())
+        losing = asyncio.create_task(driver.lose_queue(queue, seconds * 0.4))
         turns = asyncio.Semaphore(8)
         living = [asyncio.create_task(lives_through(driver, life, turns)) for life in lives]
         killer.begun = time.monotonic()
@@ -245,10 +247,13 @@ async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: i
                 broken += await left_behind(site, namespace)
             broken += await decided_alike(driver, lives)
             broken += await the_queue(driver)
+            if not losing.done() or losing.exception() is not None:
+                broken.append("the queue was not terminated and made anew")
         finally:
-            for task in (looking, keeping, counting, *living):
+            helping = (looking, keeping, counting, losing)
+            for task in (*helping, *living):
                 task.cancel()
-            await asyncio.gather(looking, keeping, counting, *living, return_exceptions=True)
+            await asyncio.gather(*helping, *living, return_exceptions=True)
         needle = f'"namespace":"{namespace}"'.encode()
         known = ledger.read(line for line in ledger.lines_of(stack.audit_log) if needle in line)
         broken += broken_by_log(known, lives)

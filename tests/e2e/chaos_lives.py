@@ -10,14 +10,15 @@ from typing import Any, Final
 
 import aiohttp
 import yaml
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import formats, names
 from holdfast.activities.kube import KubeError, NotFound
 from holdfast.client import Holdfast
 from holdfast.client.views import Summary
-from holdfast.errors import NotReachable
+from holdfast.errors import HoldfastError, NotReachable
 from holdfast.model import Workload
+from holdfast.model.queue import Queue
 from tests.e2e.crash import pod
 from tests.e2e.site import Site, appwrapper, job
 from tests.e2e.test_real_node import job as real_job
@@ -91,14 +92,30 @@ class Driver:
             self.most = max(self.most, len(alive))
             await asyncio.sleep(1.0)
 
-    async def insist(self, what: Callable[[], Awaitable[Any]]) -> Any:
-        """Do it until it was done; what is done twice must be as good as once."""
+    async def lose_queue(self, queue: Queue, seconds: float) -> None:
+        """After a while, end the queue's workflow by hand, and make the queue anew, which knows of nobody then."""
+        await asyncio.sleep(seconds)
+        handle = self.site.client.get_workflow_handle(queue.workflow_id)
+
+        async def terminate() -> None:
+            try:
+                await handle.terminate("lost, as an operator might lose it")
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise  # Else a try has done it that was not answered.
+
+        await self.insist(terminate)
+        await self.insist(lambda: self.holdfast.apply_queue(queue), HoldfastError)
+        print("          the queue was terminated and made anew", flush=True)
+
+    async def insist(self, what: Callable[[], Awaitable[Any]], *more: type[Exception]) -> Any:
+        """Do it until it was done, whatever trouble or `more` comes; what is done twice must be as good as once."""
         while True:
             try:
                 return await what()
             except NotFound:
                 raise
-            except _TROUBLE:
+            except (*_TROUBLE, *more):
                 await asyncio.sleep(1.0)
 
     async def submit(self, life: Life) -> None:
@@ -185,15 +202,15 @@ def drawn(rng: random.Random, site: Site, namespace: str, count: int, seconds: f
         seconds: for how long processes will be killed.
         real: whether some may run as real containers.
     """
-    kinds = ["ends"] * 8 + ["queued"] * 6 + ["once"] * 4 + ["good"] * 2 + ["suspended"] * 4 + ["cancelled"] * 2
-    kinds += ["real"] if real else []
+    kinds = ["ends"] * 8 + ["once"] * 4 + ["good"] * 2 + ["suspended"] * 4 + ["cancelled"] * 2
+    kinds += ["queued"] * 5 + ["queued-preempted", "queued-cancelled"] + (["real"] if real else [])
     lives = list[Life]()
     for index in range(count):
         kind = kinds[index % len(kinds)]
         delay = rng.uniform(1, seconds * 2 / 3)
         life = _life(f"{kind}-{index:03}", kind, delay, site, namespace)
         # What passes a queue comes all the time, and in heaps.
-        lives.append(replace(life, after=round(delay * 1.2, -1)) if kind == "queued" else life)
+        lives.append(replace(life, after=round(delay * 1.2, -1)) if life.workload.queued else life)
     rng.shuffle(lives)
     return lives
 
@@ -206,6 +223,9 @@ def _life(name: str, kind: str, delay: float, site: Site, namespace: str) -> Lif
         (found,) = formats.read(text, cluster=site.cluster, namespace=namespace)
         return found
 
+    def queued(component: dict[str, Any]) -> Workload:
+        return read(component).model_copy(update={"queue": QUEUE, "queued": True})
+
     match kind:
         case "ends":
             return Life(name, read(job(name, complete=span)), _by_itself, "Succeeded")
@@ -214,8 +234,13 @@ def _life(name: str, kind: str, delay: float, site: Site, namespace: str) -> Lif
             component["template"]["metadata"]["name"] = name
             return Life(name, read(component), _by_itself, "Succeeded")
         case "queued":
-            workload = read(job(name, complete="20s")).model_copy(update={"queue": QUEUE, "queued": True})
-            return Life(name, workload, _by_itself, "Succeeded")
+            return Life(name, queued(job(name, complete="20s")), _by_itself, "Succeeded")
+        case "queued-preempted":
+            # It lets go of its place, and has to ask for another one.
+            return Life(name, queued(pod(name)), _is_suspended, "Succeeded", delay=delay / 20)
+        case "queued-cancelled":
+            # While it waits, or after it was let in.
+            return Life(name, queued(pod(name)), _is_cancelled, "Cancelled", delay=delay / 5)
         case "once":
             return Life(name, read(pod(name)), _fails_once, "Succeeded", restarts=1, delay=delay)
         case "good":
