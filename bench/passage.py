@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
@@ -35,7 +37,9 @@ class Passage:
     decided: datetime | None = None
     """The workflow task that schedules the removal was completed."""
     removals: int = 0
-    """How often it was decided in all."""
+    """How often it was decided in all: of how many attempts the removal was asked for.
+
+    One removal may be asked for more than once: what a worker broke off is begun again."""
     events: int = 0
     """Of its history, the removal and the next attempt included."""
 
@@ -46,6 +50,7 @@ def passage(news: Sequence[HistoryEvent]) -> Passage:
     signal: datetime | None = None
     task: datetime | None = None
     looks: set[int] = set()
+    removed: set[int] = set()
     for event in news:
         at = event.event_time.ToDatetime(UTC)
         match event.event_type:
@@ -54,9 +59,11 @@ def passage(news: Sequence[HistoryEvent]) -> Passage:
             case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
                 task = at
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-                kind = event.activity_task_scheduled_event_attributes.activity_type.name
+                asked = event.activity_task_scheduled_event_attributes
+                kind = asked.activity_type.name
                 if kind == names.ACTIVITY_REMOVE:
-                    found.removals += 1
+                    removed.add(_attempt_of(asked.input.payloads))
+                    found.removals = len(removed)
                     found.decided = found.decided or task
                 elif kind == names.ACTIVITY_OBSERVE and found.decided is None:
                     looks.add(event.event_id)
@@ -70,6 +77,11 @@ def passage(news: Sequence[HistoryEvent]) -> Passage:
             case _:
                 continue
     return found
+
+
+def _attempt_of(payloads: Sequence[Payload]) -> int:
+    """Return of which attempt an operation is, by its input."""
+    return int(json.loads(payloads[0].data)["attempt"])
 
 
 def told_of(news: Iterable[HistoryEvent]) -> str:
@@ -89,7 +101,8 @@ def steps_of(news: Iterable[HistoryEvent]) -> Iterator[str]:
                 yield f"{at} told {signal.signal_name} {given}"
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 asked = event.activity_task_scheduled_event_attributes
-                yield f"{at} asked {asked.activity_type.name}: {asked.activity_id}"
+                given = b" ".join(payload.data for payload in asked.input.payloads).decode(errors="replace")
+                yield f"{at} asked {asked.activity_type.name}: {asked.activity_id} {given[:400]}"
             case _:
                 continue
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,12 +17,14 @@ from holdfast import names
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def event(number: int, kind: int, *, activity: str = "", of: int = 0) -> HistoryEvent:
+def event(number: int, kind: int, *, activity: str = "", of: int = 0, attempt: int = 1) -> HistoryEvent:
     """Return an event that came as many seconds after the beginning as its number says."""
     made = HistoryEvent(event_id=number, event_type=kind)  # pyright: ignore[reportArgumentType]
     made.event_time.FromDatetime(BEGUN + timedelta(seconds=number))
     if activity:
         made.activity_task_scheduled_event_attributes.activity_type.name = activity
+        given = json.dumps({"attempt": attempt}).encode()
+        made.activity_task_scheduled_event_attributes.input.payloads.add(data=given)
     if kind == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
         made.activity_task_started_event_attributes.scheduled_event_id = of
     if kind == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
@@ -52,11 +55,12 @@ def test_each_step_towards_the_first_removal_is_found_and_removals_are_counted()
         event(9, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED),
         event(10, scheduled, activity=names.ACTIVITY_OBSERVE),
         event(11, scheduled, activity=names.ACTIVITY_REMOVE),
+        event(12, scheduled, activity=names.ACTIVITY_REMOVE, attempt=2),
     ]
     found = passage(news)
     steps = (found.told, found.asked, found.begun, found.seen, found.decided)
     assert [(at - BEGUN).total_seconds() for at in steps if at is not None] == [1, 3, 4, 6, 7]
-    assert (found.removals, found.events) == (2, 11)
+    assert (found.removals, found.events) == (2, 12), "one that is begun again is decided once"
     assert told_of(news[:3]) == "1 workflow_execution_signaled, 1 workflow_task_completed, 1 activity_task_scheduled"
     assert passage(news[:6]).decided is None
 
