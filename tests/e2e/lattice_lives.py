@@ -138,8 +138,10 @@ async def has_its_node_fall_silent(space: Space, handle: Handle) -> None:
             agents.kill()
             status = await space.reach(handle, "Running", 2)
             (why,) = [cause.message for cause in status.causes if cause.reason == "Requeued"]
-            assert "NodeDown on own-" in why
-            assert {one["spec"]["nodeName"] for one in await space.pods(NAME)} == set(others.names)
+            # Told late, as by a worker that died twice meanwhile, it is Down for sensitive workloads too.
+            assert "NodeDown on own-" in why or "NodeStillDown on own-" in why, why
+            places = {one["spec"]["nodeName"] for one in await space.pods(NAME)}
+            assert places == set(others.names), f"{places}, expected {others.names}"
             await space.complete(NAME)
             await space.ended(handle)
 
