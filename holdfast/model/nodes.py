@@ -29,6 +29,8 @@ class NodeTimings(Payload):
     flaps: Annotated[int, Field(ge=1, le=16)] = 3
     """A node that falls silent so often in `flap_window` stays Degraded until it is heard without a break as long."""
     flap_window: Duration = timedelta(minutes=10)
+    fence: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether a node that is Down by its silence is powered off before that is told to its workloads (row L15)."""
 
     @property
     def until_down(self) -> timedelta:
