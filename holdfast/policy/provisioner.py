@@ -69,7 +69,7 @@ def refusal(state: ProvisionerState, ask: NodeAsk, busy: Set[int]) -> str:
         where = f"{ask.node}: request {one.number} ({verb_of(one.action)}) is pending"
         if ask.action is NodeAction.BOOT and (one.fence or one.action is NodeAction.FENCED):
             return f"{where}: its pods are moved once its power is off, and then it may be booted"
-        if one.action is _OPPOSITE.get(ask.action):
+        if one.action is _OPPOSITE.get(ask.action) or (ask.action, one.action) == (NodeAction.WIPE, NodeAction.RELEASE):
             return f"{where}, which says the opposite: ask again once it is done"
         if ask.action is NodeAction.RELEASE and one.action is NodeAction.WIPE and _is_begun(one, busy):
             return f"{where}, and its drives are being erased: ask again once that is done"
