@@ -68,6 +68,7 @@ from holdfast.activities.remove import force_remove, remove
 from holdfast.activities.replace import replace
 from holdfast.activities.report import report
 from holdfast.activities.scale import resize_rendezvous, scale
+from holdfast.activities.sensitive import any_sensitive
 from holdfast.activities.sight import Sight
 from holdfast.activities.site import Site
 from holdfast.model import Limits
@@ -205,7 +206,7 @@ class ClusterActivities:
     @activity.defn(name=names.ACTIVITY_MARK_NODES)
     async def mark_nodes(self, given: MarkNodesInput) -> MarkedNodes:
         """Say on some nodes' objects how they stand."""
-        return await mark_nodes(self._site, given)
+        return await mark_nodes(self._site, given, lambda workloads: any_sensitive(activity.client(), workloads))
 
     @activity.defn(name=names.ACTIVITY_LOOK_QUEUE)
     async def look_queue(self, given: LookQueueInput) -> SeenQueue:

@@ -20,6 +20,7 @@ from holdfast.client import queue as queues
 from holdfast.client.broker import BrokerRun
 from holdfast.client.connection import Place, reached, refusals
 from holdfast.client.graph import GraphRun
+from holdfast.client.provisioner import ProvisionerRun
 from holdfast.client.queue import Directory, QueueRun
 from holdfast.client.run import Run
 from holdfast.client.submission import Begun, begin, find, word_for
@@ -159,6 +160,10 @@ class Holdfast:
     def broker(self, cluster: str | None = None) -> BrokerRun:
         """Return a cluster's checkpoint broker, without looking whether there is one."""
         return BrokerRun(self.client, self.place, names.broker_id(self.require_cluster(cluster)))
+
+    def provisioner(self, cluster: str | None = None) -> ProvisionerRun:
+        """Return what boots, wipes and powers off a cluster's nodes, without looking whether there is one (row L15)."""
+        return ProvisionerRun(self.client, self.place, self.require_cluster(cluster))
 
     async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
         """Find a workload's latest run, living or ended.

@@ -114,4 +114,4 @@ class Emulator:
     def erasures(self) -> list[tuple[str, str]]:
         """Return the drives whose erasure was ordered, in order, each with its machine."""
         names = {identity: name for name, identity in self.ids.items()}
-        return [(names.get(found, found), drive) for found, drive in ERASE.findall(self.requests())]
+        return [(str(names.get(found, found)), drive) for found, drive in ERASE.findall(self.requests())]
