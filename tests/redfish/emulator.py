@@ -115,7 +115,15 @@ def main(path: str) -> None:
     fakedriver.random = Clockwork(config["power_seconds"])  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
     systems, storage, drives = [], {}, {}
     for uuid, name in config["systems"].items():
-        systems.append({"uuid": uuid, "name": name, "power_state": "On", "external_notifier": False, "nics": []})
+        systems.append(
+            {
+                "uuid": uuid,
+                "name": name,
+                "power_state": "Off" if name in config["off"] else "On",
+                "external_notifier": False,
+                "nics": [],
+            }
+        )
         controllers = [{"MemberId": "0", "Name": "RAID", "SpeedGbps": 12}]
         storage[uuid] = [{"Id": "1", "Name": "Local", "StorageControllers": controllers, "Drives": config["drives"]}]
         one = {"Name": "Drive", "CapacityBytes": 899527000000, "Protocol": "SAS"}

@@ -32,10 +32,12 @@ class Emulator:
         self.ids = {name: str(uuid.uuid4()) for name in machines}
         """By machine, the id by which the emulator knows it."""
         self._process: subprocess.Popen[bytes] | None = None
+        config["off"] = [list(self.ids)[place] for place in config.get("off", ())]
         self._config: dict[str, Any] = {
             "port": self.port,
             "state": str(self.directory / "state"),
             "systems": {identity: name for name, identity in self.ids.items()},
+            "off": [],
             "drives": ["d1", "d2"],
             "power_seconds": 1,
             "erase_seconds": 1,
