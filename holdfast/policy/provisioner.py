@@ -158,7 +158,7 @@ def enlisted(
         return state
     if refused:
         return _ended(state, request, Result.REFUSED, refused, now)
-    state = _with(state, edit(request, enlisted=True, uid=uid or request.uid, service=service, again=None, tries=0))
+    state = _with(state, edit(request, enlisted=True, uid=request.uid or uid, service=service, again=None, tries=0))
     if request.action is NodeAction.WIPE:
         since = Quarantine(since=now, why=f"to be wiped (request {number}){': ' if request.why else ''}{request.why}")
         return edit(state, quarantined={**state.quarantined, request.node: since})

@@ -42,6 +42,7 @@ from holdfast.model import (
 from holdfast.policy.strip import StripRequest
 from tests.policy.elements import job, jobs
 from tests.replay.gangs import GANGS
+from tests.replay.machines import MACHINES
 from tests.replay.recovery import RECOVERY
 from tests.workflows.conftest import SCALED, STREAMS, Run, opener
 
@@ -295,6 +296,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     },
     **RECOVERY,
     **GANGS,
+    **MACHINES,
 }
 
 
