@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast import names
 from holdfast.activities import node_taints
@@ -35,6 +36,11 @@ _LEASE: Final = ("coordination.k8s.io/v1", "Lease")
 _NONE: Final = "this worker has no provisioner: see the setting provisioner_url"
 
 
+def _without() -> ApplicationError:
+    """Return the error of a worker that is told of no service: another one may be."""
+    return ApplicationError(_NONE, type="NoProvisioner", category=ApplicationErrorCategory.BENIGN)
+
+
 class _Gone(Exception):
     """The node's object is gone, or another one has its name."""
 
@@ -43,7 +49,7 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
     """Find out whom to ask about a node, and put one that is to be wiped into quarantine.
 
     Raises:
-        ApplicationError: of type `ClusterMismatch`, or `ClusterUnreachable`, which is retried.
+        ApplicationError: of type `ClusterMismatch`, `ClusterUnreachable` or `NoProvisioner`, which are retried.
     """
     site.check_cluster(given.cluster, given.cluster_uid)
     request = given.request
@@ -57,7 +63,7 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
         if not request.action.by_service:
             return Enlisted(uid=uid)
         if port is None:
-            return Enlisted(uid=uid, refused=_NONE)
+            raise _without()
         try:
             service = port.service_of(port.url_of(request.node, _said(node)))
         except Refusal as refusal:
@@ -76,10 +82,12 @@ async def provision(site: Site, port: Provisioning | None, given: ProvisionInput
     """Do what was asked of a node, or a part of it.
 
     Raises:
-        ApplicationError: of type `ClusterMismatch`.
+        ApplicationError: of type `ClusterMismatch` or `NoProvisioner`, which are retried.
     """
     site.check_cluster(given.cluster, given.cluster_uid)
     request = given.request
+    if port is None and request.action.by_service:
+        raise _without()
     async with _beating(request.progress) as (progress, note):
         try:
             return await _done(site, port, request.model_copy(update={"progress": progress()}), note)
@@ -123,7 +131,7 @@ async def _done(site: Site, port: Provisioning | None, request: NodeRequest, not
     if request.action is NodeAction.FENCED:
         return await _by_hand(site, request)
     if port is None:
-        raise Refusal(_NONE)
+        raise _without()
     node = await site.kube.find("v1", "Node", request.node)
     if request.uid and (node is None or node["metadata"]["uid"] != request.uid):
         raise _Gone

@@ -36,7 +36,7 @@ from holdfast.workflows.cluster_watch import (
     ClusterWatchInput,
 )
 from holdfast.workflows.node_monitor import MEMO_TIMINGS, SIGNAL_STOP, SIGNAL_TIMINGS, NodeMonitorInput
-from holdfast.workflows.provisioner import MEMO_AT_ONCE, SIGNAL_AT_ONCE, ProvisionerInput
+from holdfast.workflows.provisioner import SIGNAL_AT_ONCE, ProvisionerInput
 from holdfast.workflows.provisioner import SIGNAL_STOP as SIGNAL_STOP_PROVISIONER
 
 CHECK_PERIOD: Final = 5.0
@@ -224,7 +224,6 @@ async def _provisioner(client: Client, settings: Settings, uid: str) -> None:
             task_queue=names.QUEUE_WORKFLOWS,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             task_timeout=timedelta(seconds=5),
-            memo={MEMO_AT_ONCE: at_once},
             static_summary=f"Machines of the nodes of cluster {settings.cluster}",
             static_details="Boots, wipes and powers off nodes, in the order in which it was asked.",
         )
@@ -234,7 +233,7 @@ async def _provisioner(client: Client, settings: Settings, uid: str) -> None:
         return
     if not settings.provisioner_url:
         await handle.signal(SIGNAL_STOP_PROVISIONER)
-    elif (await found.memo()).get(MEMO_AT_ONCE) != at_once:
+    else:  # Another worker, that is told of no service, may have asked for its end.
         await handle.signal(SIGNAL_AT_ONCE, at_once)
 
 

@@ -38,7 +38,6 @@ with workflow.unsafe.imports_passed_through():
 
 SIGNAL_STOP: Final = "stop"
 SIGNAL_AT_ONCE: Final = "at_once"
-MEMO_AT_ONCE: Final = "holdfast.provisionerAtOnce"
 _ENLIST_TIMEOUT: Final = timedelta(seconds=30)
 _TRY_TIMEOUT: Final = timedelta(minutes=5)
 """Of one try: none of them waits for longer than a minute, but each request of its own may hang."""
@@ -54,6 +53,8 @@ class ProvisionerInput(Payload):
     """How many requests are worked at at the same time."""
     state: ProvisionerState | None = None
     """What the run before this one knew."""
+    stopping: bool = False
+    """Whether that was told to end."""
 
 
 @workflow.defn(name=names.PROVISIONER_WORKFLOW)
@@ -68,19 +69,21 @@ class Provisioner:
         self._clock = Clock()
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
-        self._over = False
+        self._stopping = input.stopping
         self._changed = False
         self._services = set(self._state.away)
         """Those that have been asked."""
 
     @workflow.run
     async def run(self, input: ProvisionerInput) -> None:
-        """Have done what is asked, and wait for what is not possible yet, until told to stop."""
+        """Have done what is asked, and wait for what is not possible yet; told to stop, end once nothing is left."""
         while True:
             now = workflow.now()
             self._changed = False
             leaves = (
-                self._over or self._state.at_once != input.at_once or workflow.info().is_continue_as_new_suggested()
+                self._is_over()
+                or self._state.at_once != input.at_once
+                or workflow.info().is_continue_as_new_suggested()
             )
             wanted = policy.plan(self._state, self._busy.keys(), now)
             if not leaves:
@@ -90,10 +93,13 @@ class Provisioner:
                 break
             await self._sleep(None if leaves else wanted.until, wanted.why, now)
         await workflow.wait_condition(workflow.all_handlers_finished)
-        if not self._over:
-            memo = {**workflow.memo(), MEMO_AT_ONCE: self._state.at_once}
-            given = edit(input, at_once=self._state.at_once, state=self._state)
-            workflow.continue_as_new(given, memo=memo)
+        if not self._is_over():
+            given = edit(input, at_once=self._state.at_once, state=self._state, stopping=self._stopping)
+            workflow.continue_as_new(given)
+
+    def _is_over(self) -> bool:
+        left = self._state.pending or self._state.quarantined or self._state.news
+        return self._stopping and not left
 
     async def _sleep(self, until: datetime | None, why: str, now: datetime) -> None:
         span = max(until - now, timedelta(0)) if until is not None else None
@@ -226,16 +232,16 @@ class Provisioner:
         self._state = policy.withdrawn(self._state, node, uid, self._busy.keys(), workflow.now())
         self._changed = True
 
-    @workflow.signal(name=SIGNAL_STOP, description="End; what is pending is forgotten, nodes in quarantine stay there")
+    @workflow.signal(name=SIGNAL_STOP, description="End, once nothing is pending and no node is in quarantine")
     def stop(self) -> None:
-        """End."""
-        self._over = self._changed = True
+        """End, once nothing is left: a worker that is told of no service may be one of several."""
+        self._stopping = self._changed = True
 
-    @workflow.signal(name=SIGNAL_AT_ONCE, description="Change how many requests are worked at at the same time")
+    @workflow.signal(name=SIGNAL_AT_ONCE, description="Stay, and work at so many requests at the same time")
     def at_once(self, at_once: int) -> None:
-        """Work at so many from now on."""
+        """Work at so many from now on, and do not end."""
         self._state = edit(self._state, at_once=max(1, at_once))
-        self._changed = True
+        self._stopping, self._changed = False, True
 
     @workflow.query(name=names.QUERY_STATUS, description="What is pending and why, what is away, what came of the last")
     def status(self) -> ProvisionerStatus:

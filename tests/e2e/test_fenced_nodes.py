@@ -90,7 +90,7 @@ async def rack(stack: Stack, directory: Path, **config: Any) -> AsyncIterator[Ra
         await redfish.start()
         try:
             fencing = {"HOLDFAST_PROVISIONER_URL": redfish.template, "HOLDFAST_FENCE": "true"}
-            await site.start_worker(**SHORT_SILENCE, **fencing)
+            await site.start_worker(kubeconfig=None, **SHORT_SILENCE, **fencing)
             async with open_space(site) as space:
                 yield Rack(site, space, nodes, redfish, agents, well)
         finally:

@@ -86,7 +86,7 @@ async def ground(
         await redfish.start()
         try:
             environment = {"HOLDFAST_PROVISIONER_URL": redfish.template, **more}
-            await site.start_worker(**environment)
+            await site.start_worker(kubeconfig=None, **environment)
             async with open_space(site) as space:
                 yield Ground(site, space, nodes, redfish)
         finally:
@@ -152,7 +152,7 @@ async def test_L15_a_worker_killed_in_the_middle_leaves_each_machine_told_once(s
 
         await until(told, 30, "both machines were told")
         here.site.workers[-1].kill()
-        await here.site.start_worker(**here.settings())
+        await here.site.start_worker(kubeconfig=None, **here.settings())
         assert [(await here.ended(number)).result for number in numbers] == [Result.DONE] * 2
         assert await here.redfish.power(off) == "Off"
         assert here.redfish.resets() == [off]

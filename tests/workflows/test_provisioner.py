@@ -51,6 +51,7 @@ class Machines:
     """A cluster with machines that do as they are told, unless their service is away."""
 
     away: bool = False
+    mistake: bool = True
     waits: int = 0
     """How many tries come to nothing yet, first."""
     tried: list[tuple[str, NodeAction]] = field(default_factory=list[tuple[str, NodeAction]])
@@ -70,7 +71,7 @@ class Machines:
         request = given.request
         self.given.append(given)
         self.tried.append((request.node, request.action))
-        if request.node == "broken":
+        if request.node == "broken" and self.mistake:
             raise ApplicationError("a mistake", type=names.ERROR_REFUSED)
         if self.away and request.action.by_service:
             return Provisioned(result=Result.AWAY, said="connection refused", progress=request.progress)
@@ -169,7 +170,10 @@ async def test_L15_a_caller_gets_its_number_the_same_for_the_same_or_a_clear_ref
     assert (unknown.result, unknown.said) == (Result.REFUSED, "there is no node nobody")
     with pytest.raises(HoldfastError, match="request 99: nothing is known of it"):
         await run.ended(99)
+    machines.away = False
     await handle.signal(SIGNAL_STOP)
+    assert (await run.status()).pending, "it ends once nothing is left to be done"
+    await env.sleep(timedelta(minutes=6))
     await handle.result()
     await replays(handle)
 
@@ -218,6 +222,8 @@ async def test_L15_what_fences_goes_first_and_a_monitor_that_is_not_there_stops_
     broken = await ask(run, NodeAction.BOOT, "broken")
     told = await stands(run, "a mistake is told", lambda told: any("a mistake" in why for why in told.waits.values()))
     assert told.pending[0].number == broken
+    machines.mistake = False
+    await env.sleep(timedelta(minutes=2))
     await handle.signal(SIGNAL_STOP)
     await handle.result()
     await replays(handle)
