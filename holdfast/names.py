@@ -204,7 +204,7 @@ METRIC_QUEUE_WAITING: Final = "holdfast_queue_waiting"
 METRIC_QUEUE_ADMITTED: Final = "holdfast_queue_admitted"
 METRIC_PROVISIONER_PENDING: Final = "holdfast_provisioner_pending"
 METRIC_PROVISIONER_AVAILABLE: Final = "holdfast_provisioner_available"
-METRIC_PROVISIONER_OLDEST: Final = "holdfast_provisioner_oldest_pending_timestamp"
+METRIC_PROVISIONER_OLDEST: Final = "holdfast_provisioner_oldest_pending_timestamp_seconds"
 
 # Temporal: memo keys.
 MEMO_UID: Final = "holdfast.uid"

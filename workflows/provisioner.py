@@ -264,7 +264,7 @@ class Provisioner:
             )
         oldest = min((one.at.timestamp() for one in self._state.pending), default=0.0)
         meter.create_gauge(
-            names.METRIC_PROVISIONER_OLDEST, "When the oldest pending request was asked; 0 for none.", "s"
+            names.METRIC_PROVISIONER_OLDEST, "When the oldest pending request was asked; 0 for none."
         ).set(int(oldest), labels)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from holdfast import names
@@ -72,6 +75,17 @@ class Ground:
         """Whether it is known that the service does not answer."""
         return bool((await self.status()).away)
 
+    async def metrics(self) -> dict[tuple[str, str], float]:
+        """Return what the first worker's page says of the provisioner, by name and action."""
+        log = self.site.workers[0].log.read_text()
+        (address,) = re.findall(r'"metrics": "([^"]+)"', log)[:1]
+        async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as answer:
+            text = await answer.text()
+        found: dict[tuple[str, str], float] = {}
+        for name, labels, value in re.findall(r"^(holdfast_provisioner_\w+)\{(.*)\} (\S+)$", text, re.MULTILINE):
+            found[name, "".join(re.findall(r'action="(\w+)"', labels))] = float(value)
+        return found
+
     def settings(self, **more: str) -> dict[str, str]:
         return {"HOLDFAST_PROVISIONER_URL": self.redfish.template, **more}
 
@@ -110,6 +124,11 @@ async def test_L15_killed_the_service_leaves_a_queue_a_quarantine_and_ready_node
         shown = await command(here.site, "node", "list", "--cluster", here.site.cluster)
         assert "is away" in shown
         assert wiped in shown
+        metrics = await here.metrics()
+        assert metrics["holdfast_provisioner_pending", "Boot"] == 2
+        assert metrics["holdfast_provisioner_pending", "Wipe"] == 1
+        assert metrics["holdfast_provisioner_available", ""] == 0
+        assert abs(metrics["holdfast_provisioner_oldest_pending_timestamp_seconds", ""] - time.time()) < 60
         doctor = await command(here.site, "doctor", "--cluster", here.site.cluster, expect=2)
         assert "NOT OK  provisioner" in doctor
         # New work lands on every node but that one, however much there is of it.
