@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from holdfast.activities.kube import Kube
-    from holdfast.client.provisioner import ProvisionerRun
+    from holdfast.client import Holdfast
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ async def temporal(
                 yield await _search_attributes(session.client, fix=fix)
                 for check in await _pollers(session.client, cluster):
                     yield check
-                for check in await _provisioner(session.provisioner(cluster)) if cluster else ():
+                for check in await _provisioner(session, cluster) if cluster else ():
                     yield check
             except RPCError as error:
                 yield Check("temporal", False, error.message, "check this identity's rights in the Temporal namespace")
@@ -149,10 +149,12 @@ async def _admission(client: Client, cluster: str) -> list[Check]:
     return checks
 
 
-async def _provisioner(provisioner: ProvisionerRun) -> list[Check]:
+async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
     """Ask the provisioning service through a worker, which alone must reach it; and look whether nodes wait for it."""
     from holdfast.client.provisioner import NoProvisioner
+    from holdfast.policy.provisioner_status import unfenced
 
+    provisioner = session.provisioner(cluster)
     try:
         told = await provisioner.status()
         found = await provisioner.check()
@@ -167,9 +169,10 @@ async def _provisioner(provisioner: ProvisionerRun) -> list[Check]:
         away = "; ".join(f"{service}: {one.why}" for service, one in sorted(told.away.items()))
         remedy = "look whether these answer: what is asked of them goes on by itself"
         checks[0] = Check("provisioner", False, f"{found.found}; {away}", remedy)
-    fencing = [one for one in told.pending if one.fence]
+    book = await session.node_book(cluster)
+    fencing = unfenced(book, told) if book is not None else {}
     if fencing:
-        which = ", ".join(f"{one.node} ({told.waits[one.number]})" for one in fencing[:3])
+        which = ", ".join(f"{node} ({why})" for node, why in list(fencing.items())[:3])
         remedy = "bring the service back, or cut the power by hand: holdfast node fenced NODE --reason WHY"
         found_text = f"{len(fencing)} silent nodes are not off yet, and their workloads wait: {which}"
         checks.append(Check("fencing", False, found_text, remedy))

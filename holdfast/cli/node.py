@@ -43,7 +43,7 @@ def list_nodes(
     async def go() -> tuple[str, NodeBook | None, ProvisionerStatus | None]:
         async with session(address, temporal_namespace, cluster) as holdfast:
             name = holdfast.require_cluster(cluster)
-            return name, await _book(holdfast, name), await _provisioner(holdfast, name)
+            return name, await holdfast.node_book(name), await _provisioner(holdfast, name)
 
     name, book, told = asyncio.run(go())
     emit(document(book, told), output, lambda: shown(name, book, told, datetime.now(UTC)))
@@ -146,22 +146,6 @@ def _ask(place: tuple[str | None, str | None, str | None], output: Output, *, wa
     emit(told.model_dump(mode="json", by_alias=True), output, lambda: text)
     if outcome is not None and outcome.result is not Result.DONE:
         raise typer.Exit(EXIT_FAILED)
-
-
-async def _book(holdfast: Holdfast, cluster: str) -> NodeBook | None:
-    from temporalio.service import RPCError, RPCStatusCode
-
-    from holdfast import names
-    from holdfast.client.connection import explained
-    from holdfast.workflows.node_monitor import NodeMonitorStatus
-
-    handle = holdfast.client.get_workflow_handle(names.node_monitor_id(cluster))
-    try:
-        return (await handle.query(names.QUERY_STATUS, result_type=NodeMonitorStatus)).book
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return None
-        raise explained(error, holdfast.place) from error
 
 
 async def _provisioner(holdfast: Holdfast, cluster: str) -> ProvisionerStatus | None:

@@ -13,12 +13,29 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.client.connection import Place, explained
 from holdfast.errors import HoldfastError
+from holdfast.model import NodeBook
 from holdfast.model.provisioner import Checked, NodeAsk, NodeOutcome, NodeRequest, ProvisionerStatus
 
 _ANSWER: Final = 10.0
 _CHECK: Final = 60.0
 _LOOK_SECONDS: Final = 1.0
 _REMEDY: Final = "a worker with the setting provisioner_url starts it"
+
+
+async def node_book(client: Client, place: Place, cluster: str) -> NodeBook | None:
+    """Return what the monitor of nodes knows of those that are not healthy (see `Holdfast.node_book`)."""
+    handle: Any = client.get_workflow_handle(names.node_monitor_id(cluster))
+    try:
+        found = await handle.query(names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN)
+    except WorkflowQueryRejectedError:
+        return None
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise explained(error, place) from error
+    except WorkflowQueryFailedError as error:
+        raise HoldfastError(f"the monitor of nodes of {cluster} does not answer: {error}") from error
+    return NodeBook.model_validate(found["book"])
 
 
 class NoProvisioner(HoldfastError):

@@ -6,6 +6,7 @@ from collections.abc import Set
 from datetime import datetime
 from typing import Final
 
+from holdfast.model import NodeBook, NodeWord
 from holdfast.model.provisioner import NodeAction, NodeRequest, ProvisionerState, ProvisionerStatus
 from holdfast.policy.provisioner import in_order, verb_of
 
@@ -81,6 +82,22 @@ def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
         for one in shown.outcomes[:_OUTCOMES_SHOWN]
     ]
     return "\n".join(lines)
+
+
+def unfenced(book: NodeBook, told: ProvisionerStatus) -> dict[str, str]:
+    """Return the nodes that are to be off before their workloads hear of it, each with what it waits for."""
+    found: dict[str, str] = {}
+    for record in book.nodes.values():
+        if record.word is not NodeWord.FENCING or not record.ours:
+            continue
+        asked = next((one for one in told.pending if one.fence and one.node == record.name), None)
+        ended = next((one for one in told.outcomes if one.fence and one.node == record.name), None)
+        if asked is not None:
+            why = told.waits[asked.number]
+        else:
+            why = record.unasked or (f"{ended.result}: {ended.said}" if ended is not None else "it is to be asked for")
+        found[record.name] = why
+    return found
 
 
 def pending(state: ProvisionerState) -> dict[NodeAction, int]:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.cli.node_text import document, shown
 from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord
-from holdfast.model.provisioner import NodeAction, NodeAsk, ProvisionerState, Result
+from holdfast.model.provisioner import FenceAsk, NodeAction, NodeAsk, ProvisionerState, Result
 from holdfast.policy import provisioner as policy
-from holdfast.policy.provisioner_status import status
+from holdfast.policy.provisioner_status import status, unfenced
 
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 BEFORE = NOW - timedelta(minutes=5)
@@ -60,3 +60,16 @@ def test_a_cluster_with_neither_monitor_nor_provisioner_says_so() -> None:
     assert document(None, None) == {"nodes": [], "provisioner": None}
     found = document(NodeBook(), status(told(), set(), NOW))
     assert found["provisioner"]["waits"].keys() == {"2"}
+
+
+def test_who_is_not_off_yet_is_told_whatever_became_of_the_request() -> None:
+    record = NodeRecord(name="n", uid="u", since=BEFORE, at=NOW, state=NodeState.DOWN, word=NodeWord.FENCING, ours=True)
+    book = NodeBook(nodes={"n": record, "theirs": record.model_copy(update={"name": "theirs", "ours": False})})
+    state = ProvisionerState(cluster="dev", cluster_uid="u")
+    assert unfenced(book, status(state, set(), NOW)) == {"n": "it is to be asked for"}
+    unasked = NodeBook(nodes={"n": record.model_copy(update={"unasked": "no one is there"})})
+    assert unfenced(unasked, status(state, set(), NOW)) == {"n": "no one is there"}
+    state = policy.fence(state, FenceAsk(node="n", uid="u", renewed="r"), NOW)
+    assert unfenced(book, status(state, set(), NOW)) == {"n": "whom to ask is to be looked up"}
+    state = policy.enlisted(state, 1, "u", "https://bmc", "no such service", NOW)
+    assert unfenced(book, status(state, set(), NOW)) == {"n": "Refused: no such service"}
