@@ -133,18 +133,19 @@ async def _done(site: Site, port: Provisioning | None, request: NodeRequest, not
     if port is None:
         raise _without()
     node = await site.kube.find("v1", "Node", request.node)
-    if request.uid and (node is None or node["metadata"]["uid"] != request.uid):
+    same = node is not None and node["metadata"]["uid"] == request.uid
+    if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine that boots may join anew.
         raise _Gone
     url = port.url_of(request.node, _said(node))
-    port.service_of(url)  # It may have been given another since.
     if request.fence:
         return await _fence(site, await port.machine(url), request, note)
+    if request.action is NodeAction.WIPE:  # Before its pods are looked at: from then on none is added.
+        await _change(site, request.node, request.uid, lambda raw: node_taints.quarantine(raw, site.installation))
     busy = "" if _is_begun(request) or request.force else await _pods(site, request)
     if busy:
         return Provisioned(result=Result.WAITS, said=busy, progress=request.progress)
     machine = await port.machine(url)
     if request.action is NodeAction.WIPE:
-        await _change(site, request.node, request.uid, lambda raw: node_taints.quarantine(raw, site.installation))
         step = await wipe(machine, request.progress, note)
         if step.result is Result.DONE:
             await _let_go(site, request)

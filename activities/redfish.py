@@ -100,8 +100,9 @@ class Redfish:
         """Return a machine.
 
         Raises:
-            ServiceError: if it cannot be looked at.
+            ServiceError: if it cannot be looked at, or its service is none that may be asked.
         """
+        self.service_of(url)
         return await self.threaded(f"looking at {urlsplit(url).path}", lambda: System(self, self._system(url)))
 
     async def check(self, url: str) -> Checked:
@@ -110,6 +111,7 @@ class Redfish:
         if PLACEHOLDER in service:
             return Checked(good=True, found=f"each node has a service of its own ({service}): name one to ask it")
         try:
+            self.service_of(url)
             if PLACEHOLDER in url:
                 found = await self.threaded("asking for its machines", lambda: self._systems(service))
                 return Checked(good=True, found=f"{service} answers, and knows {found} machines")

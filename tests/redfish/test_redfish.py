@@ -187,13 +187,17 @@ async def test_L15_a_wrong_password_is_a_service_that_takes_nothing_and_the_file
         emulator.kill()
 
 
-def test_L15_a_nodes_annotation_cannot_send_the_password_to_a_place_of_its_own():
+async def test_L15_a_nodes_annotation_cannot_send_the_password_to_a_place_of_its_own():
     redfish = Redfish(Access(template="https://bmc.example.com/redfish/v1/Systems/{node}"))
     assert redfish.service_of(redfish.url_of("n1", "")) == "https://bmc.example.com"
     elsewhere = "https://elsewhere.example.com/redfish/v1/Systems/1"
     for url in (elsewhere, "http://bmc.example.com/redfish/v1/Systems/1", "https://bmc.example.com.evil/x"):
         with pytest.raises(Refusal, match="none of the services that may be asked"):
             redfish.service_of(url)
+        with pytest.raises(Refusal, match="none of the services that may be asked"):
+            await redfish.machine(url)
+        checked = await redfish.check(url)
+        assert "none of the services that may be asked" in checked.found, "nor is it asked whether it answers"
     for url in ("bmc", "file:///etc/passwd", "https://bmc.example.com", "https:///x"):
         with pytest.raises(Refusal, match="no URL of a ComputerSystem"):
             redfish.service_of(url)
