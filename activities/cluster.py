@@ -9,7 +9,7 @@ from typing import Any
 from temporalio import activity
 
 from holdfast import names
-from holdfast.activities import broker
+from holdfast.activities import broker, provisioner
 from holdfast.activities.broker_contract import AskDone, AskInput, WeighInput
 from holdfast.activities.checkpoint import checkpoint
 from holdfast.activities.clear import clear
@@ -47,12 +47,20 @@ from holdfast.activities.contract import (
 )
 from holdfast.activities.create import create
 from holdfast.activities.kube import Kube
+from holdfast.activities.machine import Provisioning
 from holdfast.activities.node_marks import look_nodes, mark_nodes
 from holdfast.activities.nodes import Marks
 from holdfast.activities.observe import observe
 from holdfast.activities.park import park, unpark
 from holdfast.activities.prepare import prepare
 from holdfast.activities.probe import probe
+from holdfast.activities.provisioner_contract import (
+    CheckProvisionerInput,
+    Enlisted,
+    EnlistInput,
+    Provisioned,
+    ProvisionInput,
+)
 from holdfast.activities.queue_contract import LookQueueInput, SeenQueue
 from holdfast.activities.queues import look_queue
 from holdfast.activities.rehearse import rehearse_change
@@ -60,10 +68,12 @@ from holdfast.activities.remove import force_remove, remove
 from holdfast.activities.replace import replace
 from holdfast.activities.report import report
 from holdfast.activities.scale import resize_rendezvous, scale
+from holdfast.activities.sensitive import any_sensitive
 from holdfast.activities.sight import Sight
 from holdfast.activities.site import Site
 from holdfast.model import Limits
 from holdfast.model.broker import Weighed
+from holdfast.model.provisioner import Checked
 
 
 class ClusterActivities:
@@ -80,6 +90,7 @@ class ClusterActivities:
         marks: Marks | None = None,
         silence: timedelta = timedelta(seconds=100),
         rendezvous: str = "",
+        provisioning: Provisioning | None = None,
     ) -> None:
         """Make them.
 
@@ -93,8 +104,10 @@ class ClusterActivities:
             marks: by what a bad node is told.
             silence: how long a node is silent, at most, before it is found Down.
             rendezvous: where pods reach the rendezvous of their gang; empty where they cannot.
+            provisioning: what boots, erases and powers off nodes' machines; None where nothing does.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
+        self._provisioning = provisioning
         self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing, rendezvous=rendezvous)
 
     @property
@@ -111,13 +124,14 @@ class ClusterActivities:
             self.look_queue,
             self.weigh_checkpoints,
             self.ask_checkpoint,
+            self.enlist_node,
         ]
 
     @property
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
         waits = [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark]
-        return [*waits, self.checkpoint, self.probe, self.scale]
+        return [*waits, self.checkpoint, self.probe, self.scale, self.provision_node, self.check_provisioner]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -192,7 +206,7 @@ class ClusterActivities:
     @activity.defn(name=names.ACTIVITY_MARK_NODES)
     async def mark_nodes(self, given: MarkNodesInput) -> MarkedNodes:
         """Say on some nodes' objects how they stand."""
-        return await mark_nodes(self._site, given)
+        return await mark_nodes(self._site, given, lambda workloads: any_sensitive(activity.client(), workloads))
 
     @activity.defn(name=names.ACTIVITY_LOOK_QUEUE)
     async def look_queue(self, given: LookQueueInput) -> SeenQueue:
@@ -208,6 +222,21 @@ class ClusterActivities:
     async def ask_checkpoint(self, given: AskInput) -> AskDone:
         """Ask a workload to save its state and to run on."""
         return await broker.ask(activity.client(), given)
+
+    @activity.defn(name=names.ACTIVITY_ENLIST)
+    async def enlist_node(self, given: EnlistInput) -> Enlisted:
+        """Find out whom to ask about a node; put one that is to be wiped into quarantine."""
+        return await provisioner.enlist(self._site, self._provisioning, given)
+
+    @activity.defn(name=names.ACTIVITY_PROVISION)
+    async def provision_node(self, given: ProvisionInput) -> Provisioned:
+        """Boot, wipe or power off a node's machine, or lift its quarantine, or a part of it."""
+        return await provisioner.provision(self._site, self._provisioning, given)
+
+    @activity.defn(name=names.ACTIVITY_CHECK_PROVISIONER)
+    async def check_provisioner(self, given: CheckProvisionerInput) -> Checked:
+        """Ask the provisioning service whether it would take a request."""
+        return await provisioner.check(self._site, self._provisioning, given)
 
     @activity.defn(name=names.ACTIVITY_PROBE)
     async def probe(self, given: ProbeInput) -> Probed:

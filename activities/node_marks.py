@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from typing import Final, TypeVar
 
 from holdfast import names
 from holdfast.activities.contract import LookedNodes, LookNodesInput, MarkedNodes, MarkNodesInput
 from holdfast.activities.kube import Conflict, Forbidden, KubeError, NotFound
+from holdfast.activities.node_taints import is_fenced, unfence
 from holdfast.activities.node_word import is_ready, marked_by, patch_of
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import Pulse, Site, persist, told
-from holdfast.model import NodeMarked, NodeSight, NodeWish
+from holdfast.model import NodeMarked, NodeSight, NodeWish, NodeWord
 
 LEASE: Final = ("coordination.k8s.io/v1", "Lease")
 REQUESTS_AT_ONCE: Final = 40
@@ -20,6 +21,9 @@ REQUESTS_AT_ONCE: Final = 40
 CONFLICTS_BORNE: Final = 8
 """A node's status changes every few seconds, and with it the version that a change of ours names."""
 
+Sensitive = Callable[[Set[str]], Awaitable[bool]]
+"""Says whether any of some workloads, by their workflows' ids, is sensitive, or may be."""
+_SILENT: Final = frozenset({NodeWord.DOWN, NodeWord.LOST, NodeWord.FENCING})
 T = TypeVar("T")
 
 
@@ -54,8 +58,13 @@ async def _look(site: Site, name: str) -> NodeSight:
     )
 
 
-async def mark_nodes(site: Site, given: MarkNodesInput) -> MarkedNodes:
+async def mark_nodes(site: Site, given: MarkNodesInput, sensitive: Sensitive | None = None) -> MarkedNodes:
     """Say on some nodes how they stand.
+
+    Args:
+        site: the cluster.
+        given: which nodes, and what.
+        sensitive: asked of the workloads on a node that is to be fenced; without it they may all be.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`.
@@ -63,7 +72,35 @@ async def mark_nodes(site: Site, given: MarkNodesInput) -> MarkedNodes:
     site.check_cluster(given.cluster, given.cluster_uid)
     async with told(), Pulse() as pulse:
         done = await _each(persist(pulse, "marking nodes", lambda wish=wish: _mark(site, wish)) for wish in given.nodes)
+        done = [
+            await persist(pulse, "looking at pods", lambda one=one: _whose(site, one, sensitive))
+            if one.word is NodeWord.FENCING and not one.gone and not one.refused
+            else one
+            for one in done
+        ]
         return MarkedNodes(nodes=tuple(done))
+
+
+async def _whose(site: Site, done: NodeMarked, sensitive: Sensitive | None) -> NodeMarked:
+    """Say of a node whose pods are on it, once no new ones can come."""
+    try:
+        workloads = await _workloads(site, done.name)
+    except Forbidden:
+        return done.model_copy(update={"ours": True, "sensitive": True})
+    if not workloads:
+        return done
+    return done.model_copy(update={"ours": True, "sensitive": sensitive is None or await sensitive(workloads)})
+
+
+async def _workloads(site: Site, node: str) -> set[str]:
+    """Return the ids of this installation's workloads with a pod on a node."""
+    labels = f"{names.LABEL_INSTALLATION}={site.installation}"
+    pods = (await site.kube.list("v1", "Pod", labels=labels, fields=f"spec.nodeName={node}"))["items"]
+    found: set[str] = set()
+    for pod in pods:
+        name = mapping(pod["metadata"].get("annotations")).get(names.ANNOTATION_WORKLOAD)
+        found.add(names.workflow_id(site.cluster, pod["metadata"]["namespace"], str(name or "unknown")))
+    return found
 
 
 async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
@@ -73,10 +110,12 @@ async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
         node = await site.kube.find("v1", "Node", wish.name)
         if node is None or node["metadata"]["uid"] != wish.uid:
             return done.model_copy(update={"gone": True})
-        patch = patch_of(node, wish, site.installation)
+        patch, fenced = patch_of(node, wish, site.installation), is_fenced(node, site.installation)
+        if wish.word not in _SILENT:
+            patch = unfence(node, site.installation, patch)
         if patch is None:
             return done
-        if site.installation not in marked_by(node) and not await _has_ours(site, wish.name):
+        if not fenced and site.installation not in marked_by(node) and not await _has_ours(site, wish.name):
             return done
         try:
             version = node["metadata"]["resourceVersion"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.activities.node_taints import is_fenced, is_own_taint
 from holdfast.activities.node_word import word_on
 from holdfast.activities.pod_facts import PodFacts, PodState
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
@@ -43,6 +44,8 @@ class NodeMark:
     since: datetime | None = None
     """When it was marked, where that is told: a label has no time. Of a silent node, when it was last heard."""
     cls: FailureClass = FailureClass.HARDWARE
+    off: bool = False
+    """Whether its power is proven to be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,13 @@ class Marks:
     conditions: tuple[str, ...] = CONDITIONS
     installation: str = ""
     """Whose monitor of silent nodes is listened to; empty: nobody's."""
+    own: str = ""
+    """Whose own taint of nodes that it has powered off is passed over: of those its monitor tells."""
 
     @property
     def faults(self) -> Marks:
         """Those that tell of broken hardware. A label tells that pods are to leave, for whatever reason."""
-        return Marks((), self.taints, self.conditions)
+        return Marks((), self.taints, self.conditions, own=self.installation or self.own)
 
     def of(self, node: Mapping[str, Any]) -> NodeMark | None:
         """Return the mark that a raw node bears, None for a good one."""
@@ -69,7 +74,8 @@ class Marks:
         reason = {NodeWord.DOWN: DOWN, NodeWord.LOST: LOST}.get(word)
         if reason is None:
             return None
-        return NodeMark(reason, one_line(why, MESSAGE_MAXIMUM), heard, FailureClass.NODE_LOST)
+        off = is_fenced(node, self.installation)
+        return NodeMark(reason, one_line(why, MESSAGE_MAXIMUM), heard, FailureClass.NODE_LOST, off)
 
     def _label(self, node: Mapping[str, Any]) -> NodeMark | None:
         labels = mapping(mapping(node.get("metadata")).get("labels"))
@@ -82,6 +88,8 @@ class Marks:
     def _taint(self, node: Mapping[str, Any]) -> NodeMark | None:
         for mark in self.taints:
             key, valued, value = mark.partition("=")
+            if is_own_taint(node, key, self.installation or self.own):
+                continue
             for taint in mappings(mapping(node.get("spec")).get("taints")):
                 there = taint.get("value") or ""
                 if taint.get("key") == key and (not valued or there == value):
@@ -131,6 +139,7 @@ def on_marked(pods: Iterable[PodFacts], marks: Mapping[str, NodeMark], attempt: 
                 node=node,
                 message=mark.message,
                 attempt=attempt,
+                off=mark.off,
             )
         )
     return failures

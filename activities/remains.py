@@ -13,6 +13,7 @@ from holdfast.activities.contract import PlannedComponent, RemoveInput
 from holdfast.activities.copies import read_objects
 from holdfast.activities.kept import Trace, owned_trace, trace
 from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
+from holdfast.activities.node_taints import is_fenced
 from holdfast.activities.node_word import word_on
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
 from holdfast.activities.site import Site
@@ -260,5 +261,7 @@ async def _is_silent(site: Site, node: str) -> bool:
         return False
     if found is None:
         return True
+    if is_fenced(found, site.installation):
+        return False
     ready = [one for one in mappings(mapping(found.get("status")).get("conditions")) if one.get("type") == "Ready"]
     return not ready or ready[0].get("status") != "True"

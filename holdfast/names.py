@@ -34,6 +34,14 @@ ANNOTATION_NODE: Final = f"node.{GROUP}"
 """On a node, followed by `/` and the installation whose monitor wrote it."""
 TAINT_NODE: Final = f"down.{GROUP}"
 """Likewise: on a node that is Down or back from it, until its health check has passed."""
+TAINT_QUARANTINE: Final = f"quarantine.{GROUP}"
+"""Likewise: on a node that is to be wiped, until that is proven done (row L15)."""
+ANNOTATION_FENCED: Final = f"fenced.{GROUP}"
+"""Likewise: on a node whose power is proven to be off."""
+TAINT_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+"""Kubernetes' own: no process of the node's pods is left, so that they may be removed by force."""
+ANNOTATION_REDFISH: Final = f"{GROUP}/redfish"
+"""On a node: the URL of its ComputerSystem, where the worker's template does not give it."""
 NODE_LEASES: Final = "kube-node-lease"
 """The namespace of Kubernetes' own node leases."""
 
@@ -90,6 +98,7 @@ RENDEZVOUS_WORKFLOW: Final = "Rendezvous"
 GRAPH_WORKFLOW: Final = "Graph"
 QUEUE_WORKFLOW: Final = "Queue"
 BROKER_WORKFLOW: Final = "CheckpointBroker"
+PROVISIONER_WORKFLOW: Final = "Provisioner"
 
 # Temporal: signals, queries, updates of the workload workflow.
 SIGNAL_SUSPEND: Final = "suspend"
@@ -127,6 +136,13 @@ SIGNAL_GRAPH: Final = "graph"
 UPDATE_CONFIGURE: Final = "configure"
 SIGNAL_QUEUE: Final = "queue"
 
+# Temporal: updates of a provisioner; its signals by the monitor of nodes, and that monitor's by it.
+UPDATE_REQUEST: Final = "request"
+UPDATE_CHECK: Final = "check"
+SIGNAL_FENCE: Final = "fence"
+SIGNAL_WITHDRAW: Final = "withdraw"
+SIGNAL_FENCED: Final = "fenced"
+
 # Temporal: activities.
 ACTIVITY_PREPARE: Final = "prepare"
 ACTIVITY_REHEARSE: Final = "rehearse"
@@ -151,6 +167,9 @@ ACTIVITY_GANG_HUB: Final = "gang_hub"
 ACTIVITY_LOOK_QUEUE: Final = "look_queue"
 ACTIVITY_WEIGH: Final = "weigh_checkpoints"
 ACTIVITY_ASK: Final = "ask_checkpoint"
+ACTIVITY_ENLIST: Final = "enlist_node"
+ACTIVITY_PROVISION: Final = "provision_node"
+ACTIVITY_CHECK_PROVISIONER: Final = "check_provisioner"
 
 # Temporal: search attributes. Keywords unless said otherwise.
 SA_PHASE: Final = "HoldfastPhase"
@@ -183,6 +202,9 @@ METRIC_GANG_RUN: Final = "holdfast_gang_run"
 METRIC_WALLTIME_CONFLICT: Final = "holdfast_checkpoint_walltime_conflict"
 METRIC_QUEUE_WAITING: Final = "holdfast_queue_waiting"
 METRIC_QUEUE_ADMITTED: Final = "holdfast_queue_admitted"
+METRIC_PROVISIONER_PENDING: Final = "holdfast_provisioner_pending"
+METRIC_PROVISIONER_AVAILABLE: Final = "holdfast_provisioner_available"
+METRIC_PROVISIONER_OLDEST: Final = "holdfast_provisioner_oldest_pending_timestamp_seconds"
 
 # Temporal: memo keys.
 MEMO_UID: Final = "holdfast.uid"
@@ -264,6 +286,11 @@ def broker_id(cluster: str) -> str:
     return f"checkpoint-broker/{cluster}"
 
 
+def provisioner_id(cluster: str) -> str:
+    """Return the id of the workflow that boots, wipes and powers off a cluster's nodes."""
+    return f"provisioner/{cluster}"
+
+
 def queue_id(cluster: str, queue: str) -> str:
     """Return the id of the workflow of an admission queue."""
     return f"queue/{cluster}/{queue}"
@@ -289,6 +316,16 @@ def node_annotation(installation: str) -> str:
 def node_taint(installation: str) -> str:
     """Return the taint by which an installation's monitor keeps new pods off a node."""
     return f"{TAINT_NODE}/{installation}"
+
+
+def quarantine_taint(installation: str) -> str:
+    """Return the taint by which an installation keeps new pods off a node that is to be wiped."""
+    return f"{TAINT_QUARANTINE}/{installation}"
+
+
+def fenced_annotation(installation: str) -> str:
+    """Return the annotation by which an installation says on a node that its power is proven to be off."""
+    return f"{ANNOTATION_FENCED}/{installation}"
 
 
 def queue_cluster(cluster: str) -> str:

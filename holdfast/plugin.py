@@ -28,6 +28,7 @@ PASSTHROUGH: Final = (
     "holdfast.activities.gang_contract",
     "holdfast.activities.queue_contract",
     "holdfast.activities.broker_contract",
+    "holdfast.activities.provisioner_contract",
 )
 """Pure modules that the sandbox takes from the host: loading them once halves a cached workflow's memory. Each is named
 by its full path, since naming a package passes nothing through of `from package import name`."""
@@ -116,6 +117,7 @@ def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
     from holdfast.workflows.cluster_watch import ClusterWatch  # A client needs none of them.
     from holdfast.workflows.graph import GraphWorkflow
     from holdfast.workflows.node_monitor import NodeMonitor
+    from holdfast.workflows.provisioner import Provisioner
     from holdfast.workflows.queue import QueueWorkflow
     from holdfast.workflows.rendezvous import Rendezvous
     from holdfast.workflows.workload import WorkloadWorkflow
@@ -128,6 +130,7 @@ def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
         GraphWorkflow,
         QueueWorkflow,
         CheckpointBroker,
+        Provisioner,
     )
     present = list(existing or [])
     return present + [workflow for workflow in own if workflow not in present]

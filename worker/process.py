@@ -17,6 +17,7 @@ from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkflowRunner
 
 from holdfast.activities.cluster import ClusterActivities
+from holdfast.activities.redfish import Redfish
 from holdfast.activities.sight import SharedSight
 from holdfast.relay import relayed
 from holdfast.worker import failpoints, logs, metrics, reach, roles, settings
@@ -163,8 +164,18 @@ class Process:
         # What the watch could not see here, an activity cannot have seen either.
         sight = SharedSight(kube.sight, watch.intervals)
         marks = given.marks_for(installation)
+        access = given.redfish
         cluster = ClusterActivities(
-            kube, given.cluster, uid, installation, given.limits, sight, marks, given.silence, self._rendezvous()
+            kube,
+            given.cluster,
+            uid,
+            installation,
+            given.limits,
+            sight,
+            marks,
+            given.silence,
+            self._rendezvous(),
+            Redfish(access) if access is not None else None,
         )
         meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs)
         return roles.Site(cluster, watch, nodes, meeting)

@@ -36,6 +36,8 @@ from holdfast.workflows.cluster_watch import (
     ClusterWatchInput,
 )
 from holdfast.workflows.node_monitor import MEMO_TIMINGS, SIGNAL_STOP, SIGNAL_TIMINGS, NodeMonitorInput
+from holdfast.workflows.provisioner import SIGNAL_AT_ONCE, ProvisionerInput
+from holdfast.workflows.provisioner import SIGNAL_STOP as SIGNAL_STOP_PROVISIONER
 
 CHECK_PERIOD: Final = 5.0
 CHECK_DEADLINE: Final = timedelta(seconds=3)
@@ -179,6 +181,7 @@ async def bind(client: Client, settings: Settings, uid: str, installation: str, 
         if start and memo.get(MEMO_SHARD_SETS) != len(given.shard_sets):
             await handle.signal(SIGNAL_DIVIDE, given.shard_sets)
         if start:
+            await _provisioner(client, settings, uid)
             await _monitor(client, settings, uid)
 
     where = f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
@@ -208,6 +211,30 @@ async def _monitor(client: Client, settings: Settings, uid: str) -> None:
         await handle.signal(SIGNAL_STOP)
     elif (await found.memo()).get(MEMO_TIMINGS) != timings.model_dump_json():
         await handle.signal(SIGNAL_TIMINGS, timings)
+
+
+async def _provisioner(client: Client, settings: Settings, uid: str) -> None:
+    """Have the cluster's nodes booted, wiped and powered off by what the settings name; or not at all."""
+    workflow_id, at_once = names.provisioner_id(settings.cluster), settings.provisioner_at_once
+    if settings.provisioner_url:
+        await client.start_workflow(
+            names.PROVISIONER_WORKFLOW,
+            ProvisionerInput(cluster=settings.cluster, cluster_uid=uid, at_once=at_once),
+            id=workflow_id,
+            task_queue=names.QUEUE_WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            task_timeout=timedelta(seconds=5),
+            static_summary=f"Machines of the nodes of cluster {settings.cluster}",
+            static_details="Boots, wipes and powers off nodes, in the order in which it was asked.",
+        )
+    handle = client.get_workflow_handle(workflow_id)
+    found = await _running(handle)
+    if found is None:
+        return
+    if not settings.provisioner_url:
+        await handle.signal(SIGNAL_STOP_PROVISIONER)
+    else:  # Another worker, that is told of no service, may have asked for its end.
+        await handle.signal(SIGNAL_AT_ONCE, at_once)
 
 
 async def _running(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:

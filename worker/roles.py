@@ -38,6 +38,7 @@ from holdfast.workflows.cluster_watch import ClusterWatch
 from holdfast.workflows.fitting import Fitting
 from holdfast.workflows.graph import GraphWorkflow
 from holdfast.workflows.node_monitor import NodeMonitor
+from holdfast.workflows.provisioner import Provisioner
 from holdfast.workflows.queue import QueueWorkflow
 from holdfast.workflows.rendezvous import Rendezvous
 from holdfast.workflows.versioning import BEHAVIOR
@@ -101,7 +102,15 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
     return Worker(
         client,
         task_queue=names.QUEUE_WORKFLOWS,
-        workflows=[WorkloadWorkflow, ClusterWatch, NodeMonitor, Rendezvous, GraphWorkflow, CheckpointBroker],
+        workflows=[
+            WorkloadWorkflow,
+            ClusterWatch,
+            NodeMonitor,
+            Rendezvous,
+            GraphWorkflow,
+            CheckpointBroker,
+            Provisioner,
+        ],
         workflow_runner=runner,
         interceptors=[Fitting()],
         max_cached_workflows=settings.max_cached_workflows,

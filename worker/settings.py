@@ -22,8 +22,11 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from holdfast import names
 from holdfast.activities.nodes import CONDITIONS, LABELS, TAINTS, Marks
+from holdfast.activities.redfish import PLACEHOLDER, Access
+from holdfast.activities.redfish import is_installed as redfish_is_installed
 from holdfast.errors import HoldfastError
 from holdfast.model import Duration, Limits, NodeTimings, format_duration
+from holdfast.model.provisioner import AT_ONCE
 from holdfast.relay import addresses_of
 
 ENV_PREFIX = "HOLDFAST_"
@@ -104,6 +107,15 @@ def _optional_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _node_url(value: str) -> str:
+    parts = urlsplit(value)
+    if value and not (parts.scheme in {"http", "https"} and parts.netloc and PLACEHOLDER in value and not parts.query):
+        raise ValueError(f"{value!r}: expected a URL such as https://bmc.example.com/redfish/v1/Systems/{PLACEHOLDER}")
+    if parts.username or parts.password:
+        raise ValueError("expected no name and no password in it: see provisioner_user and provisioner_password_file")
+    return value.rstrip("/")
+
+
 def _label(value: str) -> str:
     if value and not names.DNS_LABEL.match(value):
         raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
@@ -155,6 +167,7 @@ Address = Annotated[str, AfterValidator(_address)]
 Addresses = Annotated[str, AfterValidator(_addresses)]
 OptionalAddress = Annotated[str, AfterValidator(_optional_address)]
 OptionalUrl = Annotated[str, AfterValidator(_optional_url)]
+NodeUrl = Annotated[str, AfterValidator(_node_url)]
 Label = Annotated[str, AfterValidator(_label)]
 File = Annotated[Path, AfterValidator(_file)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -257,6 +270,21 @@ class Settings(BaseSettings):
     """A node that falls silent so often in `node_flap_window` stays Degraded until it is heard for as long."""
     node_flap_window: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().flap_window
 
+    provisioner_url: NodeUrl = ""
+    """A node's ComputerSystem by Redfish, `{node}` standing for its name. Empty: nothing boots or powers off nodes."""
+    provisioner_user: str = ""
+    provisioner_password_file: File | None = None
+    """There is no setting for the password itself, as with the API key."""
+    provisioner_ca_file: File | None = None
+    provisioner_insecure: bool = False
+    """Whether any certificate of the service is taken."""
+    provisioner_services: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """Services that a node's annotation may name besides that of the URL: https://host:port, by commas."""
+    provisioner_at_once: Annotated[int, Field(ge=1, le=100)] = AT_ONCE
+    """How many of its requests are worked at at the same time."""
+    fence: bool = False
+    """Whether a node that is Down by its silence is powered off before its pods are replaced."""
+
     max_concurrent_workflow_tasks: Count = 100
     max_concurrent_activities: Count = 200
     max_fresh_activities: Count = 24
@@ -308,6 +336,12 @@ class Settings(BaseSettings):
             raise ValueError(
                 "temporal_tls_server_name: missing: with several addresses it is the name that all of them prove"
             )
+        if self.provisioner_url and acting and not redfish_is_installed():
+            raise ValueError("provisioner_url: needs the extra `redfish`: pip install 'holdfast[redfish]'")
+        if bool(self.provisioner_user) != bool(self.provisioner_password_file):
+            raise ValueError("provisioner_user: expected together with provisioner_password_file, or neither")
+        if self.fence and not (self.provisioner_url and self.node_monitor):
+            raise ValueError("fence: expected with provisioner_url, and with node_monitor, which finds nodes Down")
         if bool(self.deployment_name) != bool(self.build_id):
             raise ValueError("deployment_name: expected together with build_id, or neither")
         files = [Path(part).expanduser() for part in self.kubeconfig.split(":") if part]
@@ -339,6 +373,21 @@ class Settings(BaseSettings):
             check=self.node_check,
             flaps=self.node_flaps,
             flap_window=self.node_flap_window,
+            fence=self.fence,
+        )
+
+    @property
+    def redfish(self) -> Access | None:
+        """Where the machines of nodes are found; None where nothing boots or powers them off."""
+        if not self.provisioner_url:
+            return None
+        return Access(
+            template=self.provisioner_url,
+            user=self.provisioner_user,
+            password_file=self.provisioner_password_file,
+            ca_file=self.provisioner_ca_file,
+            insecure=self.provisioner_insecure,
+            services=self.provisioner_services,
         )
 
     @property

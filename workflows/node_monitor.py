@@ -1,14 +1,14 @@
-"""The workflow that keeps the book of a cluster's nodes: Healthy, Degraded, Down, Returning (rows L4, L5, L8, L12)."""
+"""The workflow that keeps the book of a cluster's nodes: Healthy, Degraded, Down, Returning (L4, L5, L8, L12, L15)."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
@@ -21,6 +21,8 @@ with workflow.unsafe.imports_passed_through():
         WatchNodesInput,
     )
     from holdfast.model import NodeBook, NodeRecord, NodeSight, NodeState, NodeTimings, NodeWish, Payload
+    from holdfast.model.provisioner import FenceNews
+    from holdfast.policy import node_fence
     from holdfast.policy.node_monitor import Plan, looked, marked, plan, saw, settle
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY
 
@@ -50,6 +52,14 @@ class NodeMonitorStatus(NodeMonitorInput):
     stopping: bool = False
 
 
+class _Asked(NamedTuple):
+    """Whom the provisioner was told of, and of whom it could not be."""
+
+    asked: tuple[str, ...]
+    withdrawn: tuple[str, ...]
+    unasked: dict[str, str]
+
+
 @workflow.defn(name=names.NODE_MONITOR_WORKFLOW)
 class NodeMonitor:
     """Decides which nodes are Down, and says so on their objects; it hears of what changes, never of heartbeats."""
@@ -62,7 +72,8 @@ class NodeMonitor:
         self._stopping = False
         self._book = input.book
         self._inbox: list[NodesSeen] = []
-        self._operation: workflow.ActivityHandle[Any] | None = None
+        self._off: list[FenceNews] = []
+        self._operation: asyncio.Task[Any] | None = None
         self._begun: datetime | None = None
         self._timer: asyncio.Task[None] | None = None
         self._until: datetime | None = None
@@ -107,6 +118,11 @@ class NodeMonitor:
         """Take in news of nodes."""
         self._inbox.append(seen)
 
+    @workflow.signal(name=names.SIGNAL_FENCED, description="A node's power is off, by proof (by the provisioner)")
+    def fenced(self, news: FenceNews) -> None:
+        """Take in that a node's power is off."""
+        self._off.append(news)
+
     @workflow.signal(name=SIGNAL_STOP, description="Watch over this cluster's nodes no longer; marks stay as they are.")
     def stop(self) -> None:
         """End."""
@@ -135,6 +151,7 @@ class NodeMonitor:
     def _is_woken(self) -> bool:
         return (
             bool(self._inbox)
+            or bool(self._off)
             or (self._operation is not None and self._operation.done())
             or (self._timer is not None and self._timer.done())
             or (self._operation is None and self._is_over())
@@ -144,6 +161,9 @@ class NodeMonitor:
         inbox, self._inbox = self._inbox, []
         for seen in inbox:
             self._book = saw(self._book, seen)
+        off, self._off = self._off, []
+        for news in off:
+            self._book = node_fence.fenced(self._book, news)
         if self._timer is not None and self._timer.done():
             self._timer, self._until = None, None
         operation = self._operation
@@ -159,6 +179,8 @@ class NodeMonitor:
                 self._book = looked(self._book, result.nodes, begun, result.blind)
             elif isinstance(result, MarkedNodes):
                 self._book = marked(self._book, result.nodes, workflow.now())
+            elif isinstance(result, _Asked):
+                self._book = node_fence.asked(self._book, *result, workflow.now())
 
     def _begin(self, wanted: Plan, now: datetime) -> None:
         """Begin what is wanted first: what has been decided is said before anything else is looked at."""
@@ -166,6 +188,8 @@ class NodeMonitor:
         if wanted.mark:
             mark = MarkNodesInput(**given, nodes=wanted.mark)
             self._start(names.ACTIVITY_MARK_NODES, mark, MarkedNodes, _marking(wanted.mark), now)
+        elif wanted.ask:
+            self._operation = asyncio.create_task(self._ask(wanted.ask))
         elif wanted.look:
             look = LookNodesInput(**given, nodes=tuple(one.name for one in wanted.look))
             self._start(names.ACTIVITY_LOOK_NODES, look, LookedNodes, _looking(wanted.look), now)
@@ -182,6 +206,21 @@ class NodeMonitor:
             retry_policy=RETRY,
             summary=summary[:200],
         )
+
+    async def _ask(self, records: tuple[NodeRecord, ...]) -> _Asked:
+        """Ask the provisioner to have some nodes off, or to leave on those that are heard again."""
+        provisioner = workflow.get_external_workflow_handle(names.provisioner_id(self._input.cluster))
+        unasked: dict[str, str] = {}
+        for one in records:
+            try:
+                if one.withdraw:
+                    await provisioner.signal(names.SIGNAL_WITHDRAW, args=[one.name, one.uid])
+                else:
+                    await provisioner.signal(names.SIGNAL_FENCE, node_fence.ask_of(one))
+            except FailureError as error:
+                unasked[one.name] = f"the provisioner is not there: {error}"[:200]
+        asked = tuple(one.name for one in records if not one.withdraw)
+        return _Asked(asked, tuple(one.name for one in records if one.withdraw), unasked)
 
     def _set_timer(self, until: datetime | None, why: str, now: datetime) -> None:
         """Keep one timer, for the next deadline; the same deadline keeps the timer it has."""
@@ -248,6 +287,7 @@ def _details(cluster: str, book: NodeBook) -> str:
     lines += [
         f"- `{one.name}` **{one.state.value}** since {one.since:%m-%d %H:%M:%S} UTC: {one.why}"
         + (f"; it could not be marked: {one.refused}" if one.refused else "")
+        + (f"; {one.unasked}" if one.unasked else "")
         for one in sorted(there, key=lambda one: one.since)[:SHOWN]
     ]
     return "\n".join(lines)

@@ -24,6 +24,7 @@ DECLARED: Final[dict[str, VersioningBehavior]] = dict.fromkeys(
         names.GRAPH_WORKFLOW,
         names.QUEUE_WORKFLOW,
         names.BROKER_WORKFLOW,
+        names.PROVISIONER_WORKFLOW,
     ),
     BEHAVIOR,
 )

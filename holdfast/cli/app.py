@@ -15,6 +15,7 @@ from holdfast.cli import (
     doctor,
     graph,
     namespace,
+    node,
     queue,
     read,
     simulate,
@@ -69,6 +70,7 @@ for group in (submit, simulate, read, graph, watch, steer):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)
+app.add_typer(node.app, name="node", rich_help_panel=_WORKLOADS)
 app.add_typer(dev.app, name="dev", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(worker.worker)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from holdfast.activities.kube import Kube
+    from holdfast.client import Holdfast
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ async def temporal(
             try:
                 yield await _search_attributes(session.client, fix=fix)
                 for check in await _pollers(session.client, cluster):
+                    yield check
+                for check in await _provisioner(session, cluster) if cluster else ():
                     yield check
             except RPCError as error:
                 yield Check("temporal", False, error.message, "check this identity's rights in the Temporal namespace")
@@ -143,6 +146,36 @@ async def _admission(client: Client, cluster: str) -> list[Check]:
         checks.append(
             Check(f"admission queue {one.name}", count > 0, f"{count} polling the task queue {queue}", remedy)
         )
+    return checks
+
+
+async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
+    """Ask the provisioning service through a worker, which alone must reach it; and look whether nodes wait for it."""
+    from holdfast.client.provisioner import NoProvisioner
+    from holdfast.policy.provisioner_status import unfenced
+
+    provisioner = session.provisioner(cluster)
+    try:
+        told = await provisioner.status()
+        found = await provisioner.check()
+    except NoProvisioner:
+        return []
+    except NotReachable:
+        raise
+    except HoldfastError as error:
+        return [Check("provisioner", False, str(error), "start a worker with the roles workflows and wait")]
+    checks = [Check("provisioner", found.good and not told.away, f"{found.found}; {told.message}", found.remedy)]
+    if told.away and found.good:
+        away = "; ".join(f"{service}: {one.why}" for service, one in sorted(told.away.items()))
+        remedy = "look whether these answer: what is asked of them goes on by itself"
+        checks[0] = Check("provisioner", False, f"{found.found}; {away}", remedy)
+    book = await session.node_book(cluster)
+    fencing = unfenced(book, told) if book is not None else {}
+    if fencing:
+        which = ", ".join(f"{node} ({why})" for node, why in list(fencing.items())[:3])
+        remedy = "bring the service back, or cut the power by hand: holdfast node fenced NODE --reason WHY"
+        found_text = f"{len(fencing)} silent nodes are not off yet, and their workloads wait: {which}"
+        checks.append(Check("fencing", False, found_text, remedy))
     return checks
 
 

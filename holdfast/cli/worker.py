@@ -12,6 +12,7 @@ from holdfast.worker.settings import load
 _PAGES = "Pages and logs"
 _TEMPORAL = "Temporal"
 _KUBERNETES = "Kubernetes"
+_MACHINES = "Machines of nodes"
 _LIMITS = "Limits"
 _GANGS = "Elastic gangs"
 
@@ -69,6 +70,27 @@ def worker(
     ] = None,
     node_flaps: Annotated[int | None, typer.Option(rich_help_panel=_KUBERNETES)] = None,
     node_flap_window: Annotated[str | None, typer.Option(rich_help_panel=_KUBERNETES)] = None,
+    provisioner_url: Annotated[
+        str | None,
+        typer.Option(help="A node's ComputerSystem by Redfish: https://HOST/.../{node}", rich_help_panel=_MACHINES),
+    ] = None,
+    provisioner_user: Annotated[str | None, typer.Option(rich_help_panel=_MACHINES)] = None,
+    provisioner_password_file: Annotated[Path | None, typer.Option(rich_help_panel=_MACHINES)] = None,
+    provisioner_ca_file: Annotated[Path | None, typer.Option(rich_help_panel=_MACHINES)] = None,
+    provisioner_insecure: Annotated[
+        bool | None, typer.Option(help="Take any certificate.", rich_help_panel=_MACHINES)
+    ] = None,
+    provisioner_services: Annotated[
+        str | None,
+        typer.Option(help="Services that nodes' annotations may name: https://HOST:PORT", rich_help_panel=_MACHINES),
+    ] = None,
+    provisioner_at_once: Annotated[
+        int | None, typer.Option(help="Requests worked at at the same time.", rich_help_panel=_MACHINES)
+    ] = None,
+    fence: Annotated[
+        bool | None,
+        typer.Option(help="Whether a silent node is off before its pods are replaced.", rich_help_panel=_MACHINES),
+    ] = None,
     temporal_address: Annotated[
         str | None, typer.Option("--temporal-address", "--address", help="host:port", rich_help_panel=_TEMPORAL)
     ] = None,

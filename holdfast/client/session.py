@@ -16,16 +16,18 @@ from temporalio.common import SearchAttributeKey
 from holdfast import names
 from holdfast.client import broker as brokers
 from holdfast.client import graph as graphs
+from holdfast.client import provisioner as provisioners
 from holdfast.client import queue as queues
 from holdfast.client.broker import BrokerRun
 from holdfast.client.connection import Place, reached, refusals
 from holdfast.client.graph import GraphRun
+from holdfast.client.provisioner import ProvisionerRun
 from holdfast.client.queue import Directory, QueueRun
 from holdfast.client.run import Run
 from holdfast.client.submission import Begun, begin, find, word_for
 from holdfast.client.views import Summary
 from holdfast.errors import HoldfastError, WorkloadNotFound
-from holdfast.model import Phase, Workload
+from holdfast.model import NodeBook, Phase, Workload
 from holdfast.model.broker import Broker
 from holdfast.model.graph import Graph
 from holdfast.model.queue import Queue
@@ -159,6 +161,18 @@ class Holdfast:
     def broker(self, cluster: str | None = None) -> BrokerRun:
         """Return a cluster's checkpoint broker, without looking whether there is one."""
         return BrokerRun(self.client, self.place, names.broker_id(self.require_cluster(cluster)))
+
+    def provisioner(self, cluster: str | None = None) -> ProvisionerRun:
+        """Return what boots, wipes and powers off a cluster's nodes, without looking whether there is one (row L15)."""
+        return ProvisionerRun(self.client, self.place, self.require_cluster(cluster))
+
+    async def node_book(self, cluster: str | None = None) -> NodeBook | None:
+        """Return what a cluster's monitor of nodes knows of those that are not healthy; None where there is none.
+
+        Raises:
+            NotReachable: if Temporal does not answer.
+        """
+        return await provisioners.node_book(self.client, self.place, self.require_cluster(cluster))
 
     async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
         """Find a workload's latest run, living or ended.

@@ -10,6 +10,9 @@ from pydantic import Field
 
 from holdfast.model.base import Duration, Time
 from holdfast.model.observation import Interval, Payload
+from holdfast.model.provisioner import FenceNews
+
+_Unset = Field(exclude_if=lambda value: not value)
 
 
 class NodeTimings(Payload):
@@ -29,6 +32,8 @@ class NodeTimings(Payload):
     flaps: Annotated[int, Field(ge=1, le=16)] = 3
     """A node that falls silent so often in `flap_window` stays Degraded until it is heard without a break as long."""
     flap_window: Duration = timedelta(minutes=10)
+    fence: Annotated[bool, _Unset] = False
+    """Whether a node that is Down by its silence is powered off before that is told to its workloads (row L15)."""
 
     @property
     def until_down(self) -> timedelta:
@@ -61,6 +66,8 @@ class NodeWord(StrEnum):
     """Silent for too long, for all but sensitive workloads."""
     LOST = "Lost"
     """The same, for all."""
+    FENCING = "Fencing"
+    """Silent for too long, and its power is to be off first: nobody hears of it yet, and no pod lands there."""
     FAULTY = "Faulty"
     """Its hardware is broken: who looks at its pods sees that itself."""
     RETURNING = "Returning"
@@ -130,6 +137,21 @@ class NodeRecord(Payload):
     """Why its object could not be marked; empty where it could."""
     tried: Time | None = None
     """When that was tried last."""
+    ours: Annotated[bool, _Unset] = False
+    """Whether pods of this installation are on it, as of when it was marked (where nodes are fenced)."""
+    sensitive: Annotated[bool, _Unset] = False
+    """Whether some of those are of a sensitive workload, or may be."""
+    fencing: Annotated[Time | None, _Unset] = None
+    """Since when its power is to be off."""
+    asked: Annotated[Time | None, _Unset] = None
+    """When the provisioner was asked last."""
+    unasked: Annotated[str, _Unset] = ""
+    """Why it could not be asked; empty where it could."""
+    fenced: Annotated[Time | None, _Unset] = None
+    """Since when its power is known to be off."""
+    fenced_why: Annotated[str, _Unset] = ""
+    withdraw: Annotated[bool, _Unset] = False
+    """Whether the provisioner is still to be told that it is heard again."""
 
 
 class NodeBook(Payload):
@@ -142,6 +164,8 @@ class NodeBook(Payload):
     blind: tuple[Interval, ...] = ()
     decided: int = 0
     """How often a node was found Down."""
+    fenced: Annotated[dict[str, FenceNews], _Unset] = {}
+    """Nodes that are off by a person's word, and have not been found silent yet."""
 
 
 class NodeWish(Payload):
@@ -162,3 +186,7 @@ class NodeMarked(Payload):
     word: NodeWord
     gone: bool = False
     refused: str = ""
+    ours: Annotated[bool, _Unset] = False
+    """Whether pods of this installation are there (asked of a node that is to be fenced)."""
+    sensitive: Annotated[bool, _Unset] = False
+    """Whether some of them are of a sensitive workload, or may be."""

@@ -49,6 +49,8 @@ class Failure(Payload):
     exit_code: int | None = None
     message: str = ""
     attempt: int = 0
+    off: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether its node is proven to be powered off, so that nothing of it runs on (row L15)."""
     stuck: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is of a pod that has not started, and may yet: its kubelet tries again (row L16)."""
 

@@ -61,6 +61,8 @@ class Status(Payload):
     """How often it went back to its queue: what whoever asks for that must expect (row L25)."""
     submitted_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """When it was submitted, which no requeue changes (row L26)."""
+    sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it waits for a person wherever something is lost, and longer for a silent node (rows L4, L7)."""
     walltime_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """When the walltime of its living attempt is over (row L18)."""
     budgets: tuple[BudgetStatus, ...] = ()

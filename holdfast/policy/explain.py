@@ -85,6 +85,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         executions=state.executions,
         restarts=state.restarts,
         requeues=state.requeues,
+        sensitive=spec.sensitive,
         submitted_at=spec.submitted_at,
         walltime_until=ends_at(state),
         budgets=budgets_of(state, asked or now),

@@ -1,4 +1,4 @@
-"""When is a node Down? Leases, conditions and time in, states and marks out (rows L4, L5, L8, L12). Pure."""
+"""When is a node Down? Leases, conditions and time in, states and marks out (rows L4, L5, L8, L12, L15). Pure."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from holdfast.model import (
     format_duration,
 )
 from holdfast.model.state import INTERVALS_KEPT
+from holdfast.policy import node_fence
 from holdfast.policy.edit import edit
 from holdfast.policy.sight import due, union
 
@@ -36,12 +37,13 @@ REFUSED_AGAIN = timedelta(minutes=1)
 
 
 class Plan(NamedTuple):
-    """What is to be done now: look at some nodes, mark some, or wait."""
+    """What is to be done now: look at some nodes, mark some, have some powered off or left on, or wait."""
 
     look: tuple[NodeRecord, ...]
     mark: tuple[NodeWish, ...]
     until: datetime | None
     why: str
+    ask: tuple[NodeRecord, ...] = ()
 
 
 # What was seen.
@@ -91,7 +93,8 @@ def saw(book: NodeBook, seen: NodesSeen) -> NodeBook:
         if sight.gone or (known is None and not sight.silent and not sight.fault):
             continue
         nodes[sight.name] = _seen(known, sight, seen.at)
-    return edit(book, nodes=nodes, total=seen.total, silent=seen.silent, held_since=seen.held_since, blind=blind)
+    book = node_fence.remembered(edit(book, nodes=nodes))
+    return edit(book, total=seen.total, silent=seen.silent, held_since=seen.held_since, blind=blind)
 
 
 def _seen(known: NodeRecord | None, sight: NodeSight, at: datetime) -> NodeRecord:
@@ -138,7 +141,7 @@ def marked(book: NodeBook, done: Iterable[NodeMarked], now: datetime) -> NodeBoo
         elif one.refused:
             nodes[one.name] = edit(record, refused=one.refused, tried=now)
         else:
-            nodes[one.name] = edit(record, told=one.word, refused="")
+            nodes[one.name] = edit(record, told=one.word, refused="", ours=one.ours, sensitive=one.sensitive)
     return edit(book, nodes=nodes)
 
 
@@ -153,7 +156,8 @@ def settle(book: NodeBook, timings: NodeTimings, now: datetime) -> NodeBook:
     for name, before in book.nodes.items():
         record = _settled(before, timings, blind, now, held=book.held_since is not None)
         decided += record.downs - before.downs
-        if record.state is not NodeState.HEALTHY or record.told is not NodeWord.NONE or record.flaps:
+        standing = record.state is not NodeState.HEALTHY or record.told is not NodeWord.NONE
+        if standing or record.flaps or record.withdraw:
             nodes[name] = record
     return edit(book, nodes=nodes, decided=decided)
 
@@ -163,6 +167,7 @@ def plan(book: NodeBook, timings: NodeTimings, now: datetime) -> Plan:
     blind = _blind(book, now)
     looks: list[NodeRecord] = []
     marks: list[NodeWish] = []
+    asks: list[NodeRecord] = []
     waits: list[tuple[datetime, str]] = []
     for record in book.nodes.values():
         if record.word is not record.told:
@@ -175,6 +180,12 @@ def plan(book: NodeBook, timings: NodeTimings, now: datetime) -> Plan:
                     name=record.name, uid=record.uid, word=word, why=record.why, since=record.since, heard=heard
                 )
                 marks.append(wish)
+        at = node_fence.ask_due(record, now, lost=_word_due(record, timings, blind, now) is NodeWord.LOST)
+        if at is not None and (record.withdraw or book.held_since is None):
+            if at <= now:
+                asks.append(record)
+            else:
+                waits.append((at, f"{record.name}: the provisioner is asked again"))
         if book.held_since is not None and record.steady is None:
             continue
         at, what = _next(record, timings, blind)
@@ -187,7 +198,7 @@ def plan(book: NodeBook, timings: NodeTimings, now: datetime) -> Plan:
     first = min(waits, default=None)
     # All that falls due soon after the first waits for the last of these, so that it is one operation.
     at = max((each for each, _ in waits if first and each <= first[0] + TOGETHER), default=None)
-    return Plan(tuple(looks[:AT_ONCE]), tuple(marks[:AT_ONCE]), at, first[1] if first else "")
+    return Plan(tuple(looks[:AT_ONCE]), tuple(marks[:AT_ONCE]), at, first[1] if first else "", tuple(asks[:AT_ONCE]))
 
 
 def _blind(book: NodeBook, now: datetime) -> tuple[Interval, ...]:
@@ -201,6 +212,7 @@ def _settled(
     record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...], now: datetime, *, held: bool
 ) -> NodeRecord:
     record = edit(record, flaps=tuple(at for at in record.flaps if now - at < timings.flap_window))
+    record = node_fence.heard(record) if record.steady is not None else record
     if record.fault:
         return _faulty(record, timings, blind, now, held=held)
     if record.steady is None:
@@ -238,7 +250,18 @@ def _silent(
     record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...], now: datetime, *, held: bool
 ) -> NodeRecord:
     heard = record.heard or record.at
-    word = _word_due(record, heard, timings, blind, now)
+    if record.fenced is not None:  # Nobody is left there, whatever it runs: there is nothing to wait for.
+        if record.word is NodeWord.LOST:
+            return record
+        why = f"its lease was last renewed at {heard:%H:%M:%S} UTC; {record.fenced_why}"
+        return _enter(record, NodeState.DOWN, NodeWord.LOST, why, now)
+    word = _word_due(record, timings, blind, now)
+    if word is not NodeWord.NONE and not held and node_fence.is_wanted(record, timings):
+        if record.word is NodeWord.FENCING:
+            return record
+        down = _down(record, heard, word, timings, now)
+        why = f"{down}; its power is to be off before its pods are replaced (rule fence)"
+        return _enter(edit(record, fencing=now), NodeState.DOWN, NodeWord.FENCING, why, now)
     if word is not NodeWord.NONE and not held and record.word not in {word, NodeWord.LOST}:
         return _enter(record, NodeState.DOWN, word, _down(record, heard, word, timings, now), now)
     if record.state is NodeState.HEALTHY:
@@ -248,10 +271,9 @@ def _silent(
     return record
 
 
-def _word_due(
-    record: NodeRecord, heard: datetime, timings: NodeTimings, blind: tuple[Interval, ...], now: datetime
-) -> NodeWord:
+def _word_due(record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...], now: datetime) -> NodeWord:
     """Return what its silence makes of it by now, as far as a live look has confirmed that."""
+    heard = record.heard or record.at
     for word, grace in ((NodeWord.LOST, timings.until_lost), (NodeWord.DOWN, timings.until_down)):
         at = due(heard, grace, blind)
         if now >= at and record.looked is not None and record.looked >= at:
@@ -296,7 +318,7 @@ def _next(record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...])
             (timings.until_lost, NodeWord.LOST, "Down for sensitive workloads too"),
         ):
             at = due(heard, grace, blind)
-            passed = record.word in {word, NodeWord.LOST}
+            passed = record.word in {word, NodeWord.LOST} or node_fence.is_passed(record, word)
             if not passed and (record.looked is None or record.looked < at):
                 return at, f"{what}, unless its lease is renewed"
         return None, ""

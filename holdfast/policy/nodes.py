@@ -58,8 +58,9 @@ def is_loss(failure: Failure) -> bool:
 
 
 def down_in(seen: Observation | None) -> tuple[str, ...]:
-    """Return the nodes with pods of an attempt that are Down by what was seen of it last."""
-    return tuple(sorted({one.node for one in seen.failures if is_loss(one)})) if seen is not None else ()
+    """Return the nodes with pods of an attempt that are Down, and may run on, by what was seen of it last."""
+    failures = seen.failures if seen is not None else ()
+    return tuple(sorted({one.node for one in failures if is_loss(one) and not one.off}))
 
 
 def speaks_of_loss(policy: Policy) -> bool:

@@ -11,6 +11,7 @@ from temporalio.converter import DataConverter
 
 from holdfast.past import Run, Story, read_run, told
 from tests.replay.gangs import GANGS
+from tests.replay.machines import MACHINES
 from tests.replay.record import HISTORIES, SCENARIOS
 
 
@@ -24,8 +25,8 @@ def _files() -> dict[str, list[str]]:
     return {name: list(found) for name, found in groupby(stems, scenario)}
 
 
-OTHERS = {"monitored", *GANGS}
-"""Lives of a cluster's monitor of nodes and of gangs' rendezvous, which are no workload's."""
+OTHERS = {"monitored", *GANGS, *MACHINES}
+"""Lives of a cluster's monitor of nodes, its provisioner and gangs' rendezvous, which are no workload's."""
 NAMES = sorted(set(_files()) - OTHERS)
 
 

@@ -40,6 +40,7 @@ from holdfast.model import (
 from holdfast.policy.strip import StripRequest
 from tests.policy.elements import job, jobs
 from tests.replay.gangs import GANGS
+from tests.replay.machines import MACHINES
 from tests.replay.recovery import RECOVERY
 from tests.shared_stack import shared_stack
 from tests.workflows.conftest import SCALED, STREAMS, Run, opener
@@ -294,6 +295,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     },
     **RECOVERY,
     **GANGS,
+    **MACHINES,
 }
 
 

@@ -196,3 +196,31 @@ def test_marks_of_bad_nodes_are_the_operators(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOLDFAST_NODE_FAULT_CONDITIONS", "GpuReady=False, FanBroken")
     monkeypatch.setenv("HOLDFAST_NODE_FAULT_TAINTS", ",")
     assert load({"cluster": "c"}).marks == Marks(taints=(), conditions=("GpuReady=False", "FanBroken"))
+
+
+def test_L15_where_machines_are_found_and_by_which_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("swordfish")
+    url = "https://bmc.example.com/redfish/v1/Systems/{node}"
+    given = {"cluster": "c", "provisioner_url": url, "provisioner_user": "admin"}
+    settings = load({**given, "provisioner_password_file": password, "fence": True})
+    assert settings.redfish is not None
+    assert (settings.redfish.template, settings.redfish.password()) == (url, "swordfish")
+    assert settings.node_timings.fence
+    assert load({"cluster": "c"}).redfish is None
+    assert "fence" not in load({"cluster": "c"}).node_timings.model_dump()
+    for wrong in ("bmc", "https://bmc/redfish/v1/Systems/1", "ftp://bmc/{node}"):
+        with pytest.raises(SettingsError, match=r"provisioner_url.*expected a URL such as"):
+            load({**given, "provisioner_url": wrong})
+    with pytest.raises(SettingsError, match="expected no name and no password in it"):
+        load({**given, "provisioner_url": "https://admin:swordfish@bmc/{node}"})
+    with pytest.raises(SettingsError, match="provisioner_user: expected together with provisioner_password_file"):
+        load(given)
+    with pytest.raises(SettingsError, match="fence: expected with provisioner_url"):
+        load({"cluster": "c", "fence": True})
+    with pytest.raises(SettingsError, match="fence: expected with provisioner_url, and with node_monitor"):
+        load({"cluster": "c", "provisioner_url": url, "fence": True, "node_monitor": False})
+    monkeypatch.setattr("holdfast.worker.settings.redfish_is_installed", lambda: False)
+    with pytest.raises(SettingsError, match=r"needs the extra `redfish`: pip install 'holdfast\[redfish\]'"):
+        load({"cluster": "c", "provisioner_url": url})
+    assert load({"roles": "workflows", "provisioner_url": url}).redfish is not None

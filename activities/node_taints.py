@@ -1,0 +1,83 @@
+"""What the provisioner says on a node's object: its quarantine, and that its power is off (row L15). Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.raw import mapping, mappings
+
+Patch = dict[str, Any]
+
+
+def quarantine(node: Mapping[str, Any], installation: str) -> Patch | None:
+    """Return the change that keeps new pods off a node that is to be wiped; None where it is so already."""
+    key = names.quarantine_taint(installation)
+    if any(one.get("key") == key for one in _taints(node)):
+        return None
+    return {"spec": {"taints": [*_taints(node), {"key": key, "value": "wipe", "effect": "NoSchedule"}]}}
+
+
+def let_go(node: Mapping[str, Any], installation: str) -> Patch | None:
+    """Return the change that takes this off again; None where it is not there."""
+    key = names.quarantine_taint(installation)
+    others = [one for one in _taints(node) if one.get("key") != key]
+    return {"spec": {"taints": others or None}} if len(others) < len(_taints(node)) else None
+
+
+def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str) -> Patch | None:
+    """Return the change that says that a node's power is off, and has Kubernetes let its pods go; None if it is so."""
+    there = any(one.get("key") == names.TAINT_OUT_OF_SERVICE for one in _taints(node))
+    if there and is_fenced(node, installation):
+        return None
+    said = json.dumps({"at": at.isoformat(), "why": why, "taint": not there})
+    patch: Patch = {"metadata": {"annotations": {names.fenced_annotation(installation): said}}}
+    if not there:
+        taint = {"key": names.TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+        patch["spec"] = {"taints": [*_taints(node), taint]}
+    return patch
+
+
+def is_fenced(node: Mapping[str, Any], installation: str) -> bool:
+    """Whether this installation says of a node that its power is off."""
+    return _said(node, installation) is not None
+
+
+def is_own_taint(node: Mapping[str, Any], key: str, installation: str) -> bool:
+    """Whether a taint of a node says nothing that this installation has not said itself by it."""
+    said = _said(node, installation) if key == names.TAINT_OUT_OF_SERVICE and installation else None
+    return said is not None and bool(said.get("taint"))
+
+
+def unfence(node: Mapping[str, Any], installation: str, patch: Patch | None) -> Patch | None:
+    """Return a change of a node, if there is one, that also takes back that its power is off.
+
+    Kubernetes' taint goes with it where this installation has put it there; others' stays.
+    """
+    said = _said(node, installation)
+    if said is None:
+        return patch
+    patch = patch or {}
+    annotations = {**patch.get("metadata", {}).get("annotations", {}), names.fenced_annotation(installation): None}
+    patch["metadata"] = {**patch.get("metadata", {}), "annotations": annotations}
+    if said.get("taint"):
+        taints = patch["spec"]["taints"] or [] if "spec" in patch else _taints(node)
+        patch["spec"] = {"taints": [one for one in taints if one.get("key") != names.TAINT_OUT_OF_SERVICE] or None}
+    return patch
+
+
+def _taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [dict(one) for one in mappings(mapping(node.get("spec")).get("taints"))]
+
+
+def _said(node: Mapping[str, Any], installation: str) -> Mapping[str, Any] | None:
+    text = mapping(mapping(node.get("metadata")).get("annotations")).get(names.fenced_annotation(installation))
+    if not isinstance(text, str):
+        return None
+    try:
+        return mapping(json.loads(text))
+    except ValueError:
+        return {}

@@ -1,0 +1,135 @@
+"""The machines of a cluster's nodes: booted, wiped, powered off and released by whoever may (row L15)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError, WorkflowUpdateFailedError
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.client.connection import Place, explained
+from holdfast.errors import HoldfastError
+from holdfast.model import NodeBook
+from holdfast.model.provisioner import Checked, NodeAsk, NodeOutcome, NodeRequest, ProvisionerStatus
+
+_ANSWER: Final = 10.0
+_CHECK: Final = 60.0
+_LOOK_SECONDS: Final = 1.0
+_REMEDY: Final = "a worker with the setting provisioner_url starts it"
+
+
+async def node_book(client: Client, place: Place, cluster: str) -> NodeBook | None:
+    """Return what the monitor of nodes knows of those that are not healthy (see `Holdfast.node_book`)."""
+    handle: Any = client.get_workflow_handle(names.node_monitor_id(cluster))
+    try:
+        found = await handle.query(names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN)
+    except WorkflowQueryRejectedError:
+        return None
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise explained(error, place) from error
+    except WorkflowQueryFailedError as error:
+        raise HoldfastError(f"the monitor of nodes of {cluster} does not answer: {error}") from error
+    return NodeBook.model_validate(found["book"])
+
+
+class NoProvisioner(HoldfastError):
+    """A cluster has no provisioner: no worker of it is told where the provisioning service is."""
+
+
+@dataclass(frozen=True)
+class ProvisionerRun:
+    """The provisioner of one cluster."""
+
+    client: Client
+    place: Place
+    cluster: str
+
+    @property
+    def workflow_id(self) -> str:
+        """Its workflow's id."""
+        return names.provisioner_id(self.cluster)
+
+    async def status(self) -> ProvisionerStatus:
+        """Return what is pending and why, what is away, and what came of the last requests.
+
+        Raises:
+            NoProvisioner: if the cluster has none.
+            HoldfastError: if no worker answers.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER):
+                return await self._handle.query(
+                    names.QUERY_STATUS, result_type=ProvisionerStatus, reject_condition=QueryRejectCondition.NOT_OPEN
+                )
+        except WorkflowQueryRejectedError as error:
+            raise self._none() from error
+        except (TimeoutError, WorkflowQueryFailedError) as error:
+            raise self._silent() from error
+        except RPCError as error:
+            raise self._explained(error) from error
+
+    async def request(self, ask: NodeAsk) -> NodeRequest:
+        """Ask for something; what is pending already is returned as it is.
+
+        Raises:
+            HoldfastError: if it is refused, the cluster has no provisioner, or no worker answers.
+            NotReachable: if Temporal does not answer.
+        """
+        return NodeRequest.model_validate(
+            await self._update(names.UPDATE_REQUEST, ask.model_dump(mode="json"), seconds=_ANSWER)
+        )
+
+    async def check(self, node: str = "") -> Checked:
+        """Have a worker ask the service, that of a node where one is named, whether it takes requests.
+
+        Raises:
+            HoldfastError: if the cluster has no provisioner, or no worker answers.
+            NotReachable: if Temporal does not answer.
+        """
+        return Checked.model_validate(await self._update(names.UPDATE_CHECK, node, seconds=_CHECK))
+
+    async def ended(self, number: int) -> NodeOutcome:
+        """Wait until a request has come to an end, however long that takes.
+
+        Raises:
+            HoldfastError: if nothing is known of it.
+        """
+        while True:
+            told = await self.status()
+            outcome = next((one for one in told.outcomes if one.number == number), None)
+            if outcome is not None:
+                return outcome
+            if not any(one.number == number for one in told.pending):
+                raise HoldfastError(f"request {number}: nothing is known of it any more: see its workflow's history")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _update(self, name: str, argument: Any, *, seconds: float) -> Any:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._handle.execute_update(name, argument, result_type=dict)
+        except TimeoutError as error:
+            raise self._silent() from error
+        except WorkflowUpdateFailedError as error:
+            raise HoldfastError(str(error.cause)) from error
+        except RPCError as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: RPCError) -> HoldfastError:
+        return self._none() if error.status is RPCStatusCode.NOT_FOUND else explained(error, self.place)
+
+    def _none(self) -> HoldfastError:
+        return NoProvisioner(f"cluster {self.cluster} has no provisioner: {_REMEDY}")
+
+    def _silent(self) -> HoldfastError:
+        return HoldfastError(f"{self.workflow_id} does not answer: is `holdfast worker --roles workflows` running?")
+
+    @property
+    def _handle(self) -> Any:
+        return self.client.get_workflow_handle(self.workflow_id, result_type=dict)

@@ -1,0 +1,112 @@
+"""Fencing: a node that is Down by its silence is off before that is told; when that is asked for (row L15). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.model import NodeBook, NodeRecord, NodeTimings, NodeWord
+from holdfast.model.provisioner import FenceAsk, FenceNews
+from holdfast.policy.edit import edit
+
+ASKED_AGAIN: Final = timedelta(minutes=10)
+"""The provisioner keeps what it was asked. It may have been ended, and begun anew, since."""
+UNASKED_AGAIN: Final = timedelta(minutes=1)
+REMEMBERED: Final = 50
+
+
+def is_wanted(record: NodeRecord, timings: NodeTimings) -> bool:
+    """Whether a node that is Down is to be off first; not where its workloads have been told already."""
+    return timings.fence and record.word not in {NodeWord.DOWN, NodeWord.LOST}
+
+
+def is_passed(record: NodeRecord, word: NodeWord) -> bool:
+    """Whether a node whose power is to be off needs no look for another word: only sensitive pods wait for that."""
+    return record.word is NodeWord.FENCING and (word is NodeWord.DOWN or not record.sensitive)
+
+
+def ask_due(record: NodeRecord, now: datetime, *, lost: bool) -> datetime | None:
+    """Return when the provisioner is to be asked for a node's power to be off, or told to leave it; None for never.
+
+    A node without a pod of this installation is left as it is: it may be somebody else's. One with pods of a sensitive
+    workload has as long as that one waits.
+
+    Args:
+        record: of the node.
+        now: the time.
+        lost: whether it has been silent for as long as a sensitive workload waits.
+    """
+    if record.withdraw:
+        return now
+    if record.word is not NodeWord.FENCING or record.told is not NodeWord.FENCING or not record.ours:
+        return None
+    if record.sensitive and not lost:
+        return None
+    if record.asked is None:
+        return now
+    return record.asked + (UNASKED_AGAIN if record.unasked else ASKED_AGAIN)
+
+
+def ask_of(record: NodeRecord) -> FenceAsk:
+    """Return what the provisioner is asked."""
+    return FenceAsk(node=record.name, uid=record.uid, renewed=record.renewed, why=record.why)
+
+
+def asked(
+    book: NodeBook, nodes: Iterable[str], withdrawn: Iterable[str], unasked: dict[str, str], now: datetime
+) -> NodeBook:
+    """Return the book after the provisioner was asked, or could not be, and was told which nodes are to be left on.
+
+    Where it is not there, there is nothing that it could leave.
+    """
+    records = dict(book.nodes)
+    for name in nodes:
+        record = records.get(name)
+        if record is not None and record.steady is None:
+            records[name] = edit(record, asked=now, unasked=unasked.get(name, ""))
+    for name in withdrawn:
+        if name in records:
+            records[name] = edit(records[name], withdraw=False)
+    return edit(book, nodes=records)
+
+
+def heard(record: NodeRecord) -> NodeRecord:
+    """Return what is remembered of a node that is heard: its power is on, and is to stay so."""
+    if record.fencing is None and record.fenced is None:
+        return record
+    withdraw = record.fenced is None and record.ours
+    return edit(record, fencing=None, asked=None, unasked="", fenced=None, fenced_why="", withdraw=withdraw)
+
+
+def fenced(book: NodeBook, news: FenceNews) -> NodeBook:
+    """Return the book after the power of a node was proven, or said, to be off.
+
+    Of a node that is not silent yet it is remembered until it is. Of one that is heard it is not true any more; what
+    was put on its object for it is taken off.
+    """
+    record = book.nodes.get(news.node)
+    if record is None:
+        kept = list(book.fenced.items())[-(REMEMBERED - 1) :]
+        return edit(book, fenced={**dict(kept), news.node: news})
+    if record.uid and record.uid != news.uid:
+        return book
+    if record.steady is not None:
+        changed = edit(record, told=NodeWord.FENCING)
+    else:
+        changed = edit(record, fencing=record.fencing or news.at, fenced=news.at, fenced_why=news.why)
+    return edit(book, nodes={**book.nodes, news.node: changed})
+
+
+def remembered(book: NodeBook) -> NodeBook:
+    """Return the book with what was said of nodes that have fallen silent by now."""
+    if not book.fenced:
+        return book
+    found = [one for one in book.fenced.values() if one.node in book.nodes]
+    kept = {name: one for name, one in book.fenced.items() if name not in book.nodes}
+    book = edit(book, fenced=kept)
+    for news in found:
+        record = book.nodes[news.node]
+        if record.steady is None and (record.heard is None or record.heard <= news.at):
+            book = fenced(book, news)
+    return book

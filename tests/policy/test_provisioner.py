@@ -1,0 +1,346 @@
+"""What is asked of nodes' machines, its order, what waits and for how long: the provisioner without a service (L15)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.model.provisioner import (
+    OUTCOMES_KEPT,
+    PENDING_MAXIMUM,
+    FenceAsk,
+    NodeAction,
+    NodeAsk,
+    NodeRequest,
+    Progress,
+    ProvisionerState,
+    Result,
+)
+from holdfast.policy import provisioner as policy
+from holdfast.policy.edit import edit
+from holdfast.policy.provisioner_status import details, pending, status
+from tests.policy.life import START
+
+ROW = pytest.mark.row
+BOOT, WIPE, OFF = NodeAction.BOOT, NodeAction.WIPE, NodeAction.POWER_OFF
+RELEASE, FENCED = NodeAction.RELEASE, NodeAction.FENCED
+HERE, THERE = "https://bmc", "https://other"
+
+
+def at(second: float) -> datetime:
+    return START + timedelta(seconds=second)
+
+
+@dataclass
+class Play:
+    """A provisioner on a clock of the test's own: whom to ask is found at once, and tries come to what is said."""
+
+    state: ProvisionerState = field(default_factory=lambda: ProvisionerState(cluster="c", cluster_uid="u"))
+    now: float = 0
+    busy: set[int] = field(default_factory=set[int])
+    services: dict[str, str] = field(default_factory=dict[str, str])
+    """By node, where it is not `HERE`."""
+
+    def ask(self, action: NodeAction, node: str, **fields: object) -> int:
+        ask = NodeAsk.model_validate({"node": node, "action": action, **fields})
+        assert policy.refusal(self.state, ask, self.busy) == ""
+        self.state, request = policy.asked(self.state, ask, at(self.now))
+        self.enlist()
+        return request.number
+
+    def refusal(self, action: NodeAction, node: str, **fields: object) -> str:
+        return policy.refusal(self.state, NodeAsk.model_validate({"node": node, "action": action, **fields}), self.busy)
+
+    def fence(self, node: str, renewed: str = "r0") -> None:
+        self.state = policy.fence(self.state, FenceAsk(node=node, uid=f"uid-{node}", renewed=renewed), at(self.now))
+        self.enlist()
+
+    def enlist(self) -> None:
+        for one in self.plan().enlist:
+            service = self.services.get(one.node, HERE) if one.action.by_service else ""
+            self.state = policy.enlisted(self.state, one.number, f"uid-{one.node}", service, "", at(self.now))
+
+    def plan(self) -> policy.Plan:
+        return policy.plan(self.state, self.busy, at(self.now))
+
+    def begin(self) -> list[int]:
+        numbers = [one.number for one in self.plan().begin]
+        for number in numbers:
+            self.state = policy.begun(self.state, number, at(self.now))
+        self.busy |= set(numbers)
+        return numbers
+
+    def ends(self, number: int, result: Result = Result.DONE, said: str = "", **fields: object) -> None:
+        self.busy.discard(number)
+        progress = fields.pop("progress", Progress())
+        fields.setdefault("reached", result is not Result.AWAY)
+        self.state = policy.came_to(self.state, number, result, said, progress, at(self.now), **fields)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    def request(self, number: int) -> NodeRequest:
+        return next(one for one in self.state.pending if one.number == number)
+
+
+@ROW("L15", level="pure")
+def test_L15_requests_are_begun_in_the_order_of_asking_and_at_most_so_many_at_once():
+    play = Play(ProvisionerState(cluster="c", cluster_uid="u", at_once=2))
+    numbers = [play.ask(BOOT, f"n{number}") for number in range(4)]
+    assert play.begin() == numbers[:2]
+    assert play.begin() == []
+    play.ends(numbers[1])
+    assert play.begin() == numbers[2:3]
+    play.ends(numbers[0])
+    assert play.begin() == numbers[3:]
+    assert [one.number for one in play.state.outcomes] == [numbers[1], numbers[0]]
+
+
+@ROW("L15", level="pure")
+def test_L15_of_one_node_one_request_comes_after_the_other_whatever_the_first_waits_for():
+    play = Play()
+    wipe, boot, other = play.ask(WIPE, "a"), play.ask(BOOT, "a"), play.ask(BOOT, "b")
+    assert play.begin() == [wipe, other]
+    play.ends(wipe, Result.WAITS, "2 pods are on it")
+    assert play.begin() == [], "its boot waits for its wipe"
+    assert "after request 1 of the same node (wipe)" in status(play.state, play.busy, at(play.now)).waits[boot]
+    play.now = 2
+    assert play.begin() == [wipe]
+    play.ends(wipe)
+    assert play.begin() == [boot]
+
+
+@ROW("L15", level="pure")
+def test_L15_while_the_service_is_away_nothing_is_lost_and_the_first_alone_asks_again_ever_more_rarely():
+    play = Play()
+    numbers = [play.ask(BOOT, f"n{number}") for number in range(12)]
+    first = play.begin()
+    assert first == numbers[:8]
+    for number in first:
+        play.ends(number, Result.AWAY, "connection refused")
+    tried: list[float] = []
+    for _ in range(12):
+        assert play.begin() == []
+        until = play.plan().until
+        assert until is not None
+        play.now = (until - START).total_seconds()
+        tried.append(play.now)
+        assert play.begin() == numbers[:1], "the first alone"
+        assert play.begin() == []
+        play.ends(numbers[0], Result.AWAY, "connection refused")
+    waits = [after - before for before, after in zip([0.0, *tried], tried, strict=False)]
+    assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]
+    shown = status(play.state, play.busy, at(play.now))
+    assert "is away since" in shown.message
+    assert all(f"{HERE} is away: connection refused: asked again at" in why for why in shown.waits.values())
+    play.now += 300
+    assert play.begin() == numbers[:1]
+    play.ends(numbers[0])
+    assert play.state.away == {}
+    assert play.begin() == numbers[1:9], "it drains in order"
+    assert len(play.state.pending) == 11
+
+
+@ROW("L15", level="pure")
+def test_L15_another_service_goes_on_and_so_does_what_needs_none():
+    play = Play(services={"b": THERE})
+    away = play.ask(BOOT, "a")
+    assert play.begin() == [away]
+    play.ends(away, Result.AWAY, "timed out")
+    other, released = play.ask(BOOT, "b"), play.ask(RELEASE, "a", why="it holds nothing")
+    assert play.begin() == [released, other]
+
+
+@ROW("L15", level="pure")
+def test_L15_a_node_to_be_wiped_is_in_quarantine_until_that_is_done_or_a_person_says_so():
+    play = Play()
+    wipe = play.ask(WIPE, "a")
+    assert set(play.state.quarantined) == {"a"}
+    play.begin()
+    play.ends(wipe, Result.AWAY, "503")
+    assert set(play.state.quarantined) == {"a"}
+    play.now = 2
+    play.begin()
+    play.ends(wipe)
+    assert play.state.quarantined == {}
+
+    failed = play.ask(WIPE, "b")
+    play.begin()
+    play.ends(failed, Result.REFUSED, "no such action (405)")
+    assert play.state.pending == ()
+    assert "has failed: no such action (405)" in play.state.quarantined["b"].why
+    assert "quarantine: `b`" in details(play.state, play.busy, at(play.now))
+    assert "why: missing" in play.refusal(RELEASE, "b")
+    released = play.ask(RELEASE, "b", why="its disks were changed")
+    assert "request 3 (release) is pending, which says the opposite" in play.refusal(WIPE, "b")
+    assert play.begin() == [released]
+    play.ends(released)
+    assert play.state.quarantined == {}
+
+
+@ROW("L15", level="pure")
+def test_L15_a_release_takes_back_a_wipe_that_has_not_begun_and_no_other():
+    play = Play()
+    wipe = play.ask(WIPE, "a")
+    play.begin()
+    play.ends(wipe, Result.WAITS, "1 pods are on it")
+    play.ask(RELEASE, "a", why="not needed")
+    assert [(one.number, one.result) for one in play.state.outcomes] == [(wipe, Result.WITHDRAWN)]
+
+    begun = play.ask(WIPE, "b")
+    play.begin()
+    assert "is pending, and its drives are being erased" in play.refusal(RELEASE, "b", why="not needed")
+    play.ends(begun, Result.WAITS, "0 of 1 drives are erased", progress=Progress(ordered={"d": ()}))
+    assert "its drives are being erased" in play.refusal(RELEASE, "b", why="not needed")
+
+
+@ROW("L15", level="pure")
+def test_L15_the_same_asked_again_is_the_same_request_and_the_opposite_is_refused():
+    play = Play()
+    boot = play.ask(BOOT, "a")
+    assert play.ask(BOOT, "a") == boot
+    assert play.ask(BOOT, "a", pxe=True) != boot
+    assert "request 1 (boot) is pending, which says the opposite" in play.refusal(OFF, "a")
+    assert play.refusal(OFF, "b") == ""
+    forced = play.ask(OFF, "c", force=True)
+    assert play.ask(OFF, "c") == forced
+    play.fence("d")
+    assert "its pods are moved once its power is off" in play.refusal(BOOT, "d")
+    for name in ("", "A", "-a", "a b", "a/b", "x" * 254):
+        assert "is no node's name" in play.refusal(BOOT, name)
+    assert "pxe: expected with Boot alone" in play.refusal(WIPE, "a", pxe=True)
+    assert "force: expected with PowerOff alone" in play.refusal(WIPE, "a", force=True)
+
+
+@ROW("L15", level="pure")
+def test_L15_what_fences_goes_before_others_and_a_persons_word_before_that():
+    play = Play(ProvisionerState(cluster="c", cluster_uid="u", at_once=1))
+    wipe, boot = play.ask(WIPE, "a"), play.ask(BOOT, "b")
+    play.fence("a")
+    assert play.begin() == [3], "before the wipe of the same node, whose pods it would wait for"
+    play.ends(3, Result.AWAY, "connection refused")
+    assert play.begin() == [], "all of that service wait"
+    by_hand = play.ask(FENCED, "a", why="pulled the plug")
+    assert play.begin() == [by_hand]
+    play.ends(by_hand, off_since=at(7))
+    assert [(one.number, one.result) for one in play.state.outcomes] == [(3, Result.DONE), (by_hand, Result.DONE)]
+    (news,) = play.state.news
+    assert (news.node, news.uid, news.at, news.why) == ("a", "uid-a", at(7), "powered off by hand: pulled the plug")
+    assert policy.told(play.state, news).news == ()
+    play.now = 2
+    assert play.begin() == [wipe]
+    assert play.request(boot).begun is None
+
+
+@ROW("L15", level="pure")
+def test_L15_a_node_that_is_heard_again_is_not_powered_off_unless_that_has_begun():
+    play = Play()
+    play.fence("a")
+    play.fence("a")
+    assert len(play.state.pending) == 1, "asked again it is the same"
+    play.state = policy.withdrawn(play.state, "a", "another", play.busy, at(1))
+    assert len(play.state.pending) == 1, "it is of another node of that name"
+    play.state = policy.withdrawn(play.state, "a", "uid-a", play.busy, at(1))
+    assert [(one.result, one.said) for one in play.state.outcomes] == [(Result.WITHDRAWN, "the node is heard again")]
+    play.fence("b")
+    play.begin()
+    before = play.state
+    assert policy.withdrawn(play.state, "b", "uid-b", play.busy, at(1)) == before
+    play.ends(2, Result.AWAY, "timed out", progress=Progress(sent=at(1)))
+    assert len(policy.withdrawn(play.state, "b", "uid-b", play.busy, at(2)).pending) == 1
+    play.fence("b", renewed="r1")
+    assert play.request(2).renewed == "r1", "by what it is heard of last"
+
+
+@ROW("L15", level="pure")
+def test_L15_one_refused_for_good_fails_alone_and_the_last_outcomes_are_kept():
+    play = Play()
+    for number in range(OUTCOMES_KEPT + 10):
+        asked = play.ask(BOOT, f"n{number}")
+        assert play.begin() == [asked]
+        play.ends(asked, Result.REFUSED, "no such system (404)")
+    assert len(play.state.outcomes) == OUTCOMES_KEPT
+    assert play.state.outcomes[-1].node == f"n{OUTCOMES_KEPT + 9}"
+    assert play.state.done == OUTCOMES_KEPT + 10
+    assert status(play.state, play.busy, at(0)).outcomes[0].said == "no such system (404)"
+
+
+def test_so_many_may_be_pending_and_no_more():
+    play = Play()
+    for number in range(PENDING_MAXIMUM):
+        play.ask(BOOT, f"n{number}")
+    assert "which is the most" in play.refusal(BOOT, "another")
+    assert play.refusal(BOOT, "n7") == "", "it is asked already"
+    before = play.state
+    assert policy.fence(before, FenceAsk(node="x", uid="u", renewed=""), at(0)) == before
+    assert pending(play.state)[BOOT] == PENDING_MAXIMUM
+    assert len(play.state.model_dump_json()) < 256 * 1024
+
+
+def test_what_cannot_be_enlisted_is_tried_again_and_what_is_refused_there_ends():
+    play = Play()
+    play.state, one = policy.asked(play.state, NodeAsk(node="a", action=WIPE), at(0))
+    play.state = policy.not_enlisted(play.state, one.number, "no worker", at(0))
+    assert play.plan().enlist == ()
+    assert play.plan().until == at(2)
+    play.now = 2
+    assert [each.number for each in play.plan().enlist] == [one.number]
+    play.state = policy.enlisted(play.state, one.number, "", "", "there is no node a", at(2))
+    assert play.state.quarantined == {}
+    assert play.state.outcomes[-1].said == "there is no node a"
+
+
+@given(st.data())
+def test_whatever_comes_of_them_nothing_is_lost_and_no_node_has_two_at_once(data: st.DataObject):
+    play = Play(ProvisionerState(cluster="c", cluster_uid="u", at_once=3), services={"n1": THERE})
+    nodes, asked = [f"n{number}" for number in range(4)], 0
+    for _ in range(data.draw(st.integers(5, 40))):
+        play.now += data.draw(st.sampled_from([0, 1, 2, 60, 300]))
+        match data.draw(st.sampled_from(["ask", "fence", "hear", "end", "end", "again"])):
+            case "ask":
+                node, action = data.draw(st.sampled_from(nodes)), data.draw(st.sampled_from(list(NodeAction)))
+                if not play.refusal(action, node, why="because"):
+                    play.ask(action, node, why="because")
+            case "fence":
+                play.fence(data.draw(st.sampled_from(nodes)))
+            case "hear":
+                node = data.draw(st.sampled_from(nodes))
+                play.state = policy.withdrawn(play.state, node, f"uid-{node}", play.busy, at(play.now))
+            case "end" if play.busy:
+                results = [Result.DONE, Result.WAITS, Result.AWAY, Result.REFUSED]
+                number = data.draw(st.sampled_from(sorted(play.busy)))
+                play.ends(number, data.draw(st.sampled_from(results)), "so it is")
+            case "again":
+                assert policy.plan(play.state, play.busy, at(play.now)) == play.plan()
+            case _:
+                pass
+        play.enlist()
+        play.begin()
+        busy = [one for one in play.state.pending if one.number in play.busy]
+        assert len(busy) == len(play.busy)
+        assert len({one.node for one in busy}) == len(busy) <= play.state.at_once
+        asked = play.state.last
+        assert len(play.state.pending) + play.state.done == asked, "each is pending, or has an outcome"
+        wiped = {one.node for one in play.state.pending if one.action is WIPE}
+        assert wiped <= set(play.state.quarantined)
+    # Once the service answers and nothing new is asked, all come to an end.
+    for _ in range(400):
+        for number in sorted(play.busy):
+            play.ends(number)
+        if not play.begin():
+            until = play.plan().until
+            if until is None:
+                break
+            play.now = max(play.now, (until - START).total_seconds())
+    assert play.state.pending == ()
+
+
+def test_what_was_remembered_before_is_read_as_it_was():
+    play = Play()
+    play.ask(WIPE, "a", why="released", by="somebody")
+    play.fence("b")
+    play.begin()
+    play.ends(2, Result.AWAY, "timed out", progress=Progress(sent=at(1), ordered={"d": ("t",)}, tasks={"d": "t"}))
+    assert ProvisionerState.model_validate_json(play.state.model_dump_json()) == play.state
+    assert edit(play.state, at_once=3).at_once == 3
