@@ -46,6 +46,7 @@ from holdfast.activities.contract import (
     UnparkInput,
 )
 from holdfast.activities.create import create
+from holdfast.activities.data import Data
 from holdfast.activities.kube import Kube
 from holdfast.activities.node_marks import look_nodes, mark_nodes
 from holdfast.activities.nodes import Marks
@@ -62,6 +63,8 @@ from holdfast.activities.report import report
 from holdfast.activities.scale import resize_rendezvous, scale
 from holdfast.activities.sight import Sight
 from holdfast.activities.site import Site
+from holdfast.activities.stage import stage
+from holdfast.activities.stage_contract import Staged, StageInput
 from holdfast.model import Limits
 from holdfast.model.broker import Weighed
 
@@ -80,6 +83,7 @@ class ClusterActivities:
         marks: Marks | None = None,
         silence: timedelta = timedelta(seconds=100),
         rendezvous: str = "",
+        data: Data | None = None,
     ) -> None:
         """Make them.
 
@@ -93,9 +97,10 @@ class ClusterActivities:
             marks: by what a bad node is told.
             silence: how long a node is silent, at most, before it is found Down.
             rendezvous: where pods reach the rendezvous of their gang; empty where they cannot.
+            data: what data sets are staged by, where this worker stages any.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
-        self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing, rendezvous=rendezvous)
+        self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing, rendezvous=rendezvous, data=data)
 
     @property
     def short(self) -> list[Callable[..., Any]]:
@@ -117,7 +122,7 @@ class ClusterActivities:
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
         waits = [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark]
-        return [*waits, self.checkpoint, self.probe, self.scale]
+        return [*waits, self.checkpoint, self.probe, self.scale, self.stage]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -138,6 +143,11 @@ class ClusterActivities:
     async def create(self, given: CreateInput) -> Created:
         """Create all components, then mark the attempt submitted."""
         return await create(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_STAGE)
+    async def stage(self, given: StageInput) -> Staged:
+        """Have the data sets that an attempt reads lie complete in the cache."""
+        return await stage(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_OBSERVE)
     async def observe(self, given: ObserveInput) -> Observation:

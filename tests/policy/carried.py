@@ -19,6 +19,7 @@ from holdfast.policy.events import (
     RemoveDone,
     ReplaceDone,
     ReportDone,
+    StageDone,
     UnparkDone,
 )
 from tests.policy.cluster import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
@@ -29,6 +30,7 @@ from tests.policy.weather import owner_name
 Ended = (
     PrepareDone
     | CreateDone
+    | StageDone
     | ReplaceDone
     | ClearDone
     | ParkDone
@@ -47,6 +49,8 @@ class Activities(Making):
         match given.kind:
             case OperationKind.PREPARE:
                 return self.prepare(given)
+            case OperationKind.STAGE:
+                return self.stage()
             case OperationKind.CREATE:
                 return self.create(given, tries)
             case OperationKind.REPLACE:
@@ -67,6 +71,12 @@ class Activities(Making):
                 return self.force_remove(given)
             case OperationKind.REPORT:
                 return self.report(given)
+
+    # --- data sets
+
+    def stage(self) -> Steps[StageDone]:
+        yield from self._send(lambda: None)
+        return StageDone()
 
     # --- looking
 
