@@ -25,6 +25,8 @@ class Data:
     """Name of the claim, in each workload's namespace, that holds it instead."""
     seen: Callable[[bool], None] = lambda _: None
     """Told whether the store could be used, each time that is known."""
+    missed: Callable[[], None] = lambda: None
+    """Told of each staging that found it away."""
 
     def check(self, namespace: str, mount: Mount) -> None:
         """Refuse a source that is not granted to a namespace.

@@ -37,6 +37,7 @@ async def stage(site: Site, given: StageInput) -> Staged:
                 sets.append(await _one(data, mount, given.versions.get(mount.name, ""), fetched, pulse))
             except Away as error:
                 data.seen(False)
+                data.missed()
                 return Staged(fetched=fetched.bytes, away=f"mount {mount.name} ({mount.source}): {error}")
             except BadData as error:
                 data.seen(True)

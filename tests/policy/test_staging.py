@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.model import OperationKind, Phase, Reason
-from holdfast.model.mount import DataSet, Mount
+from holdfast.model.mount import Mount
 from holdfast.model.queue import Standing
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, OperationRefused, Resumed, Retried, StageDone, Suspended
