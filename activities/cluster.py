@@ -212,7 +212,7 @@ class ClusterActivities:
     @activity.defn(name=names.ACTIVITY_WEIGH)
     async def weigh_checkpoints(self, given: WeighInput) -> Weighed:
         """Look at all that run and can save their state, and weigh what a checkpoint of each is worth."""
-        return await broker.weigh(activity.client(), given)
+        return await broker.weigh(activity.client(), given, self._site.data)
 
     @activity.defn(name=names.ACTIVITY_ASK)
     async def ask_checkpoint(self, given: AskInput) -> AskDone:

@@ -58,6 +58,14 @@ class Cache:
         """Take a folder; it is made when the first data set comes."""
         self._root = root
 
+    def unusable(self) -> str:
+        """Return why nothing can be put there; empty if something can."""
+        try:
+            self._root.mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as error:
+            return str(_unusable(self._root, error))
+        return "" if os.access(self._root, os.W_OK) else f"the data directory {self._root} cannot be written"
+
     async def held(self, digest: str, source: str) -> Held | None:
         """Return what lies complete in the cache of one version of a source; None where it does not.
 

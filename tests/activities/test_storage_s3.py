@@ -21,6 +21,7 @@ from holdfast.activities.stage import stage
 from holdfast.activities.stage_contract import Staged, StageInput
 from holdfast.activities.storage import Away, BadData, Changed, Entry
 from holdfast.activities.storage_s3 import Address, S3Storage
+from holdfast.cli import checks
 from holdfast.model.mount import Mount
 from tests.e2e.site import free_port
 from tests.store import BUCKET, KEY, REGION, Store, metered, open_store
@@ -212,6 +213,23 @@ async def test_L14_what_is_not_granted_is_refused_before_the_store_is_asked(stor
     nobody = cast("Site", SimpleNamespace(check=lambda _: None, data=None))
     with pytest.raises(ApplicationError, match="data_directory"):
         await stage(nobody, StageInput(target=TARGET, mounts=(MOUNT,)))
+
+
+@ROW("L14", level="e2e")
+async def test_L14_doctor_looks_at_the_store(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [one async for one in checks.store("dev")] == [], "none is configured here"
+    for name, value in store.settings(tmp_path / "cache").items():
+        monkeypatch.setenv(name, value)
+    assert [(one.name, one.good) async for one in checks.store("dev")] == [("store", True), ("data directory", True)]
+    store.kill()
+    first, _ = [one async for one in checks.store(None)]
+    assert not first.good
+    assert first.found == f"{store.endpoint} does not answer: Connection refused"
+    assert "data_endpoint" in first.remedy
+    monkeypatch.setenv("HOLDFAST_DATA_SOURCES", "x")
+    (wrong,) = [one async for one in checks.store(None)]
+    assert "HOLDFAST_DATA_SOURCES" in wrong.found
 
 
 LISTING = """<?xml version="1.0" encoding="UTF-8"?>
