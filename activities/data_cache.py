@@ -17,11 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from holdfast.activities.storage import Away, Changed, Entry, Storage, digest_of
 
 AT_ONCE: Final = 4
 """Objects of one data set that are fetched at the same time."""
+IN_ALL: Final = 16
+"""Objects that a worker fetches at the same time: each takes some megabytes of memory."""
 _STALE: Final = 3600.0
 """Seconds after which nobody writes to a file any more that nothing was written to."""
 _MARK: Final = "complete.json"
@@ -57,6 +60,8 @@ class Cache:
     def __init__(self, root: Path) -> None:
         """Take a folder; it is made when the first data set comes."""
         self._root = root
+        self._turns = asyncio.Semaphore(IN_ALL)
+        self._filling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def unusable(self) -> str:
         """Return why nothing can be put there; empty if something can."""
@@ -108,11 +113,13 @@ class Cache:
         """
         digest = digest_of(source, entries)
         home = self._root / digest
+        lock = self._filling.setdefault(digest, asyncio.Lock())
         try:
-            missing = await asyncio.to_thread(self._missing, home, entries)
-            fetched.of += len(missing)
-            await _each(missing, lambda one: self._fetch(storage, source, home, one, fetched))
-            await asyncio.to_thread(self._complete, home, source, entries)
+            async with lock:  # Of this worker one fetches; what it has fetched the next one finds.
+                missing = await asyncio.to_thread(self._missing, home, entries)
+                fetched.of += len(missing)
+                await _each(missing, lambda one: self._fetch(storage, source, home, one, fetched))
+                await asyncio.to_thread(self._complete, home, source, entries)
         except OSError as error:
             raise _unusable(self._root, error) from None
         return digest
@@ -123,6 +130,10 @@ class Cache:
         return [one for one in entries if not self._is_whole(home, one)]
 
     async def _fetch(self, storage: Storage, source: str, home: Path, entry: Entry, fetched: Fetched) -> None:
+        async with self._turns:
+            await self._fetch_now(storage, source, home, entry, fetched)
+
+    async def _fetch_now(self, storage: Storage, source: str, home: Path, entry: Entry, fetched: Fetched) -> None:
         part = home / "part" / uuid.uuid4().hex
         size = 0
         try:

@@ -236,10 +236,10 @@ async def test_L14_a_bad_data_set_fails_and_what_is_not_granted_is_refused(groun
         assert source in told.message
         assert why in told.message
         assert all(one.used == 0 for one in told.budgets)
-    pinned = f"[{{name: corpus, source: {SOURCE}, path: /data, version: {'0' * 64}}}]"
+    pinned = f"[{{name: corpus, source: {SOURCE}, path: /data, version: {'ab' * 32}}}]"
     told = await ground.space.ended(await ground.space.submit(job("pinned", pinned)))
     assert told.reason == Reason.STAGING_FAILED
-    assert f"asks for version {'0' * 64}" in told.message
+    assert f"asks for version {'ab' * 32}" in told.message
     await ground.nothing_made()
 
 
