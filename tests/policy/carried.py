@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.activities.pod_facts import PodState
 from holdfast.model import Answers, Observation, OperationKind, Remnant
+from holdfast.model.mount import DataSet
 from holdfast.policy.checkpoint import is_over
 from holdfast.policy.edit import edit
 from holdfast.policy.events import (
@@ -75,8 +76,11 @@ class Activities(Making):
     # --- data sets
 
     def stage(self) -> Steps[StageDone]:
+        """Find the store away every other minute; what was staged before lies in the cache, but not always."""
         yield from self._send(lambda: None)
-        return StageDone()
+        if self.cluster.now.minute % 2 and self.cluster.now.second % 3:
+            return StageDone(away="the store does not answer", fetched=self.cluster.now.second % 2)
+        return StageDone((DataSet(mount="corpus", digest="d" * 64, files=1, bytes=5),))
 
     # --- looking
 
