@@ -81,18 +81,19 @@ class S3Storage:
                 async with asyncio.timeout(_ANSWER):
                     page = await anext(pages, None)
                 if page is None:
-                    return found
-                # What ends with a slash, and holds nothing, stands for a folder: it is no file of it.
+                    return _files(found)
                 found += [
                     Entry(one["path"].removeprefix(before), one["size"], one["e_tag"] or "")
                     for one in page
                     if one["path"].startswith(before)
                 ]
                 if len(found) > OBJECTS_MAXIMUM:
-                    return found
+                    return found  # Too many, whatever else they are.
 
     async def fetch(self, source: str, entry: Entry) -> AsyncGenerator[bytes]:
         """Yield what an object holds (`storage.Storage`)."""
+        if not entry.size:
+            return  # What it holds is known, and one that stands for a folder has another key than the client says.
         bucket, prefix = bucket_of(source)
         path = f"{prefix}/{entry.key}" if prefix else entry.key
         try:
@@ -167,6 +168,12 @@ class S3Storage:
             raise Away(f"{self.name} {_words(error)}") from None
 
 
+def _files(found: list[Entry]) -> list[Entry]:
+    """Leave out what stands for a folder of others, as browsers of stores make it: the client takes its slash away."""
+    folders = {one.key[:at] for one in found for at, letter in enumerate(one.key) if letter == "/"}
+    return [one for one in found if one.size or one.key not in folders]
+
+
 def _pages(store: S3Store, prefix: str, size: int) -> ListStream[Sequence[ObjectMeta]]:
     # The client's own types name one of a library that it does without.
     return client.list(store, prefix or None, chunk_size=size)  # pyright: ignore[reportUnknownMemberType]
@@ -190,5 +197,5 @@ def _words(error: Exception) -> str:
 
 
 def _line(error: Any) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).partition("Debug source")[0].split())
     return text if len(text) <= _MESSAGE_MAXIMUM else f"{text[: _MESSAGE_MAXIMUM - 1]}…"

@@ -234,8 +234,13 @@ async def test_L14_doctor_looks_at_the_store(store: Store, tmp_path: Path, monke
 
 LISTING = """<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>datasets</Name><Prefix>corpus/</Prefix>
-<KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>{key}</Key>
-<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag><Size>{size}</Size></Contents></ListBucketResult>"""
+<MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{objects}</ListBucketResult>"""
+OBJECT = """<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag>
+<Size>{size}</Size></Contents>"""
+
+
+def listing(**sizes: int) -> str:
+    return LISTING.format(objects="".join(OBJECT.format(key=key, size=size) for key, size in sizes.items()))
 
 
 class Scripted:
@@ -269,12 +274,22 @@ def client(scripted: Scripted, tmp_path: Path) -> S3Storage:
 
 @pytest.mark.parametrize("key", ["corpus/../../etc/passwd", "corpus/./a", "corpus//a", "corpus/a/../b"])
 async def test_L14_keys_that_leave_their_folder_are_refused(scripted: Scripted, tmp_path: Path, key: str) -> None:
-    scripted.text = LISTING.format(key=key, size=1)
+    scripted.text = listing(**{key: 1})
     data = Data(client(scripted, tmp_path), Cache(tmp_path / "cache"), (("*", SOURCE),))
     site = cast("Site", SimpleNamespace(check=lambda _: None, data=data))
     done = await stage(site, StageInput(target=TARGET, mounts=(MOUNT,)))
     assert done.problem.startswith(f"mount corpus ({SOURCE}): "), done
     assert not (tmp_path / "cache").exists()
+
+
+async def test_what_stands_for_a_folder_is_no_file_of_the_data_set(scripted: Scripted, tmp_path: Path) -> None:
+    scripted.text = listing(
+        **{"corpus/": 0, "corpus/dir/": 0, "corpus/dir/a": 3, "corpus/dir/b/": 0, "corpus/dir/b/c": 0}
+    )
+    store = client(scripted, tmp_path)
+    entries = await store.list(SOURCE)
+    assert [one.key for one in entries] == ["dir/a", "dir/b/c"]
+    assert [piece async for piece in store.fetch(SOURCE, entries[1])] == [], "an empty one is not asked for"
 
 
 @pytest.mark.parametrize(("status", "code"), [(503, "SlowDown"), (500, "InternalError"), (403, "AccessDenied")])

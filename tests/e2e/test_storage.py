@@ -182,6 +182,8 @@ async def test_L14_what_runs_goes_on_without_the_store_and_is_made_again_from_th
     assert staged[-1].startswith("attempt 2 has corpus ready")
     assert staged[-1].endswith("all of it from the cache")
     assert (await ground.site.status(late)).executions == 0
+    assert "attempt 2 has corpus ready" in await command(ground.site, "history", f"{ground.space.namespace}/train")
+    assert f"version {first.data[0].digest}" in await command(ground.site, "status", f"{ground.space.namespace}/train")
     ground.store.start()
     await late.signal(names.SIGNAL_RETRY, "the store is back")
     assert (await ground.space.reach(late, "Running", 1)).data[0].digest == first.data[0].digest
