@@ -61,7 +61,8 @@ def stage(spec: Workload, state: State, now: datetime) -> Decision | None:
     if turn is not None and not turn.admitted and may_ask(spec, state):
         return None  # First its queue lets it in.
     names = ", ".join(mount.name for mount in spec.mounts)
-    return Fetch(f"staging {names} for attempt {_next(state)}", waits=not (staging.sets and staging.away_since is None))
+    why = f"staging {names} for attempt {_next(state)}" + (f", again: {staging.why}" if staging.why else "")
+    return Fetch(why, waits=not (staging.sets and staging.away_since is None))
 
 
 def _failure(state: State, now: datetime) -> Failure:
