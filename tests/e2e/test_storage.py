@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -317,14 +318,65 @@ async def test_L14_the_broker_asks_nobody_while_the_store_is_away(ground: Ground
     await command(ground.site, "broker", "stop")
 
 
+def bound(namespace: str, folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Return a volume that is a folder of the node, and the claim bound to it: no controller here binds them."""
+    volume, claim = f"{namespace}-data", {"namespace": namespace, "name": "datasets"}
+    common = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
+    bound_to = {"claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim}}
+    source = {"capacity": {"storage": "1Gi"}, "hostPath": {"path": str(folder)}}
+    marks = {"pv.kubernetes.io/bind-completed": "yes"}
+    wanted = {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume}
+    return volume, [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {**common, **source, **bound_to},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {**claim, "annotations": marks},
+            "spec": {**common, **wanted},
+        },
+    ]
+
+
+@asynccontextmanager
+async def claimed(site: Site, namespace: str, folder: Path) -> AsyncIterator[None]:
+    """Have a claim `datasets` in a namespace that is bound to a folder of the real node."""
+    volume, objects = bound(namespace, folder)
+    await asyncio.to_thread(folder.mkdir, exist_ok=True)
+
+    def kubectl(*argv: str) -> str:
+        return site.stack.kubectl(*argv)
+
+    for one in objects:
+        await site.kube.create(one)
+    uid = (await site.kube.get("v1", "PersistentVolumeClaim", "datasets", namespace))["metadata"]["uid"]
+    reference = json.dumps({"spec": {"claimRef": {"uid": uid}}})
+    is_bound = json.dumps({"status": {"phase": "Bound"}})
+    try:
+        await asyncio.to_thread(kubectl, "patch", "pv", volume, "-p", reference)
+        await asyncio.to_thread(kubectl, "patch", "pv", volume, "--subresource=status", "-p", is_bound)
+        claim = ("patch", "pvc", "datasets", "-n", namespace, "--subresource=status", "-p", is_bound)
+        await asyncio.to_thread(kubectl, *claim)
+        yield
+    finally:
+        # Nor is there one that would let go of it.
+        await asyncio.to_thread(kubectl, "patch", "pv", volume, "-p", '{"metadata": {"finalizers": null}}')
+        await asyncio.to_thread(kubectl, "delete", "pv", volume, "--wait=false")
+
+
 @pytest.mark.real_node
 @ROW("L14", level="e2e")
-async def test_L14_a_real_container_reads_what_was_staged_and_cannot_change_it(ground: Ground):
+@pytest.mark.parametrize("by", ["folder", "claim"])
+async def test_L14_a_real_container_reads_what_was_staged_and_cannot_change_it(ground: Ground, by: str):
     site: Site = ground.site
     if await site.kube.find("v1", "Node", "real") is None:
         pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
     ground.store.put("corpus/word", b"kelp")
-    await ground.worker()
+    await ground.worker(**({"HOLDFAST_DATA_CLAIM": "datasets"} if by == "claim" else {}))
     script = (
         "test $(cat /data/corpus/word) = kelp || exit 3; test $(cat /data/corpus/07 | wc -c) = 400000 || exit 4; "
         "touch /data/corpus/mine && exit 5; " + FOREVER
@@ -334,12 +386,17 @@ async def test_L14_a_real_container_reads_what_was_staged_and_cannot_change_it(g
     async def there() -> bool:
         return await site.kube.find("v1", "ServiceAccount", "default", ground.space.namespace) is not None
 
-    async with real_node(ground.space.site.stack):
+    async with real_node(site.stack), AsyncExitStack() as held:
+        if by == "claim":
+            await held.enter_async_context(claimed(site, ground.space.namespace, ground.cache))
         await until(there, 20, "the default service account is there")
         handle = await ground.space.submit(job(template=template))
         await ground.space.reach(handle, "Running", 1)
         await asyncio.sleep(1)  # What cannot read ends at once.
         told = await site.status(handle)
         assert (told.phase, told.attempt, told.pods.failed) == ("Running", 1, 0)
+        for pod in await ground.space.pods("train"):
+            (volume,) = [one for one in pod["spec"]["volumes"] if one["name"] == "holdfast-data-corpus"]
+            assert ("persistentVolumeClaim" if by == "claim" else "hostPath") in volume
         await handle.signal(names.SIGNAL_CANCEL, "")
         assert (await ground.space.ended(handle)).phase == "Cancelled"
