@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.broker_contract import AskDone, AskInput, WeighInput
+from holdfast.activities.data import Data
 from holdfast.model import Phase, Status
 from holdfast.model.broker import Candidate, Weighed
 from holdfast.policy.broker import candidate, is_saving, weighed
@@ -20,11 +21,12 @@ from holdfast.policy.broker import candidate, is_saving, weighed
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _AT_ONCE: Final = 8
 """How many workloads are asked how they stand at the same time: each may have to be replayed for it."""
+_AWAY_MAXIMUM: Final = 500
 _DEADLINE: Final = timedelta(seconds=10)
 
 
-async def weigh(client: Client, given: WeighInput) -> Weighed:
-    """Look at all that run and can save their state, and weigh them (`policy.broker`).
+async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> Weighed:
+    """Look at all that run and can save their state, and weigh them (`policy.broker`); at a store, too.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -56,7 +58,8 @@ async def weigh(client: Client, given: WeighInput) -> Weighed:
         elif (one := candidate(workflow_id, status)) is not None:
             found.append(one)
     seen = weighed(given.broker, found, saving, unheard, now)
-    return seen.model_copy(update={"running": seen.running + known})
+    away = await data.away() if data is not None else ""
+    return seen.model_copy(update={"running": seen.running + known, "away": away[:_AWAY_MAXIMUM]})
 
 
 async def _status(client: Client, workflow_id: str, turns: asyncio.Semaphore) -> Status | None:

@@ -46,6 +46,7 @@ from holdfast.activities.contract import (
     UnparkInput,
 )
 from holdfast.activities.create import create
+from holdfast.activities.data import Data
 from holdfast.activities.kube import Kube
 from holdfast.activities.machine import Provisioning
 from holdfast.activities.node_marks import look_nodes, mark_nodes
@@ -71,6 +72,8 @@ from holdfast.activities.scale import resize_rendezvous, scale
 from holdfast.activities.sensitive import any_sensitive
 from holdfast.activities.sight import Sight
 from holdfast.activities.site import Site
+from holdfast.activities.stage import stage
+from holdfast.activities.stage_contract import Staged, StageInput
 from holdfast.model import Limits
 from holdfast.model.broker import Weighed
 from holdfast.model.provisioner import Checked
@@ -90,6 +93,7 @@ class ClusterActivities:
         marks: Marks | None = None,
         silence: timedelta = timedelta(seconds=100),
         rendezvous: str = "",
+        data: Data | None = None,
         provisioning: Provisioning | None = None,
     ) -> None:
         """Make them.
@@ -104,11 +108,12 @@ class ClusterActivities:
             marks: by what a bad node is told.
             silence: how long a node is silent, at most, before it is found Down.
             rendezvous: where pods reach the rendezvous of their gang; empty where they cannot.
+            data: what data sets are staged by, where this worker stages any.
             provisioning: what boots, erases and powers off nodes' machines; None where nothing does.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
         self._provisioning = provisioning
-        self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing, rendezvous=rendezvous)
+        self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing, rendezvous=rendezvous, data=data)
 
     @property
     def short(self) -> list[Callable[..., Any]]:
@@ -131,7 +136,8 @@ class ClusterActivities:
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
         waits = [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark]
-        return [*waits, self.checkpoint, self.probe, self.scale, self.provision_node, self.check_provisioner]
+        waits += [self.checkpoint, self.probe, self.scale, self.stage]
+        return [*waits, self.provision_node, self.check_provisioner]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -152,6 +158,11 @@ class ClusterActivities:
     async def create(self, given: CreateInput) -> Created:
         """Create all components, then mark the attempt submitted."""
         return await create(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_STAGE)
+    async def stage(self, given: StageInput) -> Staged:
+        """Have the data sets that an attempt reads lie complete in the cache."""
+        return await stage(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_OBSERVE)
     async def observe(self, given: ObserveInput) -> Observation:
@@ -216,7 +227,7 @@ class ClusterActivities:
     @activity.defn(name=names.ACTIVITY_WEIGH)
     async def weigh_checkpoints(self, given: WeighInput) -> Weighed:
         """Look at all that run and can save their state, and weigh what a checkpoint of each is worth."""
-        return await broker.weigh(activity.client(), given)
+        return await broker.weigh(activity.client(), given, self._site.data)
 
     @activity.defn(name=names.ACTIVITY_ASK)
     async def ask_checkpoint(self, given: AskInput) -> AskDone:

@@ -11,7 +11,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from holdfast.activities.plan import GangPods, PlannedComponent, Target, copies_ref, has_copy, object_name, planned
+from holdfast.activities.plan import (
+    DataVolume,
+    GangPods,
+    PlannedComponent,
+    Target,
+    copies_ref,
+    has_copy,
+    object_name,
+    planned,
+)
 from holdfast.model import (
     Answers,
     Checkpoint,
@@ -35,6 +44,10 @@ from holdfast.model import (
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
 """How the pods of the workload's gang are made, where it has one."""
+
+
+_Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
+"""The data sets that the workload's pods read, where it has any: of one attempt always the same (row L14)."""
 
 
 class PodBounds(Payload):
@@ -77,6 +90,7 @@ class PrepareInput(Payload):
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
     gang: _Gang = None
+    data: _Data = ()
 
 
 class Prepared(Payload):
@@ -114,6 +128,7 @@ class RehearseInput(Payload):
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
     gang: _Gang = None
+    data: _Data = ()
     nodes_excluded: tuple[str, ...] = ()
     nodes_disliked: tuple[str, ...] = ()
     waits: bool = False
@@ -146,6 +161,7 @@ class MakeInput(Payload):
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
     gang: _Gang = None
+    data: _Data = ()
     nodes_excluded: tuple[str, ...] = ()
     """Nodes on which none of its pods is to run (row A17)."""
     nodes_disliked: tuple[str, ...] = ()
@@ -546,6 +562,7 @@ __all__ = [
     "Cleared",
     "CreateInput",
     "Created",
+    "DataVolume",
     "GangPods",
     "LookNodesInput",
     "LookedNodes",

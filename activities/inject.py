@@ -11,8 +11,9 @@ from typing import Any, Final, cast
 
 from holdfast import names
 from holdfast.activities.affinity import PlacementError, keep_off
-from holdfast.activities.contract import GangPods, PodBounds, Target, planned
+from holdfast.activities.contract import DataVolume, GangPods, PodBounds, Target, planned
 from holdfast.activities.copy_labels import copy_labels
+from holdfast.activities.inject_data import DataPlace, DataProblem, add_data
 from holdfast.activities.inject_gang import GangProblem, add_gang
 from holdfast.activities.raw import mapping
 from holdfast.model import Component, PodSet
@@ -55,6 +56,8 @@ def inject(
     bounds: PodBounds = UNBOUND,
     gang: GangPods | None = None,
     rendezvous: str = "",
+    data: Sequence[DataVolume] = (),
+    place: DataPlace | None = None,
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -74,6 +77,8 @@ def inject(
         bounds: what nodes do to its pods by themselves.
         gang: how the pods of the workload's gang are made, if it has one.
         rendezvous: where such a gang's rendezvous is asked.
+        data: the data sets that the workload's pods read.
+        place: where pods find the cache in which those lie; None where this worker stages none.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -121,6 +126,11 @@ def inject(
         _bind(template["spec"], bounds, _group(sent), f"{pod_set.path}.spec")
         ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
         _add_environment(template["spec"], pod_set.path, ours_told, resumes=resume_from is not None)
+        ours_read = [one for one in data if component.name in one.components]
+        try:
+            add_data(template["spec"], ours_read, place, f"{pod_set.path}.spec")
+        except DataProblem as error:
+            raise InjectionError(error.path, error.message) from None
         try:
             keep_off(template["spec"], excluded, disliked, f"{pod_set.path}.spec")
         except PlacementError as error:

@@ -11,6 +11,7 @@ from holdfast import names
 from holdfast.activities.attempts import living_owner_of
 from holdfast.activities.contract import MakeInput, has_copy
 from holdfast.activities.inject import InjectionError, inject
+from holdfast.activities.inject_data import place_of
 from holdfast.activities.kube import (
     AlreadyExists,
     Conflict,
@@ -93,6 +94,8 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
             bounds=given.bounds,
             gang=given.gang,
             rendezvous=site.rendezvous,
+            data=given.data,
+            place=place_of(site.data),
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
             excluded=given.nodes_excluded,

@@ -81,6 +81,17 @@ class GangPods(Payload):
     """How many there are to be: the most that a round may have, and the spares."""
 
 
+class DataVolume(Payload):
+    """A data set that pods of a workload read, as it is put into them."""
+
+    volume: str
+    digest: str
+    path: str
+    """Where containers find it."""
+    components: tuple[str, ...]
+    """Whose pods read it."""
+
+
 def has_copy(base: str, copies: int, name: str) -> bool:
     """Whether a name is that of one of so many copies."""
     start, _, index = name.rpartition("-")

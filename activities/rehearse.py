@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from holdfast import names
 from holdfast.activities.contract import PlannedComponent, PrepareInput, Rehearsed, RehearseInput
 from holdfast.activities.inject import InjectionError, inject
+from holdfast.activities.inject_data import place_of
 from holdfast.activities.kube import (
     AlreadyExists,
     Conflict,
@@ -116,6 +117,8 @@ async def _problems_of(
             bounds=given.bounds,
             gang=given.gang,
             rendezvous=site.rendezvous,
+            data=given.data,
+            place=place_of(site.data),
             config_hash=given.config_hashes.get(component.name, ""),
             excluded=change.nodes_excluded if change is not None else (),
             disliked=change.nodes_disliked if change is not None else (),

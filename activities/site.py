@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from pydantic import ValidationError
 from temporalio import activity
@@ -24,6 +24,9 @@ from holdfast.activities.precedence import Precedence
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval, Limits
 from holdfast.policy.sight import union
+
+if TYPE_CHECKING:
+    from holdfast.activities.data import Data
 
 BEAT_FIRST = 1.0
 BEAT_LAST = 3.0
@@ -53,6 +56,8 @@ class Site:
     """How long a node is silent, at most, before it is found Down."""
     rendezvous: str = ""
     """Where pods reach the rendezvous of their gang: a URL without the path; empty where they cannot."""
+    data: Data | None = None
+    """What data sets are staged by; None where this worker stages none."""
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
     gathered: Gathered = field(init=False)
@@ -179,11 +184,16 @@ class Pulse:
         self.borne = before.borne
         self.saved = before.saved
         self._borne_until = 0.0
+        self._watched: Callable[[], str] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def say(self, doing: str, remaining: Sequence[str] = (), remaining_total: int = 0) -> None:
         """Say what is being done or waited for, from the next heartbeat on."""
         self.doing, self.remaining, self.remaining_total = doing, tuple(remaining), remaining_total
+
+    def watch(self, words: Callable[[], str] | None) -> None:
+        """Have each heartbeat ask what is being done, for as long as there is something to ask."""
+        self._watched = words
 
     def note(self, saved: dict[str, str]) -> None:
         """Have it known at once where pods have saved, by uid, if that is news: they may be gone a moment later."""
@@ -237,6 +247,8 @@ class Pulse:
             self._tell()
 
     def _tell(self) -> None:
+        if self._watched is not None:
+            self.doing = self._watched()
         progress = Progress(
             doing=self.doing[:SENTENCE_MAXIMUM],
             remaining=self.remaining,

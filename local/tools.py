@@ -11,6 +11,7 @@ ETCD = "3.6.8"
 KWOK = "0.8.0"
 CONTAINERD = "2.2.1"
 JOBSET = "0.10.1"
+VERSITYGW = "1.8.0"
 APPWRAPPER = "1.1.2"
 
 OS = platform.system().lower()
@@ -196,6 +197,15 @@ TOOLS: dict[str, Tool] = {
             release=Release(""),
             stamp=(f"main.BuildVersion=v{APPWRAPPER}",),
         ),
+        Tool(
+            name="versitygw",
+            version=VERSITYGW,
+            module="versitygw",
+            package="github.com/versity/versitygw/cmd/versitygw",
+            seconds=90,
+            release=Release(""),
+            stamp=(f"main.Version={VERSITYGW}",),
+        ),
     )
 }
 
@@ -208,3 +218,5 @@ SNAPSHOT_TOOLS = ("etcdutl",)
 REAL_NODE_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
 PEER_TOOLS = ("jobset-controller", "appwrapper-controller")
 """Had only where Holdfast is compared with another's controller."""
+STORE_TOOLS = ("versitygw",)
+"""Had only where data sets are staged from a real S3 server: by tests, and for trying it out."""

@@ -73,6 +73,15 @@ class Metrics:
             ["resource", "reason"],
             registry=registry,
         )
+        self.storage = Gauge(
+            "holdfast_storage_available",
+            "1 while the store that data sets are staged from can be used.",
+            ["store"],
+            registry=registry,
+        )
+        self.storage_away = Counter(
+            "holdfast_storage_away", "Stagings that found the store away.", ["store"], registry=registry
+        )
         self.unwatchable = Gauge(
             "holdfast_watch_unwatchable",
             "1 for each resource the worker may not list or that is not served.",

@@ -17,11 +17,13 @@ from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkflowRunner
 
 from holdfast.activities.cluster import ClusterActivities
+from holdfast.activities.data import Data
 from holdfast.activities.redfish import Redfish
 from holdfast.activities.sight import SharedSight
 from holdfast.relay import relayed
 from holdfast.worker import failpoints, logs, metrics, reach, roles, settings
 from holdfast.worker import health as health_pages
+from holdfast.worker.data import NoClient, keep_looking, opened
 from holdfast.worker.failpoints import Failpoints
 from holdfast.worker.gang_door import Door
 from holdfast.worker.gang_hub import GangActivities
@@ -126,11 +128,11 @@ class Process:
             connector = Connector(given, self.metrics, client_class)
             kube = await stack.enter_async_context(await connector())
             where = connector.where
-            gangs = Gangs()
+            gangs, data = Gangs(), self._data(stack)
             if given.rendezvous_address:
                 door = Door(gangs, Proofs(kube), self.metrics)
                 await self._serve(stack, "rendezvous", door.application(), given.rendezvous_address)
-            site = await self._site(client, connector, kube, gangs)
+            site = await self._site(client, connector, kube, gangs, data)
         temporal_where = f"{given.temporal_address} (namespace {given.temporal_namespace})"
         checks = reach.keep_checking(
             self.health, lambda: client.service_client.check_health(), kube, (temporal_where, where)
@@ -140,7 +142,9 @@ class Process:
         around = (self._failpoints.interceptor(),) if self._failpoints else ()
         return roles.workers(client, given, site, self._runner, around)
 
-    async def _site(self, client: Client, connector: Connector, kube: WorkerKube, gangs: Gangs) -> roles.Site:
+    async def _site(
+        self, client: Client, connector: Connector, kube: WorkerKube, gangs: Gangs, data: Data | None
+    ) -> roles.Site:
         given = self._settings
         uid = await reach.cluster_uid(kube, connector.where, given, self.health)
         installation = given.installation or f"holdfast-{uid[:8]}"
@@ -165,20 +169,24 @@ class Process:
         sight = SharedSight(kube.sight, watch.intervals)
         marks = given.marks_for(installation)
         access = given.redfish
+        provisioning = Redfish(access) if access is not None else None
+        rules = (given.limits, sight, marks, given.silence)
         cluster = ClusterActivities(
-            kube,
-            given.cluster,
-            uid,
-            installation,
-            given.limits,
-            sight,
-            marks,
-            given.silence,
-            self._rendezvous(),
-            Redfish(access) if access is not None else None,
+            kube, given.cluster, uid, installation, *rules, self._rendezvous(), data, provisioning
         )
         meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs)
         return roles.Site(cluster, watch, nodes, meeting)
+
+    def _data(self, stack: AsyncExitStack) -> Data | None:
+        """Return what data sets are staged by, and begin to look at their store."""
+        try:
+            data = opened(self._settings, self.metrics)
+        except NoClient as error:
+            raise SettingsError(str(error)) from None
+        if data is not None:
+            looks = asyncio.create_task(keep_looking(data))
+            stack.callback(looks.cancel)
+        return data
 
     def _rendezvous(self) -> str:
         """Return where pods are told that their rendezvous is; empty if that is not known."""

@@ -230,7 +230,7 @@ class _Gate(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         target: Any = getattr(input.args[0], "target", None) if input.args else None
-        begins = activity.info().activity_type in {names.ACTIVITY_PREPARE, names.ACTIVITY_CREATE}
+        begins = activity.info().activity_type in {names.ACTIVITY_STAGE, names.ACTIVITY_PREPARE, names.ACTIVITY_CREATE}
         if begins and target is not None and target.namespace not in self._namespaces:
             raise ApplicationError(
                 f"namespace {target.namespace!r} is not among those this worker may act in: "

@@ -28,6 +28,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import Duration, Limits, NodeTimings, format_duration
 from holdfast.model.provisioner import AT_ONCE
 from holdfast.relay import addresses_of
+from holdfast.worker.data_settings import checked_directory, checked_grants, problem_with
 
 ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
@@ -310,6 +311,23 @@ class Settings(BaseSettings):
     max_concurrent_gangs: Count = 200
     """Gangs that this worker serves: each holds one for as long as it runs."""
 
+    data_directory: Annotated[str, AfterValidator(checked_directory)] = ""
+    """Folder on a file system that nodes share, for staged data sets. Empty: this worker stages none."""
+    data_host_path: Annotated[str, AfterValidator(checked_directory)] = ""
+    """That folder as nodes see it. Empty: under the same path."""
+    data_claim: Label = ""
+    """Name of the claim, in each workload's namespace, by which pods find it instead."""
+    data_endpoint: OptionalUrl = ""
+    """URL of the S3 store that data sets come from. Empty: Amazon's, of `data_region`."""
+    data_region: str = ""
+    """Empty: us-east-1."""
+    data_allow_http: bool = False
+    """Whether the store may be reached without TLS."""
+    data_credentials_file: File | None = None
+    """A file such as ~/.aws/credentials, read anew when it changes. None: the AWS_* variables."""
+    data_sources: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(checked_grants)] = ()
+    """What workloads of which namespace may have staged: namespace=s3://bucket/prefix, or *=s3://... for all."""
+
     health_address: Address = "127.0.0.1:8085"
     metrics_address: Address = "127.0.0.1:9464"
     log_format: Literal["json", "console"] = "json"
@@ -329,6 +347,8 @@ class Settings(BaseSettings):
             raise ValueError(f"cluster: expected the cluster's name, which the roles {', '.join(acting)} need")
         if self.rendezvous_address and not acting:
             raise ValueError("rendezvous_address: expected with a role that acts on a cluster: cluster, wait or watch")
+        if (problem := problem_with(self.model_dump())) != "":
+            raise ValueError(problem)
         if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
             raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
         secured = self.temporal_tls or self.temporal_tls_ca_file or self.temporal_tls_cert_file

@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
         ClearInput,
         Created,
         CreateInput,
+        DataVolume,
         GangPods,
         Observation,
         ObserveInput,
@@ -40,7 +41,9 @@ with workflow.unsafe.imports_passed_through():
         UnparkInput,
         planned,
     )
+    from holdfast.activities.stage_contract import Staged, StageInput
     from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
+    from holdfast.model.mount import readers
     from holdfast.policy.checkpoint import asked
     from holdfast.policy.fate import matters
     from holdfast.policy.health import timings
@@ -127,6 +130,21 @@ def gang_of(spec: Workload, state: State) -> GangPods | None:
     return GangPods(component=spec.members.name, pods=gang.pods)
 
 
+def data_of(spec: Workload, state: State) -> tuple[DataVolume, ...]:
+    """Return the data sets that its pods read, by the versions that its whole life has (row L14)."""
+    digests = {one.mount: one.digest for one in state.staging.sets} if state.staging is not None else {}
+    return tuple(
+        DataVolume(
+            volume=mount.volume,
+            digest=digests[mount.name],
+            path=mount.path,
+            components=readers(mount, spec.components),
+        )
+        for mount in spec.mounts
+        if mount.name in digests
+    )
+
+
 def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | None:
     """Return what the pods of the attempt are asked to save; None where they are not."""
     request, operation = asked(state), state.operation
@@ -165,6 +183,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     disliked = tuple(sorted(node.name for node in avoided if not node.required))
     resume_from = attempt.resume_from if attempt is not None and spec.checkpoint is not None else None
     kills = attempt is not None and attempt.kills
+    data = data_of(spec, state)
     waits, bounds, gang = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec), gang_of(spec, state)
     # An operation that may wait for ever is bounded by its heartbeats alone.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
@@ -188,9 +207,14 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 labels=spec.labels if number == 1 else {},
                 bounds=bounds,
                 gang=gang,
+                data=data,
             )
             may_take = ENDLESS if spec.allow_missing_kinds else short_time
             return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, may_take)
+        case OperationKind.STAGE:
+            sets = state.staging.sets if state.staging is not None else ()
+            stage = StageInput(target=target, mounts=spec.mounts, versions={one.mount: one.digest for one in sets})
+            return Call(names.ACTIVITY_STAGE, wait, stage, Staged, ENDLESS)
         case OperationKind.CREATE:
             create = CreateInput(
                 target=target,
@@ -202,6 +226,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 resume_from=resume_from,
                 bounds=bounds,
                 gang=gang,
+                data=data,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,
@@ -226,6 +251,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 resume_from=resume_from,
                 bounds=bounds,
                 gang=gang,
+                data=data,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
                 waits=waits,

@@ -18,12 +18,14 @@ from holdfast.activities.contract import (
     Reported,
     Unparked,
 )
+from holdfast.activities.stage_contract import Staged
 from holdfast.model import Answers, Observation, Operation, OperationKind, RefusedCreate, State, Workload
 from holdfast.policy import events
 from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold, observed
 
 _BREAKABLE: Final = {
+    OperationKind.STAGE,
     OperationKind.REPLACE,
     OperationKind.CLEAR,
     OperationKind.PARK,
@@ -48,7 +50,7 @@ def refusal(operation: Operation, type_: str, message: str, details: Sequence[An
     """Return what an activity's own error means; None where the operation is merely begun again."""
     if type_ == names.ERROR_FOREIGN_ATTEMPT:
         return events.OperationRefused(type_, message, int(details[0]))
-    if operation.kind in {OperationKind.PREPARE, OperationKind.CREATE}:
+    if operation.kind in {OperationKind.PREPARE, OperationKind.CREATE, OperationKind.STAGE}:
         return events.OperationRefused(type_, message)
     return None
 
@@ -65,6 +67,8 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
             )
         case Created():
             done = events.CreateDone(result.objects, result.failure, result.interrupted, result.exhausted)
+        case Staged():
+            done = events.StageDone(result.sets, result.fetched, result.away, result.problem)
         case Replaced():
             done = events.ReplaceDone(result.objects, result.failure)
         case Cleared():

@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast import names
     from holdfast.activities.contract import Rehearsed, RehearseInput, planned
     from holdfast.model import RefusedCreate, Stage, State, Workload
-    from holdfast.workflows.dispatch import HEARTBEAT, RETRY, bounds_of, gang_of, target_of
+    from holdfast.workflows.dispatch import HEARTBEAT, RETRY, bounds_of, data_of, gang_of, target_of
 
 PATIENCE = timedelta(minutes=1)
 """For how long the API server's word is waited for. Somebody waits for the answer, and can ask again."""
@@ -40,6 +40,7 @@ def rehearsal_of(spec: Workload, state: State, uid: str, again: Sequence[str]) -
         labels=spec.labels,
         bounds=bounds_of(spec),
         gang=gang_of(spec, state),
+        data=data_of(spec, state),
         nodes_excluded=tuple(sorted(node.name for node in avoided if node.required)),
         nodes_disliked=tuple(sorted(node.name for node in avoided if not node.required)),
         waits=state.policy.refused_create is RefusedCreate.WAIT,

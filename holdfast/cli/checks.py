@@ -80,6 +80,27 @@ async def kubernetes(kubeconfig: str | None, context: str | None) -> AsyncIterat
         yield Check("kubernetes", False, str(error), "use a context with the right to read namespaces and pods")
 
 
+async def store(cluster: str | None) -> AsyncIterator[Check]:
+    """Look at the store of data sets, where this machine has a worker's settings for one (row L14)."""
+    from holdfast.worker.data import NoClient, opened
+    from holdfast.worker.settings import SettingsError, load
+
+    try:
+        data = opened(load({"cluster": cluster or "unsaid"}))
+    except (SettingsError, NoClient) as error:
+        if "data_" in str(error):
+            yield Check("store", False, str(error), "correct that setting of the worker")
+        return
+    if data is None:
+        return
+    why = await data.away()
+    remedy = "start it, or correct data_endpoint and data_credentials_file; what waits for it goes on by itself"
+    yield Check("store", not why, why or f"{data.storage.name} answers", remedy if why else "")
+    unusable = data.cache.unusable()
+    remedy = "mount the shared file system there, or let this account write to it"
+    yield Check("data directory", not unusable, unusable or "can be written", remedy if unusable else "")
+
+
 async def _server_version(client: Client) -> str:
     from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 

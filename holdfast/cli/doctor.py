@@ -45,6 +45,7 @@ def doctor(
         found = [checks.Check("versions", True, ", ".join(f"{key} {value}" for key, value in versions().items()))]
         found += [check async for check in checks.temporal(address, temporal_namespace, named, fix=fix)]
         found += [check async for check in checks.kubernetes(kubeconfig or os.environ.get("KUBECONFIG"), context)]
+        found += [check async for check in checks.store(named)]
         return found
 
     found = asyncio.run(go())

@@ -9,6 +9,7 @@ from typing import Final
 from holdfast.cli import gang_text
 from holdfast.client.views import ExplanationView, StatusView, Summary, restart_budget
 from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Status, format_duration
+from holdfast.policy.staging import size_of
 
 _LABEL: Final = 11
 _STALE: Final = "no worker answered: this is what its workflow last wrote down; is `holdfast worker` running?"
@@ -66,6 +67,9 @@ def status(view: StatusView, now: datetime) -> str:
     if told.message:
         lines.append(_labelled("message", told.message))
     lines.append(_labelled("attempt", f"{told.attempt}, restarts {told.restarts}, executions {told.executions}"))
+    for one in told.data:
+        text = f"{one.mount}: {one.files} files, {size_of(one.bytes)}, version {one.digest}"
+        lines.append(_labelled("data", text))
     if told.pods != PodCounts():
         lines.append(_labelled("pods", pods(told.pods)))
     if view.gang is not None:

@@ -15,6 +15,7 @@ _KUBERNETES = "Kubernetes"
 _MACHINES = "Machines of nodes"
 _LIMITS = "Limits"
 _GANGS = "Elastic gangs"
+_DATA = "Data sets"
 
 
 def worker(
@@ -141,6 +142,28 @@ def worker(
     ] = None,
     max_concurrent_gangs: Annotated[
         int | None, typer.Option(help="Gangs that this worker serves.", rich_help_panel=_LIMITS)
+    ] = None,
+    data_directory: Annotated[
+        str | None, typer.Option(help="Shared folder for staged data sets. Default: none.", rich_help_panel=_DATA)
+    ] = None,
+    data_host_path: Annotated[
+        str | None, typer.Option(help="The same folder as nodes see it.", rich_help_panel=_DATA)
+    ] = None,
+    data_claim: Annotated[
+        str | None, typer.Option(help="Claim by which pods find it instead.", rich_help_panel=_DATA)
+    ] = None,
+    data_endpoint: Annotated[
+        str | None, typer.Option(help="URL of the S3 store. Default: Amazon's.", rich_help_panel=_DATA)
+    ] = None,
+    data_region: Annotated[str | None, typer.Option(rich_help_panel=_DATA)] = None,
+    data_allow_http: Annotated[
+        bool | None, typer.Option(help="Whether it may be reached without TLS.", rich_help_panel=_DATA)
+    ] = None,
+    data_credentials_file: Annotated[
+        Path | None, typer.Option(help="As ~/.aws/credentials. Default: AWS_* variables.", rich_help_panel=_DATA)
+    ] = None,
+    data_sources: Annotated[
+        str | None, typer.Option(help="namespace=s3://bucket/prefix, by commas; * for all.", rich_help_panel=_DATA)
     ] = None,
     health_address: Annotated[
         str | None, typer.Option(help="host:port of /livez and /readyz.", rich_help_panel=_PAGES)

@@ -14,6 +14,7 @@ from holdfast.errors import InvalidWorkload, Problem
 from holdfast.formats.appwrapper_components import read_components
 from holdfast.formats.appwrapper_document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper
 from holdfast.formats.appwrapper_status import status
+from holdfast.formats.mounts import read_mounts
 from holdfast.formats.pods import group_kind
 from holdfast.formats.published import (
     MetadataPart,
@@ -28,6 +29,7 @@ from holdfast.formats.registry import Format
 from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit
 from holdfast.formats.text import Json
 from holdfast.model import Policy, Source, Workload
+from holdfast.model.mount import Mount
 from holdfast.profiles.appwrapper import POLICY
 from holdfast.profiles.rules import RESTART, with_exit_codes
 
@@ -49,6 +51,8 @@ RETRYABLE: Final = f"{PREFIX}retryableExitCodes"
 ANNOTATIONS: Final = (*DURATIONS, RETRY_LIMIT, TERMINAL, RETRYABLE)
 RESET_AFTER: Final = f"{names.GROUP}/restartBudgetResetAfter"
 """Ours: the published annotations have no word for it."""
+MOUNTS: Final = f"{names.GROUP}/mounts"
+"""Likewise: the data sets that its pods read."""
 
 _ANNOTATIONS_PATH = "metadata.annotations"
 
@@ -83,6 +87,7 @@ def read(
     own_name = _name(metadata, name, problems)
     own_namespace = namespace_in(metadata, namespace, problems)
     policy = _policy(metadata.annotations or {}, defaults, problems)
+    mounts = _mounts(metadata.annotations or {}, problems)
     components = read_components(spec.components, own_name, own_namespace, problems)
     if problems:
         raise InvalidWorkload(problems, source)
@@ -94,9 +99,20 @@ def read(
         "labels": {LABEL: own_name},
         "suspend": bool(spec.suspend),
         "policy": policy,
+        "mounts": mounts,
         "source": Source(api_version=parsed.apiVersion, kind=parsed.kind),
     }
-    return workload_of(metadata, lambda: values, {"components": "spec.components"}, source)
+    places = {"components": "spec.components", "mounts": f"{_ANNOTATIONS_PATH}[{MOUNTS}]"}
+    return workload_of(metadata, lambda: values, places, source)
+
+
+def _mounts(annotations: dict[str, str], problems: list[Problem]) -> tuple[Mount, ...]:
+    text = annotations.get(MOUNTS)
+    found = read_mounts(text, f"{_ANNOTATIONS_PATH}[{MOUNTS}]") if text is not None else ()
+    if isinstance(found, Problem):
+        problems.append(found)
+        return ()
+    return found
 
 
 def _name(metadata: MetadataPart, asked: str | None, problems: list[Problem]) -> str:

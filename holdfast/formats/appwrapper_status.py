@@ -74,7 +74,7 @@ def reason(reason: Reason) -> str:
     match reason:
         case Reason.BLOCKED | Reason.QUEUED | Reason.STAGING | Reason.HELD | Reason.ADMITTED:
             return "Suspended"
-        case Reason.SUSPEND_REQUESTED | Reason.PREEMPTED:
+        case Reason.STAGED | Reason.STORAGE_UNAVAILABLE | Reason.SUSPEND_REQUESTED | Reason.PREEMPTED:
             return "Suspended"
         case Reason.SUBMITTED | Reason.SUBMISSION_SUCCEEDED | Reason.CREATING | Reason.RESUMED:
             return "Resuming"
@@ -96,7 +96,7 @@ def reason(reason: Reason) -> str:
             return "CreateFailed"
         case Reason.RETRY_LIMIT_EXCEEDED | Reason.LAUNCH_LIMIT_EXCEEDED:
             return "Failed"
-        case Reason.RULE_LIMIT_EXCEEDED | Reason.SUCCESS_UNREACHABLE:
+        case Reason.RULE_LIMIT_EXCEEDED | Reason.SUCCESS_UNREACHABLE | Reason.STAGING_FAILED:
             return "Failed"
         case Reason.MAX_REQUEUE_EXCEEDED | Reason.PROLOGUE_FAILURE_MAX_RETRIES | Reason.WALLTIME_EXCEEDED:
             return "Failed"

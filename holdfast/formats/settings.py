@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.formats.mounts import read_mounts
 from holdfast.formats.text import Json, documents
 from holdfast.model import (
     Action,
@@ -54,6 +55,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "sensitive": "sensitive",
     "walltime": "walltime",
     "walltimeExtendableTo": "extendable_to",
+    "mounts": "mounts",
 }
 _CHECKPOINT: Final[Mapping[str, str]] = {
     "checkpoint": "protocol",
@@ -315,6 +317,13 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
         text = given.value.strip()
         parts = [part.strip() for part in text.split(",")] if name == "checkpointComponents" else None
         settings.checkpoint[_CHECKPOINT[name]] = parts if parts is not None else int(text) if text.isdecimal() else text
+        settings.paths[name] = given.path
+        return None
+    if name == "mounts":
+        mounts = read_mounts(given.value, given.path)
+        if isinstance(mounts, Problem):
+            return mounts
+        settings.fields[name] = mounts
         settings.paths[name] = given.path
         return None
     if name == "profile":

@@ -79,6 +79,8 @@ class Weighed(Payload):
     """When the others' are due, by workflow id: until then they need not be looked at."""
     unheard: int = 0
     """Those that did not answer."""
+    away: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Why the store cannot be used: nobody is asked to save to it meanwhile (row L14)."""
 
 
 class Asked(Payload):

@@ -11,6 +11,7 @@ from holdfast.model.base import Duration, Time
 from holdfast.model.checkpoint import CheckpointRequest, Saved
 from holdfast.model.gang import Gang
 from holdfast.model.graph import GraphNews
+from holdfast.model.mount import Staging
 from holdfast.model.observation import Failure, Interval, Observation, Payload
 from holdfast.model.policy import Limits, Policy
 from holdfast.model.queue import Turn
@@ -242,6 +243,7 @@ class OperationKind(StrEnum):
 
     PREPARE = "prepare"
     CREATE = "create"
+    STAGE = "stage"
     REPLACE = "replace"
     CLEAR = "clear"
     PARK = "park"
@@ -336,6 +338,8 @@ class State(Payload):
     """What its graph has heard of it last."""
     turn: Annotated[Turn | None, Field(exclude_if=lambda value: value is None)] = None
     """How it stands with its queue; None where no queue lets it in (rows L9, L26, L27)."""
+    staging: Annotated[Staging | None, Field(exclude_if=lambda value: value is None)] = None
+    """How it stands with the data sets that it reads; None before the first of them was asked for (row L14)."""
     pause_until: Time | None = None
     hold_until: Time | None = None
     anchored: bool = False

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from holdfast.model.base import Time
 from holdfast.model.checkpoint import CheckpointRequest, Saved
+from holdfast.model.mount import DataSet
 from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts
 from holdfast.model.report import Condition
 from holdfast.model.state import Cause, ExcludedNode
@@ -81,6 +82,8 @@ class Status(Payload):
     """The latest request to save its state, and what came of it."""
     saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
     """The last complete checkpoint, from which the next attempt goes on."""
+    data: Annotated[tuple[DataSet, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The versions of the data sets that it reads, once they are known."""
     resumed_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """The checkpoint that the living attempt went on from."""
     causes: tuple[Cause, ...] = ()

@@ -75,6 +75,10 @@ class Reason(StrEnum):
     PROLOGUE_FAILURE_MAX_RETRIES = "PrologueFailureMaxRetries"
     WALLTIME_EXCEEDED = "WalltimeExceeded"
     SUCCESS_UNREACHABLE = "SuccessUnreachable"
+    # data sets
+    STAGED = "Staged"
+    STORAGE_UNAVAILABLE = "StorageUnavailable"
+    STAGING_FAILED = "StagingFailed"
     # what a gang came to
     MAX_RESTARTS_EXHAUSTED = "MaxRestartsExhausted"
     MAX_ROUNDS_EXHAUSTED = "MaxRoundsExhausted"

@@ -19,6 +19,7 @@ from holdfast.model.graph import Place
 from holdfast.model.labels import LABEL_NAME, check_label
 from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
 from holdfast.model.members import check_gang, members_of
+from holdfast.model.mount import MOUNTS_MAXIMUM, Mount, check_mounts
 from holdfast.model.policy import Policy
 from holdfast.model.probe import Probe
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
@@ -65,6 +66,8 @@ class Workload(Model):
     policy: Policy = Policy()
     checkpoint: Annotated[Checkpoint | None, Field(exclude_if=lambda value: value is None)] = None
     """How it saves its state before it is suspended or preempted; none: it is not asked to (row L32)."""
+    mounts: Annotated[tuple[Mount, ...], Field(max_length=MOUNTS_MAXIMUM, exclude_if=lambda value: not value)] = ()
+    """The data sets that its pods read: staged before it is admitted, and before each attempt (row L14)."""
     gang: Annotated[Gang | None, Field(exclude_if=lambda value: value is None)] = None
     """How the pods of its one Job meet as the members of an elastic gang (rows T1 to T14); none: nobody meets them."""
     graph: Annotated[Place | None, Field(exclude_if=lambda value: value is None)] = None
@@ -131,6 +134,7 @@ class Workload(Model):
         self._check_order()
         self._check_dependencies()
         self._check_checkpoint()
+        check_mounts(self.mounts, self.components)
         if self.gang is not None:
             check_gang(self.gang, self.components, self.lifecycle, self.policy.deletion.suspend)
         size = len(self.model_dump_json().encode())

@@ -32,6 +32,7 @@ from holdfast.activities.contract import (
     Unparked,
 )
 from holdfast.activities.gang_contract import GangBegin
+from holdfast.activities.stage_contract import Staged
 from holdfast.model import Observation, State, Status
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
@@ -46,6 +47,7 @@ _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_PREPARE: Prepared,
     names.ACTIVITY_REHEARSE: Rehearsed,
     names.ACTIVITY_CREATE: Created,
+    names.ACTIVITY_STAGE: Staged,
     names.ACTIVITY_REPLACE: Replaced,
     names.ACTIVITY_CLEAR: Cleared,
     names.ACTIVITY_CHECKPOINT: Checkpointed,

@@ -41,6 +41,7 @@ _CANCELLED: Final = "cancelled through Temporal"
 _ACTIVITIES: Final = {
     OperationKind.PREPARE: names.ACTIVITY_PREPARE,
     OperationKind.CREATE: names.ACTIVITY_CREATE,
+    OperationKind.STAGE: names.ACTIVITY_STAGE,
     OperationKind.REPLACE: names.ACTIVITY_REPLACE,
     OperationKind.CLEAR: names.ACTIVITY_CLEAR,
     OperationKind.CHECKPOINT: names.ACTIVITY_CHECKPOINT,

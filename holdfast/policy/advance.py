@@ -20,6 +20,7 @@ from holdfast.policy.decision import (
     Decision,
     Expire,
     Fail,
+    Fetch,
     Hold,
     Ignore,
     Look,
@@ -48,6 +49,7 @@ from holdfast.policy.record import cause
 from holdfast.policy.report import quota_in, report_of
 from holdfast.policy.requeue import next_cycle
 from holdfast.policy.settle import enter, settle
+from holdfast.policy.staging import fetching, skipped
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
 from holdfast.policy.walltime import clocked, ends_at
 
@@ -92,6 +94,8 @@ def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
 def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> State:
     """Return the state with a decision taken."""
     match decision:
+        case Fetch():
+            return fetching(state, decision, now)
         case Create():
             return _create(spec, state, now)
         case Restart():
@@ -272,7 +276,7 @@ def _start(state: State, names: tuple[str, ...], why: str, now: datetime) -> Sta
 
 def _retry(state: State, why: str, now: datetime) -> State:
     """Begin anew: a failed workload gets its budgets and its nodes back, a pause is cut short."""
-    state = edit(state, intent=edit(state.intent, retry=False), pause_until=None)
+    state = skipped(edit(state, intent=edit(state.intent, retry=False), pause_until=None))
     if state.held is not None and state.outcome is None:
         state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
         return _begin_removal(state, now, pause_after=False)
@@ -337,6 +341,8 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
         return Interrupt(f"breaking off {running.kind.value}: {decision.why}")
     if running.kind is OperationKind.CHECKPOINT and not running.interrupted and asked(state) is None:
         return Interrupt("breaking off checkpoint: nobody waits for it any more")
+    if running.kind is OperationKind.STAGE and not running.interrupted and not isinstance(decision, Fetch):
+        return Interrupt("breaking off stage: nobody waits for it any more")
     match wanted:
         case Run(kind) if kind is running.kind and not running.interrupted:
             if kind is OperationKind.CHECKPOINT and wanted.until != running.until:
@@ -432,6 +438,8 @@ def _idle(spec: Workload, state: State, decision: Decision) -> Step:
     telling = _report(spec, state)
     if telling is not None:
         return telling
+    if isinstance(decision, Fetch):
+        return Run(OperationKind.STAGE, decision.why)
     match decision:
         case Wait(until, why):
             return Sleep(until, why)

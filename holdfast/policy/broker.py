@@ -91,7 +91,8 @@ def weighed(broker: Broker, found: Iterable[Candidate], saving: int, unheard: in
 def looked(state: BrokerState, seen: Weighed, now: datetime) -> tuple[BrokerState, tuple[Asked, ...]]:
     """Return the state after a cycle's look, and who is asked: as many as storage bears beside those that save."""
     broker = state.broker
-    free = max(0, broker.at_once - seen.saving)
+    # What cannot be written is not asked for; those that are due stay so, and come first once it can (row L14).
+    free = max(0, broker.at_once - seen.saving) if not seen.away else 0
     asked = tuple(Asked(workload=one.workload, why=_why(broker, one, now)) for one in seen.candidates[:free])
     # Those that were not looked at are still due when they were; what was seen of the others replaces what was known.
     later = {key: at for key, at in state.later.items() if at > now} | dict(seen.later)
@@ -125,8 +126,10 @@ def _why(broker: Broker, one: Candidate, now: datetime) -> str:
 def status(state: BrokerState) -> BrokerStatus:
     """Return how a broker stands."""
     seen = state.seen
-    waits = max(0, seen.due - max(0, state.broker.at_once - seen.saving))
+    waits = max(0, seen.due - max(0, state.broker.at_once - seen.saving)) if not seen.away else seen.due
     message = f"{seen.running} can save their state: {seen.saving} are at it, {seen.due} were due, {waits} of them wait"
+    if seen.away:
+        message += f"; nobody is asked while the store is away: {seen.away}"
     return BrokerStatus(
         broker=state.broker,
         message=message if state.looked_at is not None else "it has not looked yet",

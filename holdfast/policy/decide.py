@@ -54,6 +54,7 @@ from holdfast.policy.replace import Due, due_replacements
 from holdfast.policy.requeue import CYCLE, is_queued, kept_out, place
 from holdfast.policy.restart import due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.rules import Ruling, rule_on
+from holdfast.policy.staging import stage
 from holdfast.policy.success import judged, reached
 from holdfast.policy.walltime import over, walltime
 
@@ -159,6 +160,9 @@ def _absent(spec: Workload, state: State, now: datetime) -> Decision:
         return Wait(state.pause_until, place(spec, state) if is_queued(state) else "retry pause")
     if is_queued(state):
         return Wait(now + CYCLE, place(spec, state))
+    staged = stage(spec, state, now)
+    if staged is not None:
+        return staged
     waits = kept_out(state)
     if waits:
         return Ignore(waits)

@@ -33,6 +33,15 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Have the data sets lie ready that the next attempt reads."""
+
+    why: str
+    waits: bool
+    """Whether it is likely to take its time: they were never staged, or the store was away."""
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
     """Begin the next attempt."""
 
@@ -185,6 +194,7 @@ Decision = (
     Ignore
     | Wait
     | Look
+    | Fetch
     | Create
     | Restart
     | Resubmit

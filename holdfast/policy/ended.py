@@ -35,6 +35,7 @@ from holdfast.policy.events import (
     RemoveDone,
     ReplaceDone,
     ReportDone,
+    StageDone,
     UnparkDone,
 )
 from holdfast.policy.health import LIVE, pause_of, removal_due
@@ -43,6 +44,7 @@ from holdfast.policy.park import asleep, returned
 from holdfast.policy.record import cause, shortened
 from holdfast.policy.requeue import pause as paused
 from holdfast.policy.sight import union
+from holdfast.policy.staging import ended as staged
 
 _REFUSALS = {
     names.ERROR_REFUSED: Reason.REFUSED,
@@ -55,6 +57,7 @@ def ended(
     state: State,
     event: PrepareDone
     | CreateDone
+    | StageDone
     | ReplaceDone
     | ClearDone
     | ParkDone
@@ -91,6 +94,10 @@ def ended(
             return _created(state, attempt, event, now)
         case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
             return _replaced(state, attempt, event, now)
+        case StageDone() | OperationRefused() if operation.kind is OperationKind.STAGE:
+            problem = event.message if isinstance(event, OperationRefused) else ""
+            done = event if isinstance(event, StageDone) else StageDone(problem=problem, refused=True)
+            return staged(state, done, operation.attempt, now)
         case ClearDone(True) if live and attempt is not None:
             return _cleared(state, attempt, now)
         case ParkDone() if live and attempt is not None and attempt.parking is Parking.GOING:
@@ -192,8 +199,8 @@ def _unparked(state: State, attempt: Attempt, event: UnparkDone, now: datetime) 
 def _told(state: State, event: Event, operation: Operation) -> State:
     """Remember which status has reached the cluster. An operation broken off may have brought it or not."""
     match event:
-        case OperationInterrupted() | OperationRefused():
-            return state
+        case OperationInterrupted() | OperationRefused() | StageDone():
+            return state  # A staging tells the cluster nothing: at first there is nothing there yet to bear it.
         case CreateDone(_, failure, interrupted, _) if failure is not None or interrupted:
             ended = False
         case ReplaceDone(_, failure) if failure is not None:

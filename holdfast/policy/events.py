@@ -8,6 +8,7 @@ from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observ
 from holdfast.model.gang import Gang
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.model.graph import GraphNews, GraphOrder
+from holdfast.model.mount import DataSet
 from holdfast.model.queue import QueueNews, QueueOrder
 from holdfast.policy.requeue import RequeueRequest
 
@@ -225,6 +226,21 @@ class CreateDone:
 
 
 @dataclass(frozen=True, slots=True)
+class StageDone:
+    """The data sets that the next attempt reads lie ready, or the store is away, or one is not what it must be."""
+
+    sets: tuple[DataSet, ...] = ()
+    fetched: int = 0
+    """Bytes that came from the store, also where it was away in the end."""
+    away: str = ""
+    """What does not answer, and how; empty where all lies ready."""
+    problem: str = ""
+    """What no waiting mends."""
+    refused: bool = False
+    """Whether that is a thing that the workload may not have."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplaceDone:
     """Some components have been made again, or one of them cannot."""
 
@@ -347,6 +363,7 @@ Event = (
     | Reconfigured
     | PrepareDone
     | CreateDone
+    | StageDone
     | ReplaceDone
     | ClearDone
     | ParkDone

@@ -46,6 +46,7 @@ from holdfast.policy.requeue import pause as paused
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
 from holdfast.policy.sight import due
+from holdfast.policy.staging import is_paused, is_staging
 from holdfast.policy.strip import let_go
 from holdfast.policy.success import wanted
 from holdfast.policy.walltime import ends_at
@@ -98,6 +99,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         failure=state.outcome_failure,
         checkpoint=state.checkpoint,
         saved=state.saved,
+        data=state.staging.sets if state.staging is not None else (),
         resumed_from=state.attempt.resume_from if state.attempt is not None else "",
         causes=state.causes,
         causes_total=state.causes_total,
@@ -213,6 +215,10 @@ def _now(spec: Workload, state: State) -> str:
         count = len(spec.components) - (len(attempt.waiting) if attempt is not None else 0)
         what = "1 component" if count == 1 else f"the {count} components"
         return f"creating {what} of attempt {operation.attempt}{_gives_up(state)}"
+    if operation is not None and operation.kind is OperationKind.STAGE:
+        kept = "its quota is kept" if state.phase is Phase.RESETTING else "nothing of it is in the cluster"
+        what = ", ".join(f"{one.name} ({one.source})" for one in spec.mounts)
+        return f"staging what attempt {operation.attempt + 1} reads: {what}; {kept}"
     if operation is not None and operation.kind is OperationKind.OBSERVE:
         return "taking a live look before anything is acted on"
     if state.held is not None:
@@ -233,6 +239,8 @@ def _now(spec: Workload, state: State) -> str:
         return f"checkpoint {request.number}: {many} Pod are asked to save their state{more}{so_far}"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
+    if is_staging(state) and is_paused(state):
+        return "waiting for the store; nothing of it is in the cluster, and nothing is charged"
     if is_queued(state):
         return "waiting in its queue; its quota is released"
     if state.reason is Reason.QUEUED and kept_out(state):
@@ -314,6 +322,8 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
     if state.unhealthy is not None:
         then = _consequence(spec, state, state.unhealthy.failure, decision.until)
         result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {then}"))
+    elif is_staging(state):
+        result.append(Deadline(at=decision.until, what=f"once all lies ready: {_next_one(state, decision.until)}"))
     elif state.pause_until is not None:
         result.append(Deadline(at=decision.until, what=_next_one(state, decision.until, " is created")))
     # What is due first comes first, and what follows it stays beside it.
@@ -402,6 +412,8 @@ def _unblock(spec: Workload, state: State) -> str:
         return "retry removes all that is there of it and begins a new attempt; cancel removes it and ends"
     if state.phase is Phase.SUSPENDED:
         return "resume"
+    if is_staging(state) and is_paused(state):
+        return "the store: holdfast doctor says what is wrong with it; retry skips the pause"
     if state.reason is Reason.QUEUED and kept_out(state):
         return f"room in its queue: holdfast queue show {spec.queue} says how much is taken, and who is before it"
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:

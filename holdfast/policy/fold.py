@@ -48,6 +48,7 @@ from holdfast.policy.record import cause, shortened
 from holdfast.policy.requeue import asked as requeue_asked
 from holdfast.policy.requeue import is_queued
 from holdfast.policy.sight import union
+from holdfast.policy.staging import is_paused
 from holdfast.policy.strip import stripping
 from holdfast.policy.walltime import told_extended
 
@@ -152,7 +153,7 @@ def _can_retry(state: State) -> bool:
         return True
     if state.outcome is Phase.FAILED:
         return attempt is not None and attempt.stage in LIVE
-    return state.outcome is None and (state.phase is Phase.RESETTING or is_queued(state))
+    return state.outcome is None and (state.phase is Phase.RESETTING or is_queued(state) or is_paused(state))
 
 
 def observed(state: State, observation: Observation, looked_at: datetime | None, now: datetime) -> State:

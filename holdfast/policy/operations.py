@@ -132,4 +132,6 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
             event = RemoveDone(gone=True, remnants=(), remnants_total=0)
         case OperationKind.PREPARE | OperationKind.CHECKPOINT | OperationKind.OBSERVE | OperationKind.REPORT:
             return None
+        case OperationKind.STAGE:
+            return None
     return settle(spec, fold(state, event, now), now)

@@ -13,6 +13,7 @@ from holdfast.policy.record import cause, shortened
 from holdfast.policy.report import conditions, quota_of
 from holdfast.policy.requeue import CYCLE
 from holdfast.policy.settle import enter
+from holdfast.policy.staging import may_ask
 
 
 def first_turn(spec: Workload) -> Turn | None:
@@ -56,7 +57,7 @@ def follow(spec: Workload, state: State, now: datetime) -> State:
     turn = state.turn
     if turn is None:
         return state
-    wants = _wants(state, now)
+    wants = may_ask(spec, state) and _wants(state, now)
     if turn.admitted:
         holds = quota_of(conditions(spec, state))
         if holds and not turn.begun:

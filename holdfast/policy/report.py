@@ -60,6 +60,8 @@ WARNINGS = frozenset(
         Reason.DELETION_FORCED,
         Reason.DELETION_BLOCKED,
         Reason.FINALIZERS_STRIPPED,
+        Reason.STORAGE_UNAVAILABLE,
+        Reason.STAGING_FAILED,
         Reason.CHECKPOINT_PARTIAL,
         Reason.CHECKPOINT_DISCARDED,
     }

@@ -24,6 +24,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.model.mount import DataSet
 from holdfast.policy.events import (
     CheckpointDone,
     ClearDone,
@@ -35,6 +36,7 @@ from holdfast.policy.events import (
     RemoveDone,
     ReplaceDone,
     ReportDone,
+    StageDone,
     UnparkDone,
 )
 from holdfast.policy.health import timings
@@ -88,6 +90,8 @@ class Activity:
                 return PrepareDone("cluster", self._world.own(self._number).uid, self._limits)
             case OperationKind.CREATE:
                 return self._create()
+            case OperationKind.STAGE:
+                return StageDone(self._staged())
             case OperationKind.REPLACE:
                 return self._replace()
             case OperationKind.CLEAR:
@@ -108,6 +112,10 @@ class Activity:
                 return ReportDone()
 
     # --- making
+
+    def _staged(self) -> tuple[DataSet, ...]:
+        """Return data sets as if they lay in the cache: a simulation knows nothing of what they hold."""
+        return tuple(DataSet(mount=one.name, digest="0" * 64, files=0, bytes=0) for one in self._spec.mounts)
 
     def _create(self) -> CreateDone | None:
         for component in self._first[len(self._made) :]:

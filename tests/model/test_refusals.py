@@ -83,7 +83,29 @@ def gang(*components: Spoiled, job_spec: Spoiled | None = None, **fields: Any) -
 
 MEMBER = {"name": "launch", "limit": None, "scope": "Member"}
 RESTART = {"name": "restart", "limit": 3}
+CORPUS = {"name": "corpus", "source": "s3://datasets/corpus", "path": "/data"}
+NOTHING = {"name": "none", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "none"}}}
+
+
+def reads(*mounts: Spoiled, **pod: Any) -> Spoiled:
+    """Return a Job whose pod, so spoiled, reads data sets."""
+    template = {**job()["template"], "spec": {"template": {"spec": pod}}}
+    component = job(template=template, podSets=[{"path": "template.spec.template"}])
+    return {"components": [component], "mounts": [{**CORPUS, **one} for one in mounts]}
+
+
 TABLE: list[tuple[Spoiled, str]] = [
+    # Data sets.
+    (reads({"name": "Corpus"}), "mounts[0].name"),
+    (reads({"source": "http://datasets"}), "mounts[0].source: 'http://datasets': expected s3://bucket/prefix"),
+    (reads({"path": "data"}), "mounts[0].path: 'data': expected an absolute path"),
+    (reads({"version": "latest"}), "mounts[0].version: 'latest': expected the 64 hexadecimal digits"),
+    (reads({}, {"path": "/b"}), "mounts[1].name: 'corpus' is used twice"),
+    (reads({}, {"name": "b"}), "mounts[1].path: '/data' is that of mount corpus, too"),
+    (reads({"components": ["serve"]}), "mounts[0].components[0]: 'serve': expected a component with pods: train"),
+    (reads({"components": ["train", "train"]}), "mounts[0].components[1]: 'train' is given twice"),
+    ({"components": [NOTHING], "mounts": [CORPUS]}, "mounts[0]: no component brings pods that could read it"),
+    (reads({}, volumes=[{"name": "holdfast-data-corpus"}]), "spec.volumes[0].name: 'holdfast-data-corpus' is the"),
     # The checkpoint.
     ({"checkpoint": {"protocol": "http"}}, "port: missing: protocol http asks each pod at its own address"),
     ({"checkpoint": {"protocol": "annotation", "port": 80}}, "port: 80: expected none"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.activities.pod_facts import PodState
 from holdfast.model import Answers, Observation, OperationKind, Remnant
+from holdfast.model.mount import DataSet
 from holdfast.policy.checkpoint import is_over
 from holdfast.policy.edit import edit
 from holdfast.policy.events import (
@@ -19,6 +20,7 @@ from holdfast.policy.events import (
     RemoveDone,
     ReplaceDone,
     ReportDone,
+    StageDone,
     UnparkDone,
 )
 from tests.policy.cluster import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
@@ -29,6 +31,7 @@ from tests.policy.weather import owner_name
 Ended = (
     PrepareDone
     | CreateDone
+    | StageDone
     | ReplaceDone
     | ClearDone
     | ParkDone
@@ -47,6 +50,8 @@ class Activities(Making):
         match given.kind:
             case OperationKind.PREPARE:
                 return self.prepare(given)
+            case OperationKind.STAGE:
+                return self.stage()
             case OperationKind.CREATE:
                 return self.create(given, tries)
             case OperationKind.REPLACE:
@@ -67,6 +72,15 @@ class Activities(Making):
                 return self.force_remove(given)
             case OperationKind.REPORT:
                 return self.report(given)
+
+    # --- data sets
+
+    def stage(self) -> Steps[StageDone]:
+        """Find the store away every other minute; what was staged before lies in the cache, but not always."""
+        yield from self._send(lambda: None)
+        if self.cluster.now.minute % 2 and self.cluster.now.second % 3:
+            return StageDone(away="the store does not answer", fetched=self.cluster.now.second % 2)
+        return StageDone((DataSet(mount="corpus", digest="d" * 64, files=1, bytes=5),))
 
     # --- looking
 

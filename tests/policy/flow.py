@@ -23,6 +23,7 @@ from tests.policy.hands import Given, Request
 from tests.policy.life import START
 
 BREAKABLE = {
+    OperationKind.STAGE,
     OperationKind.CLEAR,
     OperationKind.PARK,
     OperationKind.UNPARK,

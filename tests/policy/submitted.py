@@ -22,6 +22,7 @@ from holdfast.model import (
     Timings,
     Workload,
 )
+from holdfast.model.mount import Mount
 from holdfast.policy.edit import edit
 from holdfast.profiles import streams
 from holdfast.profiles.rules import COMMON, RESTART
@@ -74,6 +75,10 @@ KEPT = workload(edit(POLICY, deletion=Deletion(at_end=AtEnd.ACTIVE), budgets=_AT
 """What has ended of it is held at its end, what is active is deleted; its first failure ends it."""
 ORDERED = workload(POLICY, copies=2, after=StartStatus.READY)
 ORDERED_STREAMS = workload(_STREAMS, after=StartStatus.COMPLETE)
+_MOUNTS = (Mount(name="corpus", source="s3://datasets/corpus", path="/data"),)
+READING = edit(SPEC, mounts=_MOUNTS)
+"""Its data set is staged before each attempt, from a store that is often away."""
+READING_STREAMS = edit(STREAMS, mounts=_MOUNTS)
 _IN_PLACE = Deletion(suspend=SuspendMode.IN_PLACE)
 PARKED = workload(edit(POLICY, deletion=_IN_PLACE), copies=2)
 """It is suspended where it is, and resumed as the same attempt."""

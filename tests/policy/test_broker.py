@@ -168,3 +168,21 @@ def test_the_page_in_the_ui_says_whom_it_asked_and_why() -> None:
 def test_a_broker_that_cannot_be_is_refused(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         Broker.model_validate({"cluster": "dev", **fields})
+
+
+@ROW("L14", level="pure")
+def test_L14_nobody_is_asked_to_save_to_a_store_that_is_away() -> None:
+    state = policy.begun(BROKER)
+    due = policy.weighed(BROKER, [one("a", 300.0), one("b", 200.0)], 0, 0, NOW)
+    away = due.model_copy(update={"away": "http://store:7070 does not answer: Connection refused"})
+    state, asked = policy.looked(state, away, NOW)
+    assert asked == ()
+    told = policy.status(state)
+    assert told.message == (
+        "2 can save their state: 0 are at it, 2 were due, 2 of them wait; nobody is asked while the store is away: "
+        "http://store:7070 does not answer: Connection refused"
+    )
+    assert told.message in policy.details(state)
+    state, asked = policy.looked(state, due, NOW + timedelta(minutes=1))
+    assert names_of(asked) == ["a", "b"], "they are still due, in their order"
+    assert "away" not in policy.status(state).message

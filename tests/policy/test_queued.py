@@ -23,9 +23,9 @@ ASKS, HOLDS, RELEASED = Standing.ASKS, Standing.HOLDS, Standing.RELEASED
 class Queued(Life):
     """A workload's life, and a queue that is spoken for by hand."""
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, hold: set[OperationKind] | None = None, **fields: Any) -> None:
         fields = {"policy": POLICIES["on_node_failure"], "submitted_at": START, **fields}
-        super().__init__(workload(queue="gpus", queued=True, **fields))
+        super().__init__(workload(queue="gpus", queued=True, **fields), hold=hold or set())
         self.state = edit(self.state, turn=first_turn(self.spec))
         self.said: list[tuple[int, Standing]] = []
         self.settle()

@@ -18,6 +18,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from holdfast import names
+from holdfast.activities.stage_contract import Staged
 from holdfast.model import (
     Action,
     ActionKind,
@@ -37,8 +38,10 @@ from holdfast.model import (
     Success,
     SuspendMode,
 )
+from holdfast.model.mount import Mount
 from holdfast.policy.strip import StripRequest
 from tests.policy.elements import job, jobs
+from tests.policy.life import workload
 from tests.replay.gangs import GANGS
 from tests.replay.machines import MACHINES
 from tests.replay.recovery import RECOVERY
@@ -273,6 +276,22 @@ async def parked(run: Run) -> Handle:
     return handle
 
 
+async def staged(run: Run) -> Handle:
+    """Find the store away, skip the pause, run, reset, and begin again with what lies in the cache."""
+    run.cluster.staging = [Staged(away="mount corpus (s3://datasets/corpus): the store does not answer")]
+    mount = Mount(name="corpus", source="s3://datasets/corpus", path="/data/corpus")
+    handle = await run.start(workload(timings=SCALED.model_dump(by_alias=False), mounts=(mount,)))
+    await run.reach(handle, "Pending")
+    await run.entered("stage")
+    await asyncio.sleep(0.5)
+    await handle.signal(names.SIGNAL_RETRY, "the store is back")
+    await run.running(handle)
+    await run.cluster.sees(handle, 1, running=1, failed=1)
+    await run.running(handle, 2)
+    await run.cluster.sees(handle, 2, succeeded=2, complete=True)
+    return handle
+
+
 SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "happy-path": (happy_path, 0),
     "reset": (reset, 0),
@@ -290,6 +309,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "in-order": (in_order, 0),
     "cleared": (cleared, 0),
     "parked": (parked, 0),
+    "staged": (staged, 0),
     **{
         f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from holdfast import names
 from holdfast.activities.nodes import Marks
 from holdfast.errors import HoldfastError
+from holdfast.worker.data import NoClient, opened
 from holdfast.worker.settings import Role, Settings, SettingsError, load, misspelled
 
 
@@ -224,3 +226,34 @@ def test_L15_where_machines_are_found_and_by_which_right(monkeypatch: pytest.Mon
     with pytest.raises(SettingsError, match=r"needs the extra `redfish`: pip install 'holdfast\[redfish\]'"):
         load({"cluster": "c", "provisioner_url": url})
     assert load({"roles": "workflows", "provisioner_url": url}).redfish is not None
+
+
+def test_L14_where_data_sets_come_from_and_who_may_have_them() -> None:
+    given = {"cluster": "c", "data_directory": "/srv/data/", "data_sources": "team=s3://datasets/team/, *=s3://public"}
+    settings = load(given)
+    assert settings.data_directory == "/srv/data"
+    assert settings.data_sources == ("team=s3://datasets/team", "*=s3://public")
+    for field, value, why in [
+        ("data_directory", "srv", "expected an absolute path"),
+        ("data_directory", "", "data_directory: expected with data_sources"),
+        ("data_sources", "", "data_sources: expected with data_directory"),
+        ("data_sources", "team", r"expected namespace=s3://bucket/prefix"),
+        ("data_sources", "team=http://x", r"expected s3://bucket/prefix"),
+        ("data_endpoint", "http://store:9000", "expected https, or data_allow_http"),
+        ("data_credentials_file", "nowhere", "no file that can be read"),
+    ]:
+        with pytest.raises(SettingsError, match=why):
+            load({**given, field: value})
+    with pytest.raises(SettingsError, match="data_claim: expected without data_host_path"):
+        load({**given, "data_claim": "datasets", "data_host_path": "/mnt/data"})
+
+
+def test_L14_a_worker_finds_its_store_only_with_the_client_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = load({"cluster": "c", "data_directory": "/srv/data", "data_sources": "*=s3://public"})
+    assert opened(load({"cluster": "c"})) is None
+    data = opened(given)
+    assert data is not None
+    assert (data.host_path, data.claim, data.grants) == ("/srv/data", "", (("*", "s3://public"),))
+    monkeypatch.setitem(sys.modules, "holdfast.activities.storage_s3", None)
+    with pytest.raises(NoClient, match=r"pip install 'holdfast\[s3\]'"):
+        opened(given)

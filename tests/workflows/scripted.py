@@ -23,6 +23,7 @@ from holdfast.activities.contract import (
     ClearInput,
     Created,
     CreateInput,
+    DataVolume,
     ObserveInput,
     Parked,
     ParkInput,
@@ -43,6 +44,7 @@ from holdfast.activities.contract import (
     UnparkInput,
 )
 from holdfast.activities.gang_contract import GangBegin
+from holdfast.activities.stage_contract import Staged, StageInput
 from holdfast.model import (
     Answers,
     Component,
@@ -58,6 +60,7 @@ from holdfast.model import (
     Report,
     Scope,
 )
+from holdfast.model.mount import DataSet
 from holdfast.policy.probe import silence
 
 
@@ -108,6 +111,11 @@ class ScriptedCluster:
     begun: list[GangBegin] = field(default_factory=list[GangBegin])
     """Attempts of which a rendezvous was told."""
     scaled: list[ScaleInput] = field(default_factory=list[ScaleInput])
+    staging: list[Staged] = field(default_factory=list[Staged])
+    """What stagings still to come find, before all lies ready."""
+    staged: list[StageInput] = field(default_factory=list[StageInput])
+    data: dict[int, tuple[DataVolume, ...]] = field(default_factory=dict[int, "tuple[DataVolume, ...]"])
+    """What each attempt reads, as it was told to its creation."""
     foreign: int = 0
     """A later attempt than any that was asked for, which is in the cluster all the same."""
 
@@ -142,9 +150,19 @@ class ScriptedCluster:
         self.rehearsed += [one.template["spec"]["text"] for one in payload.components]
         return Rehearsed(refusal=self.refusal)
 
+    @activity.defn(name=names.ACTIVITY_STAGE)
+    async def stage(self, payload: StageInput) -> Staged:
+        await self._enter("stage")
+        self.staged.append(payload)
+        if self.staging:
+            return self.staging.pop(0)
+        digests = {one.name: payload.versions.get(one.name, "d" * 64) for one in payload.mounts}
+        return Staged(sets=tuple(DataSet(mount=name, digest=each, files=1, bytes=5) for name, each in digests.items()))
+
     @activity.defn(name=names.ACTIVITY_CREATE)
     async def create(self, payload: CreateInput) -> Created:
         await self._enter("create", payload.report)
+        self.data[payload.attempt] = payload.data
         self.resumed[payload.attempt] = payload.resume_from
         self.overlaps += bool(self.alive)
         self.alive.add(payload.attempt)
@@ -264,6 +282,7 @@ class ScriptedCluster:
         return [
             self.prepare,
             self.rehearse,
+            self.stage,
             self.create,
             self.replace,
             self.clear,

@@ -1,0 +1,72 @@
+"""What a worker makes of its settings for data sets: the store, the cache, and the look at the store (row L14)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from holdfast.activities.data import Data
+from holdfast.activities.data_cache import Cache
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.worker.metrics import Metrics
+    from holdfast.worker.settings import Settings
+
+LOOK_SECONDS: Final = 15.0
+"""From one look at the store to the next: what the gauge shows is no older."""
+CLIENT_MISSING: Final = "data_directory: the S3 client is not installed: pip install 'holdfast[s3]'"
+Log: Any = structlog.stdlib.get_logger("holdfast.worker")
+
+
+class NoClient(HoldfastError):
+    """Data sets are to be staged, and what speaks to their store is not installed."""
+
+
+def opened(given: Settings, metrics: Metrics | None = None) -> Data | None:
+    """Return what a worker stages data sets by; None where it is told of no place for them.
+
+    Raises:
+        NoClient: if the store's client is not installed.
+    """
+    if not given.data_directory:
+        return None
+    try:
+        from holdfast.activities.storage_s3 import Address, S3Storage
+    except ImportError:
+        raise NoClient(CLIENT_MISSING) from None
+    address = Address(given.data_endpoint, given.data_region, given.data_allow_http, given.data_credentials_file)
+    storage = S3Storage(address)
+    grants = [tuple(one.split("=", 1)) for one in given.data_sources]
+
+    def seen(available: bool) -> None:
+        if metrics is not None:
+            metrics.storage.labels(storage.name).set(available)
+
+    def missed() -> None:
+        if metrics is not None:
+            metrics.storage_away.labels(storage.name).inc()
+
+    return Data(
+        storage,
+        Cache(Path(given.data_directory)),
+        tuple((whose, source) for whose, source in grants),
+        host_path="" if given.data_claim else given.data_host_path or given.data_directory,
+        claim=given.data_claim,
+        seen=seen,
+        missed=missed,
+    )
+
+
+async def keep_looking(data: Data) -> None:
+    """Look at the store again and again, so that the gauge says how it is now, whether anything is staged or not."""
+    before: str | None = None
+    while True:
+        why = await data.away()
+        if why != before and (why or before is not None):
+            Log.warning(f"the store of data sets is away: {why}") if why else Log.info("the store answers again")
+        before = why
+        await asyncio.sleep(LOOK_SECONDS)
