@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import formats, names
 from holdfast.activities.kube import Kube, NotFound
@@ -216,10 +216,10 @@ class Site:
         return workload
 
     async def status(self, handle: WorkflowHandle[Any, Any]) -> Status:
-        return await asked(lambda: handle.query(names.QUERY_STATUS, result_type=Status))
+        return await asked(lambda: handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=ANSWER))
 
     async def explain(self, handle: WorkflowHandle[Any, Any]) -> Explanation:
-        return await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation))
+        return await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation, rpc_timeout=ANSWER))
 
     async def reach(
         self, handle: WorkflowHandle[Any, Any], phase: str, seconds: float = 60, attempt: int | None = None
@@ -289,13 +289,25 @@ async def strip_finalizers(kube: Kube, namespace: str) -> None:
                     )
 
 
+ANSWER = timedelta(seconds=8)
+"""For which a workflow's answer is waited for: one that a worker died with does not come, and 30 s is the usual."""
+
+
 async def asked(query: Callable[[], Awaitable[T]]) -> T:
-    """Ask a workflow, and again as long as it says that something has come which it has not taken in yet."""
+    """Ask a workflow, and again as long as it says that something has come which it has not taken in yet.
+
+    One that was not answered within `ANSWER`, where the query says so, is asked again some times.
+    """
+    silent = 0
     while True:
         try:
             return await query()
         except WorkflowQueryFailedError as error:
             if "ask again" not in str(error):
+                raise
+        except RPCError as error:
+            silent += 1
+            if silent > 3 or error.status not in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
                 raise
         await asyncio.sleep(0.2)
 
