@@ -18,7 +18,10 @@ SERVERS := e2e or temporal or real_node
 # PyTorch is 3 GB: `make test-torch` alone has it.
 ELSEWHERE := $(SERVERS) or torch
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
-E2E ?= -n 4 --dist worksteal --timeout 900 --durations 40
+# One test at a time to whichever process is free, the longest first (tests/plugin_tiers.py).
+E2E ?= -n 6 --dist load --maxschedchunk 1 --timeout 900 --show-capture=no
+# `make test` runs the day's tier of the tests with servers; with ARGS, exactly what ARGS says.
+TIER ?= $(if $(ARGS),,--tier)
 # All end-to-end tests share one stack, which is gone again afterwards. HOLDFAST_TEST_STACK=dev uses one that stays.
 STACK := $(or $(HOLDFAST_TEST_STACK),test)
 # A real kubelet needs root. Tests make hundreds of Temporal namespaces: without a system worker for each.
@@ -28,7 +31,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test lint format test-pure test-e2e test-row test-chaos test-crash test-jobsets test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test test-all times lint format test-pure test-e2e test-row test-chaos test-crash test-jobsets regressions test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,9 +56,15 @@ demo: setup ## a real Temporal and Kubernetes, a workload, a failure, and its he
 demo-elastic: setup ## elastic training in real containers: members killed, added, preempted; the same result. As root
 	@$(BIN)/holdfast demo --elastic
 
-test: setup ## lint, pure tests, end-to-end tests, a smoke of the bench, the rows; all are run, then summed up
-	@rm -rf reports/rows
-	@.ci/steps lint test-pure test-e2e bench-smoke rows
+test: setup ## lint, pure tests, the day's tier of the end-to-end tests, a smoke of the bench, the rows (docs/testing.md)
+	@$(if $(ARGS),,rm -rf reports/rows)
+	@.ci/steps $(if $(ARGS),test-pure test-e2e,lint test-pure test-e2e bench-smoke rows)
+
+test-all: ## as `make test`, with every end-to-end test
+	@$(MAKE) --no-print-directory test TIER=
+
+times: setup ## where the time of the last run went, by part, test and file; ARGS=--write keeps it for docs and tiers
+	@$(BIN)/python -m tests.times $(ARGS)
 
 lint: setup ## ruff, import layers, strict types
 	$(BIN)/ruff check .
@@ -68,13 +77,14 @@ format: setup ## let ruff put the sources in order
 	$(BIN)/ruff format .
 
 test-pure: setup ## the tests that need no server
-	$(BIN)/pytest -m "not ($(ELSEWHERE))" $(PURE) $(ARGS)
+	$(BIN)/pytest -m "not ($(ELSEWHERE))" $(PURE) $(ARGS)$(if $(ARGS), || [ $$? -eq 5 ])
 
 test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of resets over their whole audit log
 	@$(BIN)/python -m tests.e2e.fetched
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
 	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.e2e.sampler --stack $(STACK) $(if $(ARGS),--some) -- \
-			$(BIN)/pytest -m "$(SERVERS)" $(E2E) $(ARGS) || status=$$?; \
+			$(BIN)/pytest -m "$(SERVERS)" $(E2E) $(TIER) $(ARGS) || status=$$?; \
+		[ -z "$(ARGS)" ] || [ $$status -ne 5 ] || status=0; \
 		$(BIN)/python -m tests.e2e.law --stack $(STACK) $(if $(ARGS),--some) || status=1; \
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
 
@@ -95,6 +105,12 @@ test-chaos: setup ## ten minutes in which a random process of the whole stack di
 
 test-jobsets: setup ## 320 random JobSets under the published controller and here (HOLDFAST_JOBSETS: how many)
 	HOLDFAST_JOBSETS=$(or $(HOLDFAST_JOBSETS),320) $(MAKE) --no-print-directory test-e2e ARGS="tests/e2e/test_jobset_sampled.py -n 1 -s $(ARGS)"
+
+regressions: setup ## the tests of the defect rows on older code, where each must fail: make regressions BASE=2ef51cc
+	@[ -n "$(BASE)" ] || { echo "on which code? make regressions BASE=2ef51cc" >&2; exit 1; }
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
+	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.regressions --base $(BASE) $(ARGS) || status=1; \
+		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
 
 test-uncached: setup ## the end-to-end tests with no workflow cache: every task replays its whole history
 	TEST_MAX_CACHED_WORKFLOWS=0 $(MAKE) --no-print-directory test-e2e ARGS="tests/workflows tests/e2e $(ARGS)"

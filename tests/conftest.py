@@ -6,7 +6,14 @@ from hypothesis import HealthCheck, settings
 from holdfast.local import Stack
 from tests.shared_stack import shared_stack
 
-pytest_plugins = ["tests.plugin_rows", "tests.plugin_progress", "pytester"]
+pytest_plugins = [
+    "tests.plugin_times",
+    "tests.plugin_rows",
+    "tests.plugin_tiers",
+    "tests.plugin_evidence",
+    "tests.plugin_progress",
+    "pytester",
+]
 
 # A machine that is busy with other things makes no property untrue.
 settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.plugin_evidence import TITLE as EVIDENCE
+
 OPTION = "last_limit"
 TAIL = 6000
 FOLDER = "reports/stuck"
@@ -42,6 +44,7 @@ class ProgressPlugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self._tells and report.failed:
             text = report.longreprtext[-TAIL:]
+            text += "".join(f"\n{section}" for title, section in report.sections if title == EVIDENCE)
             if report.when == "???":  # Its process is gone.
                 text += "".join(f"\n{one.name}: {one.read_text()}" for one in sorted(self._folder.glob("*.txt")))
             sys.stdout.write(f"\nFAILED {report.nodeid} ({report.when})\n{text}\n")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.plugin_times import SERVERS, TIMES
 from tests.rows import LEVELS, RESULTS_FOLDER, ROWS_FILE, Row, load_rows
 
 PROPERTY = "row"
@@ -73,8 +74,10 @@ class RowsPlugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         shown = [str(value).split(":") for name, value in report.user_properties if name == PROPERTY]
         fresh = {"outcome": None, "rows": shown, "began": round(report.start, 2), "seconds": 0.0}
+        fresh["process"] = getattr(report, "worker_id", "")
         entry = self._tests.setdefault(report.nodeid, fresh)
         entry["seconds"] = round(entry["seconds"] + report.duration, 2)
+        entry.update(dict(report.user_properties).get(TIMES, {}))
         if report.failed:
             entry["outcome"] = "failed"
         elif entry["outcome"] != "failed" and (report.skipped or report.when == "call"):
@@ -113,7 +116,7 @@ class RowsPlugin:
             return f"row {id_!r} is in no contract: expected an id of {ROWS_FILE}"
         if level not in LEVELS:
             return f"row {id_}: level {level!r}: expected one of {', '.join(LEVELS)}"
-        stacks = [name for name in ("e2e", "temporal", "real_node") if item.get_closest_marker(name)]
+        stacks = [name for name in SERVERS if item.get_closest_marker(name)]
         if level == "pure" and stacks:
             return f"row {id_}: level 'pure' on a test that is marked {stacks[0]}: a pure test needs no server"
         if level == "e2e" and not {"e2e", "real_node"}.intersection(stacks):

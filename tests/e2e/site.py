@@ -39,7 +39,9 @@ from holdfast.local.ports import choose
 from holdfast.model import Explanation, Status, Workload
 from holdfast.relay import relayed
 from holdfast.worker.namespace import enable
+from tests import evidence
 from tests.e2e.hatchery import Forked
+from tests.spent import CLEAN_UP, CONDITION, NAMESPACE, TEMPORAL_NAMESPACE, WORKER, spent
 
 FAST = {
     "admissionGracePeriodDuration": "20s",
@@ -163,7 +165,8 @@ class Site:
                 return False
 
         try:
-            await until(check, seconds, "the worker is ready")
+            with spent(WORKER):
+                await until(check, seconds, "the worker is ready")
         except AssertionError as error:
             raise AssertionError(f"{error}: {worker.log.read_text()[-4000:]}") from None
 
@@ -172,7 +175,8 @@ class Site:
     async def namespace(self) -> str:
         """Make and enable a namespace of the test's own."""
         name = f"{self.cluster}-{secrets.token_hex(3)}"
-        await enable(self.kube, name, extra_groups=GROUPS)
+        with spent(NAMESPACE):
+            await enable(self.kube, name, extra_groups=GROUPS)
         self.namespaces.append(name)
         return name
 
@@ -253,8 +257,29 @@ class Site:
                 return False
         return True
 
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log."""
+        return self.stack.audit_log
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        """Return the `holdfast` command and the environment that `holdfast dev env` would give, for this site."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        environment = own | {
+            "HOLDFAST_CLUSTER": self.cluster,
+            "TEMPORAL_ADDRESS": self.temporal_address,
+            "TEMPORAL_NAMESPACE": self.cluster,
+            "KUBECONFIG": str(self.stack.kubeconfig),
+            "COLUMNS": "160",
+        }
+        return executable(), environment
+
     async def close(self) -> None:
         """Stop the workers, remove the namespaces, end what still runs."""
+        with spent(CLEAN_UP):
+            await self._close()
+
+    async def _close(self) -> None:
         for worker in self.workers:
             if worker.process.poll() is None:
                 worker.kill()
@@ -335,10 +360,11 @@ async def until(
     What was waited for may be a function, which then says how things stood as the time was over.
     """
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if await check():
-            return
-        await asyncio.sleep(pause)
+    with spent(CONDITION):
+        while time.monotonic() < deadline:
+            if await check():
+                return
+            await asyncio.sleep(pause)
     raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
 
 
@@ -377,7 +403,8 @@ async def open_site(
     async with relayed(address) as target:
         kube = await Kube.connect(str(stack.kubeconfig))
         cluster = f"{prefix}-{secrets.token_hex(3)}"
-        await make_temporal_namespace(target, cluster)
+        with spent(TEMPORAL_NAMESPACE):
+            await make_temporal_namespace(target, cluster)
         site = Site(
             stack=stack,
             directory=directory,
@@ -387,9 +414,14 @@ async def open_site(
             cluster=cluster,
             temporal_address=address,
         )
+        evidence.OPEN.append(site)
         try:
             yield site
+        except BaseException:
+            evidence.GATHERED.append(await asyncio.to_thread(evidence.gather, site))
+            raise
         finally:
+            evidence.OPEN.remove(site)
             await site.close()
 
 

@@ -22,6 +22,7 @@ from holdfast.model import Explanation, Policy, Status, Workload
 from holdfast.worker.namespace import apply
 from tests.e2e.site import Site, until
 from tests.e2e.truth import Act, Truth, activities, watched
+from tests.spent import CLEAN_UP, END, spent
 
 Handle = WorkflowHandle[Any, Status]
 STUBBORN = {"holdfast.dev/kwok-stubborn": "true"}
@@ -66,7 +67,8 @@ class Space:
     async def ended(self, handle: Handle, seconds: float = 120) -> Status:
         """Wait for the end, and return the status it ended with, whichever it is."""
         try:
-            return await asyncio.wait_for(handle.result(), seconds)
+            with spent(END):
+                return await asyncio.wait_for(handle.result(), seconds)
         except WorkflowFailureError as error:
             cause = error.cause
             assert isinstance(cause, ApplicationError), cause
@@ -169,6 +171,10 @@ class Space:
 
     async def close(self) -> None:
         """End what still runs, and let go of whatever holds the namespace."""
+        with spent(CLEAN_UP):
+            await self._close()
+
+    async def _close(self) -> None:
         for handle in self.handles:
             with contextlib.suppress(RPCError):
                 await handle.terminate("the test is over")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 
 from tests.e2e.site import Site, executable
@@ -11,14 +10,7 @@ from tests.e2e.site import Site, executable
 
 def shell(site: Site) -> dict[str, str]:
     """Return the environment that `holdfast dev env` would give, for this site."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return own | {
-        "HOLDFAST_CLUSTER": site.cluster,
-        "TEMPORAL_ADDRESS": site.temporal_address,
-        "TEMPORAL_NAMESPACE": site.cluster,
-        "KUBECONFIG": str(site.stack.kubeconfig),
-        "COLUMNS": "160",
-    }
+    return site.command()[1]
 
 
 async def command(site: Site, *argv: str, expect: int = 0) -> str:

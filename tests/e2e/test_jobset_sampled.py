@@ -98,6 +98,7 @@ async def differences(peer: Peer, theirs: Sight, space: Space, here: Sight, one:
     return [str(one), *different] if different else []
 
 
+@pytest.mark.sample
 @pytest.mark.timeout(1800)
 @pytest.mark.row("J2", level="e2e")
 @pytest.mark.row("J3", level="e2e")

@@ -23,7 +23,7 @@ LIVES = int(os.environ.get("HOLDFAST_LIVES", "3"))
 FIRST = int(os.environ.get("HOLDFAST_LIFE_SEED", "1"))
 MOVES = int(os.environ.get("HOLDFAST_LIFE_MOVES", "10"))
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300 + 20 * MOVES)]
+pytestmark = [pytest.mark.e2e, pytest.mark.sample, pytest.mark.timeout(300 + 20 * MOVES)]
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + LIVES))
