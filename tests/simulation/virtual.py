@@ -54,6 +54,8 @@ from holdfast.simulation.world import World
 from tests.simulation.cases import Case, in_store
 
 STEP = timedelta(seconds=5)
+STRIDE = timedelta(hours=6)
+"""How much time is skipped at most where nothing is due."""
 AGAIN = timedelta(seconds=4)
 """When an operation that waits is tried again: within each step."""
 SETTLES = 400
@@ -214,7 +216,7 @@ class Player:
         """Skip time until the workload's life has come to where nothing but its own deadlines is left."""
         status = await self.settled()
         while not status.phase.ended:
-            await self.env.sleep(STEP)
+            await self.env.sleep(self._until_due(status))
             self.cluster.now(await self.env.get_current_time())
             await self.watch()
             status = await self.settled()
@@ -226,6 +228,15 @@ class Player:
                     await self.watch()
                     status = await self.settled()
         return status
+
+    def _until_due(self, status: Status) -> timedelta:
+        """Return whole steps until shortly before the next thing that the script, the cluster or the workflow does."""
+        clock = self.cluster.world.clock
+        script = in_store(self.cluster.case.script, status.causes, self.begun)
+        due = [at for at, key, _ in script if key not in self.done] + list(self.cluster.waits.values())
+        due += [at for at in (clock.next, status.next.at if status.next else None) if at is not None]
+        ahead = min((at - clock.now for at in due if at > clock.now), default=STEP)
+        return max(STEP, min(ahead, STRIDE) // STEP * STEP)
 
     async def happens(self, event: Event) -> None:
         name, what = event.what
