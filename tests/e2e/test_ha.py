@@ -152,14 +152,14 @@ async def test_L1_with_one_of_two_servers_killed_no_life_is_lost_and_a_replaceme
 ):
     async with opened(stack, servers, tmp_path) as space:
         for index in range(LIVES):
-            await space.submit(life(f"life-{index:02}", "120s"))
+            await space.submit(life(f"life-{index:02}", "60s"))
         await all_run(space, 1, 240)
         await asyncio.gather(*(space.fail_pod(f"life-{index:02}") for index in range(LIVES)))
-        await all_are(space, unhealthy, 110, "the grace of all runs")
+        await all_are(space, unhealthy, 50, "the grace of all runs")
         await kill(servers, "temporal-1")
         killed = time.monotonic()
         await all_run(space, 2, 240)
-        print(f"MEASURED {LIVES} lives were reset {time.monotonic() - killed:.1f} s after the kill, grace 120 s")
+        print(f"MEASURED {LIVES} lives were reset {time.monotonic() - killed:.1f} s after the kill, grace 60 s")
         for handle in space.handles:
             assert (await space.site.status(handle)).restarts == 1
 
