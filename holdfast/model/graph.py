@@ -188,12 +188,24 @@ class Item(Payload):
     """Why it was told to end."""
 
 
+class GraphOwed(Payload):
+    """What a workload of a graph, or a stranger to it, is still to be told."""
+
+    item: str
+    uid: str
+    admit: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    reason: Reason
+    why: str
+
+
 class GraphState(Payload):
     """A graph's memory."""
 
     items: dict[str, Item]
     cancelled: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Why all that has not ended is to end, once a person has said so."""
+    owed: Annotated[tuple[GraphOwed, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What the run before has decided and not told yet."""
 
 
 class GraphNews(Payload):

@@ -146,11 +146,21 @@ class QueueItem(Payload):
     """Its submission: what its place goes by, however often it comes back (row L26)."""
     cycle: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     """In which cycle it was let in; while it waits, that in which it came back, in which it is not let in (row L27)."""
+    owed: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it was let in, and the next run is to tell it."""
 
     @property
     def size(self) -> int:
         """About how many characters it is remembered by: most of them its name, and what it requests many kinds of."""
         return 200 + len(self.workload) + sum(len(key) + 20 for key in self.demand)
+
+
+class QueueOwed(Payload):
+    """A workload that is to say anew how it stands, and was not asked yet."""
+
+    workload: str
+    uid: str = ""
+    turn: int = 0
 
 
 class QueueState(Payload):
@@ -172,6 +182,8 @@ class QueueState(Payload):
     """Whether Kueue is installed in its cluster: queues are Kueue's then, and this one lets all in."""
     closing: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Why it is to end, once a person has said so."""
+    owed: Annotated[tuple[QueueOwed, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Whom the next run is to ask how it stands."""
 
 
 class QueueLine(Payload):
