@@ -1,7 +1,7 @@
 """What the workflows of entities share: a document, one timer, the length of a run, messages to other workflows.
 
 An entity is a workflow beside those of workloads: NodeMonitor, Queue, Provisioner, Graph, CheckpointBroker,
-ClusterWatch, Rendezvous. Each puts these parts together by itself; none of them decides anything (decision record 0040).
+ClusterWatch, Rendezvous. Each puts these parts together by itself; none of them decides anything (record 0040).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from temporalio.exceptions import FailureError
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel, ValidationError
+
+    from holdfast.model.packed import unpacked
 
 WORDS_MAXIMUM: Final = 200
 """Messages after which a new run begins: a worker that takes an entity over has to live through all of them."""
@@ -41,7 +43,7 @@ def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
         What it says, or None and why it is refused: each field with what was expected.
     """
     try:
-        found = kind.model_validate(document)
+        found = kind.model_validate(unpacked(document))
     except ValidationError as error:
         what = kind.__name__.lower()
         return None, "; ".join(

@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast import names
     from holdfast.model import Phase
     from holdfast.model.graph import Graph, GraphNews, GraphOrder, GraphState, GraphStatus
+    from holdfast.model.packed import packed
     from holdfast.policy import graph as policy
     from holdfast.policy.graph_owed import carried_over, taken_over
     from holdfast.workflows.clock import Clock
@@ -78,7 +79,7 @@ class GraphWorkflow:
                 if phase is not None and not self._outbox.waiting:
                     return self._end(policy.status(graph, state))
                 if leaves:
-                    workflow.continue_as_new(args=[document, carried_over(state, self._outbox.waiting)])
+                    workflow.continue_as_new(args=[packed(document), carried_over(state, self._outbox.waiting)])
             try:
                 await workflow.wait_condition(self._woken)
             except asyncio.CancelledError:

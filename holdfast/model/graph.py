@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from holdfast import names
 from holdfast.model.base import Model, Time
 from holdfast.model.observation import Payload
+from holdfast.model.packed import PackedPayload
 from holdfast.model.vocabulary import Phase, Reason
 
 ITEMS_MAXIMUM = 1000
@@ -198,7 +199,7 @@ class GraphOwed(Payload):
     why: str
 
 
-class GraphState(Payload):
+class GraphState(PackedPayload):
     """A graph's memory."""
 
     items: dict[str, Item]
@@ -229,7 +230,7 @@ class GraphOrder(Payload):
     why: str
 
 
-class GraphStatus(Payload):
+class GraphStatus(PackedPayload):
     """How a graph stands, for those who ask."""
 
     name: str

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from holdfast import names
 from holdfast.model.base import Model, Time
 from holdfast.model.observation import Payload
+from holdfast.model.packed import PackedPayload
 from holdfast.model.quantity import parse_quantity
 
 ITEMS_MAXIMUM: Final = 3000
@@ -163,7 +164,7 @@ class QueueOwed(Payload):
     turn: int = 0
 
 
-class QueueState(Payload):
+class QueueState(PackedPayload):
     """A queue's memory: of each workload by its uid, since two of one name may still hold something."""
 
     queue: Queue
@@ -202,7 +203,7 @@ class QueueLine(Payload):
     """Why it waits, or in which cycle it was let in."""
 
 
-class QueueStatus(Payload):
+class QueueStatus(PackedPayload):
     """How a queue stands, for those who ask."""
 
     queue: Queue
