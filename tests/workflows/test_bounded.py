@@ -99,7 +99,7 @@ def nodes() -> Kept:
 
 def provisioner() -> Kept:
     """400 nodes that are wiped, each with 36 drives whose erasure is under way."""
-    drive = "/redfish/v1/Systems/System.Embedded.1/Storage/RAID.Integrated.1-1/Drives/Disk.Bay.{}:Enclosure.Internal.0-1"
+    drive = "/redfish/v1/Systems/System.Embedded.1/Storage/RAID.Integrated.1-1/Drives/Disk.Bay.{}:Enclosure.Internal.0"
 
     def order() -> str:
         return f"/redfish/v1/TaskService/Tasks/JID_{_LUCK.randrange(10**12):012}"
