@@ -66,8 +66,9 @@ class GraphWorkflow:
         graph = self._graph
         while True:
             self._clock.now()  # Nothing is decided by the time, but nothing outside of a task either.
-            state = self._take_in(graph, self._state)
+            # Asked before anything is taken in, so that each run decides and tells some, whatever it begins with.
             leaves = self._length.is_enough
+            state = self._take_in(graph, self._state)
             if not leaves:
                 state, orders = policy.step(graph, state)
                 self._outbox.put(orders)
@@ -87,7 +88,8 @@ class GraphWorkflow:
 
     def _woken(self) -> bool:
         cancels = bool(self._cancelled) and self._state is not None and not self._state.cancelled
-        return bool(self._inbox) or cancels or self._outbox.has_ended
+        leaves = self._length.is_enough and not self._outbox.is_sending
+        return bool(self._inbox) or cancels or self._outbox.has_ended or leaves
 
     def _take_in(self, graph: Graph, state: GraphState) -> GraphState:
         inbox, self._inbox = self._inbox, []

@@ -68,8 +68,9 @@ class QueueWorkflow:
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_QUEUE, non_retryable=True)
         while True:
             now = self._clock.now()
-            state = self._take_in(self._state, now)
+            # Asked before anything is taken in, so that each run lets in and tells some, whatever it begins with.
             leaves = self._leaves()
+            state = self._take_in(self._state, now)
             if not leaves:
                 state, orders = policy.step(state)
                 self._outbox.put(orders)
@@ -78,7 +79,7 @@ class QueueWorkflow:
             self._show(state)
             if not self._outbox.is_sending and (leaves or policy.over(state)):
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                if self._woken():
+                if self._has_news():
                     continue
                 if policy.over(state) and not self._outbox.waiting:
                     return policy.status(state)
@@ -106,6 +107,9 @@ class QueueWorkflow:
         self._timer.set(min(until, due) if until and due else until, "until who waits is looked at again", now)
 
     def _woken(self) -> bool:
+        return self._has_news() or (self._leaves() and not self._outbox.is_sending)
+
+    def _has_news(self) -> bool:
         return (
             bool(self._inbox)
             or bool(self._closing)

@@ -9,7 +9,7 @@ from holdfast.model.graph import GraphOwed, GraphState
 from holdfast.policy.edit import edit
 from holdfast.policy.graph import Order
 
-STRANGERS_MAXIMUM: Final = 200
+STRANGERS_MAXIMUM: Final = 1_000
 """Workloads that are none of the graph's and are still to be told so. One beyond them stays blocked, which is safe."""
 
 
