@@ -16,6 +16,7 @@ from holdfast.activities.broker_contract import AskDone, AskInput, WeighInput
 from holdfast.activities.data import Data
 from holdfast.model import Phase, Status
 from holdfast.model.broker import Candidate, Weighed
+from holdfast.model.later import key_of
 from holdfast.policy.broker import candidate, is_saving, weighed
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
@@ -43,7 +44,7 @@ async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> 
             continue
         if execution.typed_search_attributes.get(_PHASE) == Phase.CHECKPOINTING:
             saving += 1
-        elif given.later.get(execution.id, now) > now:
+        elif given.later.get(key_of(execution.id), now) > now:
             known += 1
         else:
             wanted.append(execution.id)

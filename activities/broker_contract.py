@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from holdfast.model import Payload
-from holdfast.model.base import Time
 from holdfast.model.broker import Broker
+from holdfast.model.later import Later
 
 
 class WeighInput(Payload):
     """Look at all workloads of a cluster that run and can save their state, but those that are known not to be due."""
 
     broker: Broker
-    later: dict[str, Time] = {}
-    """When workloads are due at the earliest, by workflow id; before that they are only counted."""
+    later: Later = {}
+    """When workloads are due at the earliest; before that they are only counted."""
 
 
 class AskInput(Payload):

@@ -41,6 +41,7 @@ from holdfast.model import (
     Report,
     Time,
 )
+from holdfast.model.packed import PackedPayload
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
 """How the pods of the workload's gang are made, where it has one."""
@@ -509,7 +510,7 @@ class WatchInput(Payload):
     """First and last shard, inclusive."""
 
 
-class WatchNodesInput(Payload):
+class WatchNodesInput(PackedPayload):
     """Watch the leases and the health of a cluster's nodes until told to stop; signals news to their monitor, batched.
 
     Never a heartbeat of a node, only what changes: silence, a voice again, broken hardware.

@@ -31,6 +31,7 @@ from holdfast.model import Payload, Time
 from holdfast.model.gang import Count, Gang
 from holdfast.model.gang_orders import GangOutcome, Holder, Orders
 from holdfast.model.gang_packed import PackedEvents, PackedState
+from holdfast.model.packed import PackedPayload
 
 
 def _known_of_gang(value: Any) -> Any:
@@ -81,7 +82,7 @@ class GangEvict(Payload):
     why: str = ""
 
 
-class RendezvousMemory(Payload):
+class RendezvousMemory(PackedPayload):
     """What one run of a rendezvous leaves to the next."""
 
     state: PackedState
@@ -117,7 +118,7 @@ class Attach(Payload):
     """What it is called in histories: its worker's identity."""
 
 
-class Attached(Payload):
+class Attached(PackedPayload):
     """What a hub needs to begin."""
 
     generation: int

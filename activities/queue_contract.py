@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model import Payload
+from holdfast.model.packed import PackedPayload
 
 
 class QueueHolder(Payload):
@@ -13,7 +14,7 @@ class QueueHolder(Payload):
     uid: str
 
 
-class LookQueueInput(Payload):
+class LookQueueInput(PackedPayload):
     """Look who is there: of the workloads that a queue has let in, and of all that are to be let in by it.
 
     A workload whose workflow was terminated by hand never says that it holds nothing any more. It is counted out once
@@ -25,7 +26,7 @@ class LookQueueInput(Payload):
     holders: tuple[QueueHolder, ...]
 
 
-class SeenQueue(Payload):
+class SeenQueue(PackedPayload):
     """What came of it."""
 
     kueue: bool

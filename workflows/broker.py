@@ -11,13 +11,13 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
-
     from holdfast import names
     from holdfast.activities.broker_contract import AskDone, AskInput, WeighInput
     from holdfast.model.broker import Asked, Broker, BrokerState, BrokerStatus, Weighed
     from holdfast.policy import broker as policy
+    from holdfast.workflows.clock import Clock
     from holdfast.workflows.dispatch import RETRY
+    from holdfast.workflows.entity import RunLength, read
 
 CYCLES_MAXIMUM: Final = 200
 """Cycles after which a new run begins."""
@@ -35,22 +35,16 @@ class CheckpointBroker:
     def __init__(self, document: Any, carried: BrokerState | None = None) -> None:
         """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
         self._problem = ""
+        self._clock = Clock()
+        self._length = RunLength()
         self._state: BrokerState | None = carried
         self._over = ""
         self._changed = False
         if carried is not None:
             return
-        try:
-            broker = Broker.model_validate(document)
-        except ValidationError as error:
-            self._problem = "; ".join(
-                f"{'.'.join(str(part) for part in each['loc']) or 'broker'}: {each['msg']}" for each in error.errors()
-            )
-            return
-        if workflow.info().workflow_id != broker.workflow_id:
-            self._problem = f"workflow id {workflow.info().workflow_id!r}: expected {broker.workflow_id!r}"
-            return
-        self._state = policy.begun(broker)
+        broker, self._problem = read(Broker, document)
+        if broker is not None:
+            self._state = policy.begun(broker)
 
     @workflow.run
     async def run(self, document: Any, carried: BrokerState | None = None) -> BrokerStatus:
@@ -74,7 +68,7 @@ class CheckpointBroker:
             await self._cycle(self._state)
             if self._over:
                 break
-            if self._state.cycle - first >= CYCLES_MAXIMUM or workflow.info().is_continue_as_new_suggested():
+            if self._state.cycle - first >= CYCLES_MAXIMUM or self._length.is_enough:
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(args=[document, self._state])
             try:
@@ -109,7 +103,7 @@ class CheckpointBroker:
         assert self._state is not None
         if self._state.broker != state.broker:
             return  # It goes by other numbers since: all are weighed by them.
-        self._state, asked = policy.looked(self._state, seen, workflow.now())
+        self._state, asked = policy.looked(self._state, seen, self._clock.now())
         workflow.set_current_details(policy.details(self._state))
         await asyncio.gather(*(self._ask(one) for one in asked))
 
@@ -132,7 +126,7 @@ class CheckpointBroker:
             return
         if not done.number:
             workflow.logger.info("%s takes no request now: %s", one.workload, done.why)
-            self._state = policy.refused(self._state, one, workflow.now())
+            self._state = policy.refused(self._state, one, self._clock.now())
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="Ask nobody any more, and end")
     def cancel(self, reason: str = "") -> None:

@@ -1,8 +1,12 @@
-"""The time by which a workflow decides: that of the task which its history will tell of, and no other."""
+"""The time by which a workflow decides: that of the task which its history will tell of, and no other.
+
+No other module of workflows may ask Temporal for the time (ruff, TID251).
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+from datetime import UTC, datetime
 
 from temporalio import workflow
 
@@ -20,11 +24,21 @@ class Clock:
     time: the two may differ, and then no worker can go on. Raising ends such a query with this error and drops the
     workflow from the cache; the next task begins anew from the history. No command is written, so recorded histories
     replay as they are.
+
+    Each activation is looked at, whether or not the workflow asks for the time in it: else a task in which nothing was
+    decided would be taken for a new one later on.
     """
 
     def __init__(self) -> None:
+        """Begin in a workflow's constructor, so that its first task is seen."""
         self._at: datetime | None = None
         self._length = 0
+        self._looks = asyncio.create_task(workflow.wait_condition(self._look))
+
+    def _look(self) -> bool:
+        """See by which task this is; what is raised here ends the activation."""
+        self.now()
+        return False
 
     def now(self) -> datetime:
         """Return the time of the workflow task that is carried out.
@@ -32,8 +46,22 @@ class Clock:
         Raises:
             StaleTask: outside of any task; a query is to be asked again.
         """
-        now, length = workflow.now(), workflow.info().get_current_history_length()
+        now, length = task_time(), workflow.info().get_current_history_length()
         if now == self._at and length > self._length and not workflow.unsafe.is_replaying():
             raise StaleTask("something has just come that no workflow task has taken in yet: ask again")
         self._at, self._length = now, length
         return now
+
+
+def task_time() -> datetime:
+    """Return the time of the last workflow task, for answers to queries: nothing may be decided by it."""
+    return workflow.now()  # noqa: TID251 - this module is where the time comes from
+
+
+def asked_at() -> datetime:
+    """Return the time of a query, for its answer: nothing may be decided by it.
+
+    The workflow's own time stands still between its tasks.
+    """
+    with workflow.unsafe.sandbox_unrestricted():
+        return max(task_time(), datetime.now(UTC))

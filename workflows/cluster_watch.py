@@ -12,6 +12,8 @@ from temporalio.common import RetryPolicy
 from holdfast import names
 from holdfast.activities.contract import WatchInput
 from holdfast.model import Payload
+from holdfast.workflows.clock import Clock
+from holdfast.workflows.entity import RunLength
 
 MEMO_CLUSTER_UID: Final = "holdfast.clusterUid"
 MEMO_INSTALLATION: Final = "holdfast.installation"
@@ -45,6 +47,8 @@ class ClusterWatch:
     @workflow.init
     def __init__(self, input: ClusterWatchInput) -> None:
         """Remember which cluster; nothing else is state."""
+        self._clock = Clock()
+        self._length = RunLength()
         self._input = input
         self._next = input
         self._stopping = False
@@ -96,11 +100,7 @@ class ClusterWatch:
         )
 
     def _over(self) -> bool:
-        return (
-            self._stopping
-            or self._next.shard_sets != self._input.shard_sets
-            or workflow.info().is_continue_as_new_suggested()
-        )
+        return self._stopping or self._next.shard_sets != self._input.shard_sets or self._length.is_enough
 
     async def _keep(self, shards: tuple[int, int]) -> None:
         cluster = self._input.cluster

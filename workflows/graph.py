@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
-from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
-
     from holdfast import names
     from holdfast.model import Phase
     from holdfast.model.graph import Graph, GraphNews, GraphOrder, GraphState, GraphStatus
+    from holdfast.model.packed import packed
     from holdfast.policy import graph as policy
+    from holdfast.policy.graph_owed import carried_over, taken_over
+    from holdfast.workflows.clock import Clock
+    from holdfast.workflows.entity import Message, Outbox, RunLength, read
 
-HEARD_MAXIMUM: Final = 200
-"""Words after which a new run begins: a worker that takes a large graph over has to live through all it heard."""
 _PHASE = SearchAttributeKey.for_keyword(names.SA_PHASE)
 
 
@@ -29,26 +29,19 @@ class GraphWorkflow:
     @workflow.init
     def __init__(self, document: Any, carried: GraphState | None = None) -> None:
         """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
-        self._problem = ""
-        self._graph: Graph | None = None
-        self._state: GraphState | None = carried
+        self._clock = Clock()
+        self._length = RunLength()
+        self._state: GraphState | None = None
         self._inbox: list[GraphNews] = []
         self._cancelled = ""
-        self._heard = 0
-        self._telling: dict[asyncio.Task[bool], policy.Order] = {}
         self._shown: GraphState | None = None
         self._column: Phase | None = None
-        try:
-            self._graph = Graph.model_validate(document)
-        except ValidationError as error:
-            self._problem = "; ".join(
-                f"{'.'.join(str(part) for part in each['loc']) or 'graph'}: {each['msg']}" for each in error.errors()
-            )
-            return
-        if workflow.info().workflow_id != self._graph.workflow_id:
-            self._problem = f"workflow id {workflow.info().workflow_id!r}: expected {self._graph.workflow_id!r}"
-            return
-        if carried is None:
+        self._graph, self._problem = read(Graph, document)
+        self._outbox = Outbox[policy.Order](self._message)
+        if self._graph is not None and carried is not None:
+            self._state, orders = taken_over(carried)
+            self._outbox.put(orders)
+        elif self._graph is not None:
             self._state = policy.begun(self._graph)
 
     @workflow.run
@@ -66,24 +59,28 @@ class GraphWorkflow:
             ApplicationError: type `InvalidGraph` before anything begins, `GraphFailed` at the end of a failed one, with
                 its status as detail.
         """
-        if self._graph is None or self._state is None or self._problem:
+        if self._graph is None or self._state is None:
             if carried is not None:
                 raise RuntimeError(f"this release cannot read a graph that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_GRAPH, non_retryable=True)
         graph = self._graph
         while True:
+            self._clock.now()  # Nothing is decided by the time, but nothing outside of a task either.
+            # Asked before anything is taken in, so that each run decides and tells some, whatever it begins with.
+            leaves = self._length.is_enough
             state = self._take_in(graph, self._state)
-            state, orders = policy.step(graph, state)
+            if not leaves:
+                state, orders = policy.step(graph, state)
+                self._outbox.put(orders)
+                self._outbox.begin()
             self._state = state
-            for order in orders:
-                self._tell(graph, order)
             phase = policy.over(graph, state)
             self._show(graph, state)
-            if not self._telling and not self._inbox:
-                if phase is not None:
+            if not self._outbox.is_sending:
+                if phase is not None and not self._outbox.waiting:
                     return self._end(policy.status(graph, state))
-                if self._heard >= HEARD_MAXIMUM or workflow.info().is_continue_as_new_suggested():
-                    workflow.continue_as_new(args=[document, state])
+                if leaves:
+                    workflow.continue_as_new(args=[packed(document), carried_over(state, self._outbox.waiting)])
             try:
                 await workflow.wait_condition(self._woken)
             except asyncio.CancelledError:
@@ -91,36 +88,28 @@ class GraphWorkflow:
 
     def _woken(self) -> bool:
         cancels = bool(self._cancelled) and self._state is not None and not self._state.cancelled
-        return bool(self._inbox) or cancels or any(task.done() for task in self._telling)
+        leaves = self._length.is_enough and not self._outbox.is_sending
+        return bool(self._inbox) or cancels or self._outbox.has_ended or leaves
 
     def _take_in(self, graph: Graph, state: GraphState) -> GraphState:
         inbox, self._inbox = self._inbox, []
-        self._heard += len(inbox)
+        self._length.count(len(inbox))
         for news in inbox:
             answer = policy.stranger(state, news)
             if answer is not None:
-                self._tell(graph, answer)
+                self._outbox.put([answer])
             state = policy.heard(graph, state, news)
-        for task in [task for task in self._telling if task.done()]:
-            order = self._telling.pop(task)
-            if not task.result():
+        for order, lost in self._outbox.ended():
+            if lost:
                 state = policy.gone(state, order)
         return policy.cancelled(state, self._cancelled) if self._cancelled else state
 
-    def _tell(self, graph: Graph, order: policy.Order) -> None:
-        self._telling[asyncio.create_task(self._told(graph, order))] = order
-
-    async def _told(self, graph: Graph, order: policy.Order) -> bool:
-        """Tell a workload; returns whether it is there to hear it."""
+    def _message(self, order: policy.Order) -> Message:
+        graph = self._graph
+        assert graph is not None
         place = names.workflow_id(graph.cluster, graph.namespace, graph.workload(order.item))
         given = GraphOrder(workload_uid=order.uid, admit=order.admit, reason=order.reason, why=order.why)
-        try:
-            handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(place)
-            await handle.signal(names.SIGNAL_GRAPH, given)
-        except FailureError as error:
-            workflow.logger.info("%s was not told: %s", order.item, error)
-            return False
-        return True
+        return Message(place, names.SIGNAL_GRAPH, given)
 
     def _show(self, graph: Graph, state: GraphState) -> None:
         if state == self._shown:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
@@ -24,7 +24,9 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.provisioner import FenceNews
     from holdfast.policy import node_fence
     from holdfast.policy.node_monitor import Plan, looked, marked, plan, saw, settle
+    from holdfast.workflows.clock import Clock
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY
+    from holdfast.workflows.entity import Message, RunLength, Timer, send
 
 SIGNAL_STOP: Final = "stop"
 SIGNAL_TIMINGS: Final = "timings"
@@ -75,8 +77,9 @@ class NodeMonitor:
         self._off: list[FenceNews] = []
         self._operation: asyncio.Task[Any] | None = None
         self._begun: datetime | None = None
-        self._timer: asyncio.Task[None] | None = None
-        self._until: datetime | None = None
+        self._clock = Clock()
+        self._timer = Timer()
+        self._length = RunLength()
 
     @workflow.run
     async def run(self, input: NodeMonitorInput) -> None:
@@ -87,24 +90,28 @@ class NodeMonitor:
         """
         watch = self._watch()
         while True:
-            now = workflow.now()
-            self._take_in()
+            now = self._clock.now()
+            self._take_in(now)
             self._book = settle(self._book, input.timings, now)
             wanted = plan(self._book, input.timings, now)
             workflow.set_current_details(_details(input.cluster, self._book))
-            if self._operation is None:
-                if self._is_over():
+            if self._is_over():
+                if self._operation is None or self._length.is_most:
                     break
+            elif self._operation is None:
                 self._begin(wanted, now)
-            self._set_timer(wanted.until, wanted.why, now)
+            self._timer.set(wanted.until, wanted.why, now)
             await workflow.wait_condition(lambda: self._is_woken() or watch.done())
             if watch.done():
                 await watch  # It never ends by itself, unless it cannot go on.
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        # What still looks at nodes or marks them is begun anew by the next run.
+        left = [watch] if self._operation is None else [watch, self._operation]
+        for one in left:
+            one.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not self._stopping:
-            self._take_in()
+            self._take_in(self._clock.now())
             memo = {**workflow.memo(), MEMO_TIMINGS: self._timings.model_dump_json()}
             workflow.continue_as_new(
                 NodeMonitorInput(
@@ -146,26 +153,25 @@ class NodeMonitor:
 
     def _is_over(self) -> bool:
         changed = self._timings != self._input.timings
-        return self._stopping or changed or workflow.info().is_continue_as_new_suggested()
+        return self._stopping or changed or self._length.is_enough
 
     def _is_woken(self) -> bool:
         return (
             bool(self._inbox)
             or bool(self._off)
             or (self._operation is not None and self._operation.done())
-            or (self._timer is not None and self._timer.done())
-            or (self._operation is None and self._is_over())
+            or self._timer.is_due
+            or (self._is_over() and (self._operation is None or self._length.is_most))
         )
 
-    def _take_in(self) -> None:
+    def _take_in(self, now: datetime) -> None:
         inbox, self._inbox = self._inbox, []
         for seen in inbox:
             self._book = saw(self._book, seen)
         off, self._off = self._off, []
         for news in off:
             self._book = node_fence.fenced(self._book, news)
-        if self._timer is not None and self._timer.done():
-            self._timer, self._until = None, None
+        self._timer.take()
         operation = self._operation
         if operation is not None and operation.done():
             self._operation = None
@@ -174,13 +180,13 @@ class NodeMonitor:
             except (ActivityError, asyncio.CancelledError) as error:
                 workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
                 return
-            begun = self._begun or workflow.now()
+            begun = self._begun or now
             if isinstance(result, LookedNodes):
                 self._book = looked(self._book, result.nodes, begun, result.blind)
             elif isinstance(result, MarkedNodes):
-                self._book = marked(self._book, result.nodes, workflow.now())
+                self._book = marked(self._book, result.nodes, now)
             elif isinstance(result, _Asked):
-                self._book = node_fence.asked(self._book, *result, workflow.now())
+                self._book = node_fence.asked(self._book, *result, now)
 
     def _begin(self, wanted: Plan, now: datetime) -> None:
         """Begin what is wanted first: what has been decided is said before anything else is looked at."""
@@ -209,29 +215,17 @@ class NodeMonitor:
 
     async def _ask(self, records: tuple[NodeRecord, ...]) -> _Asked:
         """Ask the provisioner to have some nodes off, or to leave on those that are heard again."""
-        provisioner = workflow.get_external_workflow_handle(names.provisioner_id(self._input.cluster))
+        place = names.provisioner_id(self._input.cluster)
         unasked: dict[str, str] = {}
         for one in records:
-            try:
-                if one.withdraw:
-                    await provisioner.signal(names.SIGNAL_WITHDRAW, args=[one.name, one.uid])
-                else:
-                    await provisioner.signal(names.SIGNAL_FENCE, node_fence.ask_of(one))
-            except FailureError as error:
-                unasked[one.name] = f"the provisioner is not there: {error}"[:200]
+            if one.withdraw:
+                problem = await send(Message(place, names.SIGNAL_WITHDRAW, one.name, one.uid))
+            else:
+                problem = await send(Message(place, names.SIGNAL_FENCE, node_fence.ask_of(one)))
+            if problem:
+                unasked[one.name] = f"the provisioner is not there: {problem}"[:200]
         asked = tuple(one.name for one in records if not one.withdraw)
         return _Asked(asked, tuple(one.name for one in records if one.withdraw), unasked)
-
-    def _set_timer(self, until: datetime | None, why: str, now: datetime) -> None:
-        """Keep one timer, for the next deadline; the same deadline keeps the timer it has."""
-        if until == self._until and (until is None) == (self._timer is None):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._until = None, until
-        if until is not None:
-            span = max(until - now, timedelta(0))
-            self._timer = asyncio.create_task(workflow.sleep(span, summary=why[:200]))
 
     def _watch(self) -> asyncio.Task[None]:
         known = tuple(

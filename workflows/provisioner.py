@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
@@ -33,8 +33,9 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy import provisioner as policy
     from holdfast.policy import provisioner_status as shown
     from holdfast.policy.edit import edit
-    from holdfast.workflows.clock import Clock
+    from holdfast.workflows.clock import Clock, task_time
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY
+    from holdfast.workflows.entity import Message, RunLength, send
 
 SIGNAL_STOP: Final = "stop"
 SIGNAL_AT_ONCE: Final = "at_once"
@@ -67,6 +68,7 @@ class Provisioner:
         self._state = input.state or ProvisionerState(cluster=input.cluster, cluster_uid=input.cluster_uid)
         self._state = edit(self._state, at_once=input.at_once)
         self._clock = Clock()
+        self._length = RunLength()
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
         self._stopping = input.stopping
@@ -78,13 +80,9 @@ class Provisioner:
     async def run(self, input: ProvisionerInput) -> None:
         """Have done what is asked, and wait for what is not possible yet; told to stop, end once nothing is left."""
         while True:
-            now = workflow.now()
+            now = self._clock.now()
             self._changed = False
-            leaves = (
-                self._is_over()
-                or self._state.at_once != input.at_once
-                or workflow.info().is_continue_as_new_suggested()
-            )
+            leaves = self._is_over() or self._state.at_once != input.at_once or self._length.is_enough
             wanted = policy.plan(self._state, self._busy.keys(), now)
             if not leaves:
                 self._begin(wanted, now)
@@ -141,10 +139,10 @@ class Provisioner:
                 summary=f"whom to ask for this: {_words(request)}"[:200],
             )
             self._state = policy.enlisted(
-                self._state, request.number, found.uid, found.service, found.refused, workflow.now()
+                self._state, request.number, found.uid, found.service, found.refused, self._clock.now()
             )
         except ActivityError as error:
-            self._state = policy.not_enlisted(self._state, request.number, _cause(error), workflow.now())
+            self._state = policy.not_enlisted(self._state, request.number, _cause(error), self._clock.now())
         self._end(request)
 
     async def _provision(self, request: NodeRequest) -> None:
@@ -170,7 +168,7 @@ class Provisioner:
             done.result,
             done.said,
             done.progress,
-            workflow.now(),
+            self._clock.now(),
             reached=done.reached,
             off_since=done.off_since,
         )
@@ -182,11 +180,7 @@ class Provisioner:
 
     async def _tell(self, news: FenceNews) -> None:
         """Tell the monitor of nodes; where there is none, nobody waits for it."""
-        monitor = workflow.get_external_workflow_handle(names.node_monitor_id(self._state.cluster))
-        try:
-            await monitor.signal(names.SIGNAL_FENCED, news)
-        except FailureError as error:
-            workflow.logger.warning("the monitor of nodes was not told that %s is off: %s", news.node, error)
+        await send(Message(names.node_monitor_id(self._state.cluster), names.SIGNAL_FENCED, news))
         self._state = policy.told(self._state, news)
         del self._telling[news.node]
         self._changed = True
@@ -196,7 +190,7 @@ class Provisioner:
     @workflow.update(name=names.UPDATE_REQUEST, description="Boot, wipe, power off or release a node")
     def request(self, ask: NodeAsk) -> NodeRequest:
         """Take a request; one that is pending already is returned as it is."""
-        self._state, request = policy.asked(self._state, ask, workflow.now())
+        self._state, request = policy.asked(self._state, ask, self._clock.now())
         self._changed = True
         return request
 
@@ -223,13 +217,13 @@ class Provisioner:
     @workflow.signal(name=names.SIGNAL_FENCE, description="Power off a silent node (by the monitor of nodes)")
     def fence(self, ask: FenceAsk) -> None:
         """Have a silent node be off, before others."""
-        self._state = policy.fence(self._state, ask, workflow.now())
+        self._state = policy.fence(self._state, ask, self._clock.now())
         self._changed = True
 
     @workflow.signal(name=names.SIGNAL_WITHDRAW, description="Leave a node on that is heard again (by the monitor)")
     def withdraw(self, node: str, uid: str) -> None:
         """Leave a node on, unless its power is being cut already."""
-        self._state = policy.withdrawn(self._state, node, uid, self._busy.keys(), workflow.now())
+        self._state = policy.withdrawn(self._state, node, uid, self._busy.keys(), self._clock.now())
         self._changed = True
 
     @workflow.signal(name=SIGNAL_STOP, description="End, once nothing is pending and no node is in quarantine")
@@ -246,7 +240,7 @@ class Provisioner:
     @workflow.query(name=names.QUERY_STATUS, description="What is pending and why, what is away, what came of the last")
     def status(self) -> ProvisionerStatus:
         """Say how it stands."""
-        return shown.status(self._state, self._busy.keys(), self._clock.now())
+        return shown.status(self._state, self._busy.keys(), task_time())
 
     # What is seen of it.
 

@@ -7,21 +7,19 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
-
     from holdfast import names
     from holdfast.activities.queue_contract import LookQueueInput, QueueHolder, SeenQueue
     from holdfast.model.queue import Queue, QueueNews, QueueState, QueueStatus
     from holdfast.policy import queue as policy
+    from holdfast.policy.queue_owed import carried_over, taken_over
+    from holdfast.workflows.clock import Clock
     from holdfast.workflows.dispatch import RETRY
+    from holdfast.workflows.entity import WORDS_MAXIMUM, Message, Outbox, RunLength, Timer, read
 
-HEARD_MAXIMUM: Final = 200
-"""Words after which a new run begins: a worker that takes a queue over has to live through all it heard."""
-TELLING_MAXIMUM: Final = 200
-"""Words under way at once: the server takes 2,000 pending signals of a workflow."""
+HEARD_MAXIMUM: Final = WORDS_MAXIMUM
 _LOOK_TIMEOUT: Final = timedelta(minutes=5)
 _LOOK_HEARTBEAT: Final = timedelta(seconds=30)
 
@@ -34,30 +32,23 @@ class QueueWorkflow:
     def __init__(self, document: Any, carried: QueueState | None = None) -> None:
         """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
         self._problem = ""
-        self._state: QueueState | None = carried
+        self._clock = Clock()
+        self._timer = Timer()
+        self._length = RunLength()
+        self._state: QueueState | None = None
         self._inbox: list[QueueNews] = []
+        self._outbox = Outbox[policy.Order](_message)
         self._given: Queue | None = None
         self._closing = ""
-        self._heard = 0
-        self._outbox: list[policy.Order] = []
-        self._telling: dict[asyncio.Task[bool], policy.Order] = {}
         self._look: workflow.ActivityHandle[SeenQueue] | None = None
-        self._timer: asyncio.Task[None] | None = None
-        self._timer_until: datetime | None = None
         self._shown: QueueState | None = None
         if carried is not None:
+            self._state, orders = taken_over(carried)
+            self._outbox.put(orders)
             return
-        try:
-            queue = Queue.model_validate(document)
-        except ValidationError as error:
-            self._problem = "; ".join(
-                f"{'.'.join(str(part) for part in each['loc']) or 'queue'}: {each['msg']}" for each in error.errors()
-            )
-            return
-        if workflow.info().workflow_id != queue.workflow_id:
-            self._problem = f"workflow id {workflow.info().workflow_id!r}: expected {queue.workflow_id!r}"
-            return
-        self._state = policy.begun(queue)
+        queue, self._problem = read(Queue, document)
+        if queue is not None:
+            self._state = policy.begun(queue)
 
     @workflow.run
     async def run(self, document: Any, carried: QueueState | None = None) -> QueueStatus:
@@ -76,53 +67,69 @@ class QueueWorkflow:
         if self._state is None:
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_QUEUE, non_retryable=True)
         while True:
-            now = workflow.now()
+            now = self._clock.now()
+            # Asked before anything is taken in, so that each run lets in and tells some, whatever it begins with.
+            leaves = self._leaves()
             state = self._take_in(self._state, now)
-            state, orders = policy.step(state)
+            if not leaves:
+                state, orders = policy.step(state)
+                self._outbox.put(orders)
+                self._outbox.begin()
             self._state = state
-            self._outbox += orders
-            self._tell()
             self._show(state)
-            # A look only reads: it is let fall where it does not come to an end.
-            if not self._telling and not self._inbox:
-                if policy.over(state):
-                    await workflow.wait_condition(workflow.all_handlers_finished)
+            if not self._outbox.is_sending and (leaves or policy.over(state)):
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                if self._has_news():
+                    continue
+                if policy.over(state) and not self._outbox.waiting:
                     return policy.status(state)
-                if self._heard >= HEARD_MAXIMUM or workflow.info().is_continue_as_new_suggested():
-                    await workflow.wait_condition(workflow.all_handlers_finished)
-                    if not self._inbox and self._given is None:
-                        workflow.continue_as_new(args=[document, self._state])
-            if policy.looks(state, now) and self._look is None and not self._telling:
-                self._look = self._looking(state)
-            self._set_timer(policy.wakes(state, now, looking=self._look is not None), now)
+                workflow.continue_as_new(args=[document, carried_over(state, self._outbox.waiting)])
+            if not leaves:
+                self._look_and_wake(state, now)
             try:
                 await workflow.wait_condition(self._woken)
             except asyncio.CancelledError:
                 self._closing = "cancelled through Temporal"
 
+    def _leaves(self) -> bool:
+        """Whether the next run is to begin: nothing is begun any more, and what was heard and not answered goes along.
+
+        A look at the cluster is waited for, since nobody is let in before the first one, and a queue under load would
+        else never see its end; but not for ever.
+        """
+        return self._length.is_most or (self._length.is_enough and self._look is None)
+
+    def _look_and_wake(self, state: QueueState, now: datetime) -> None:
+        if policy.looks(state, now) and self._look is None:
+            self._look = self._looking(state)
+        until, due = policy.wakes(state, now, looking=self._look is not None), self._timer.until
+        # One that is due before wakes early enough, and sees then what is next.
+        self._timer.set(min(until, due) if until and due else until, "until who waits is looked at again", now)
+
     def _woken(self) -> bool:
+        return self._has_news() or (self._leaves() and not self._outbox.is_sending)
+
+    def _has_news(self) -> bool:
         return (
             bool(self._inbox)
             or bool(self._closing)
             or self._given is not None
             or (self._look is not None and self._look.done())
-            or (self._timer is not None and self._timer.done())
-            or any(task.done() for task in self._telling)
+            or self._timer.is_due
+            or self._outbox.has_ended
         )
 
     def _take_in(self, state: QueueState, now: datetime) -> QueueState:
         inbox, self._inbox = self._inbox, []
-        self._heard += len(inbox)
+        self._length.count(len(inbox))
         for news in inbox:
             state, answer = policy.heard(state, news, now)
             if answer is not None:
-                self._outbox.append(policy.Order(news.workload, answer))
-        for task in [task for task in self._telling if task.done()]:
-            order = self._telling.pop(task)
-            if not task.result():
+                self._outbox.put([policy.Order(news.workload, answer)])
+        for order, lost in self._outbox.ended():
+            if lost:
                 state = policy.gone(state, order)
-        if self._timer is not None and self._timer.done():
-            self._timer, self._timer_until = None, None
+        self._timer.take()
         given, self._given = self._given, None
         if given is not None:
             state = policy.configured(state, given)
@@ -137,7 +144,7 @@ class QueueWorkflow:
             except (ActivityError, asyncio.CancelledError):
                 return state  # It is looked at anew.
             state, orders = policy.seen(state, policy.Seen(seen.kueue, seen.workloads, seen.gone), now)
-            self._outbox += orders
+            self._outbox.put(orders)
         return state
 
     def _looking(self, state: QueueState) -> workflow.ActivityHandle[SeenQueue]:
@@ -153,35 +160,6 @@ class QueueWorkflow:
             retry_policy=RETRY,
             summary="who is there of those that it knows, and of those that it does not",
         )
-
-    def _tell(self) -> None:
-        """Say what is to be said, in its order; Temporal bears no more than so much that is under way at once."""
-        count = max(0, TELLING_MAXIMUM - len(self._telling))
-        now, self._outbox = self._outbox[:count], self._outbox[count:]
-        for order in now:
-            self._telling[asyncio.create_task(self._told(order))] = order
-
-    async def _told(self, order: policy.Order) -> bool:
-        """Tell a workload; returns whether it is there to hear it."""
-        try:
-            handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(order.workload)
-            await handle.signal(names.SIGNAL_QUEUE, order.given)
-        except FailureError as error:
-            workflow.logger.info("%s was not told: %s", order.workload, error)
-            return False
-        return True
-
-    def _set_timer(self, until: datetime | None, now: datetime) -> None:
-        due = self._timer_until
-        if until is not None and due is not None and due <= until:
-            return  # It wakes early enough, and sees then what is next.
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_until = None, until
-        if until is not None:
-            self._timer = asyncio.create_task(
-                workflow.sleep(max(until - now, timedelta(0)), summary="until who waits is looked at again")
-            )
 
     def _show(self, state: QueueState) -> None:
         if state == self._shown:
@@ -225,3 +203,7 @@ class QueueWorkflow:
     def status(self) -> QueueStatus | None:
         """Return how it stands; None before it has begun."""
         return None if self._state is None else policy.status(self._state)
+
+
+def _message(order: policy.Order) -> Message:
+    return Message(order.workload, names.SIGNAL_QUEUE, order.given)

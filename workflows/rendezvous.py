@@ -9,7 +9,7 @@ from typing import Final
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
@@ -33,7 +33,8 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.gang_outcome import details, outcome, status
     from holdfast.policy.gang_rounds import deadlines
     from holdfast.policy.rendezvous import begun, step
-    from holdfast.workflows.clock import Clock
+    from holdfast.workflows.clock import Clock, task_time
+    from holdfast.workflows.entity import Message, RunLength, Timer, send
 
 HUB_HEARTBEAT: Final = timedelta(seconds=10)
 # As of the cluster's watch: a partitioned activity is surely ended only by this.
@@ -52,7 +53,7 @@ class Rendezvous:
         self._given = _begin_of(input)
         self._clock = Clock()
         memory = input.memory
-        self._state = memory.state if memory is not None else _nobody(self._given, workflow.now())
+        self._state = memory.state if memory is not None else _nobody(self._given, self._clock.now())
         self._generation = memory.generation if memory is not None else 0
         self._outcome = memory.outcome if memory is not None else None
         self._over = memory.over if memory is not None else None
@@ -62,8 +63,8 @@ class Rendezvous:
         self._hub: asyncio.Task[None] | None = None
         self._served = ""
         self._moved = False
-        self._timer: asyncio.Task[None] | None = None
-        self._until: datetime | None = None
+        self._timer = Timer()
+        self._length = RunLength()
 
     @workflow.run
     async def run(self, input: RendezvousInput) -> None:
@@ -79,7 +80,7 @@ class Rendezvous:
                 await self._tell(self._outcome)
                 continue
             now = self._clock.now()
-            if self._is_over(now) or self._full():
+            if self._is_over(now) or self._length.is_enough:
                 break
             await self._keep_served()
             self._set_timer(now)
@@ -171,7 +172,7 @@ class Rendezvous:
     @workflow.query(name=names.QUERY_STATUS, description="Where the gang stands, and what happens next")
     def status(self) -> GangStatus:
         """Say where the gang stands."""
-        return status(self._state, self._given.workload_uid, workflow.now(), self._generation)
+        return status(self._state, self._given.workload_uid, task_time(), self._generation)
 
     # --- what comes of it
 
@@ -204,8 +205,7 @@ class Rendezvous:
             elif one.workload_uid == self._given.workload_uid and one.attempt >= self._state.attempt:
                 self._step((Ended(why=one.why or "its attempt ends"),), now)
                 self._over = self._over or now + self._state.gang.keep_alive
-        if self._timer is not None and self._timer.done():
-            self._timer, self._until = None, None
+        self._timer.take()
 
     def _begin(self, begin: GangBegin, now: datetime) -> None:
         same = begin.workload_uid == self._given.workload_uid
@@ -221,19 +221,11 @@ class Rendezvous:
 
     async def _tell(self, ended: GangOutcome) -> None:
         self._outcome = None
-        workload = workflow.get_external_workflow_handle(self._given.workflow_id)
-        try:
-            await workload.signal(names.SIGNAL_GANG, ended)
-        except FailureError as error:
-            workflow.logger.warning("there is no workload to be told what its gang came to", exc_info=error)
+        await send(Message(self._given.workflow_id, names.SIGNAL_GANG, ended))
 
     def _is_woken(self) -> bool:
-        timer = self._timer is not None and self._timer.done()
         left = self._hub is not None and self._hub.done()
-        return bool(self._inbox) or self._moved or timer or left or self._full()
-
-    def _full(self) -> bool:
-        return workflow.info().is_continue_as_new_suggested()
+        return bool(self._inbox) or self._moved or self._timer.is_due or left or self._length.is_enough
 
     def _set_timer(self, now: datetime) -> None:
         """Keep one timer, for what falls due next; what has fallen due already waits for its hub to be heard."""
@@ -245,13 +237,7 @@ class Rendezvous:
             self._kept = self._kept or now + KEPT
             due.append((self._kept, "nobody has ended the attempt of a gang that is closed"))
         until, why = min(due, default=(None, ""))
-        if until == self._until and (until is None) == (self._timer is None):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._until = None, until
-        if until is not None:
-            self._timer = asyncio.create_task(workflow.sleep(until - now, summary=why[:200]))
+        self._timer.set(until, why, now)
 
     def _check_open(self) -> None:
         if self._state.closed is not None:

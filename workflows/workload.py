@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -12,8 +12,6 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
-
     from holdfast import names
     from holdfast.model import (
         Explanation,
@@ -52,8 +50,9 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.strip import StripRequest, check_strip
     from holdfast.policy.submitted import submitted
     from holdfast.policy.walltime import WalltimeExtension, extended, extension
-    from holdfast.workflows.clock import Clock
+    from holdfast.workflows.clock import Clock, asked_at, task_time
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of, probe_of
+    from holdfast.workflows.entity import Timer, read
     from holdfast.workflows.meeting import Meetings
     from holdfast.workflows.outcome import is_breakable, refusal, succeeded
     from holdfast.workflows.rehearsal import refused, rehearse
@@ -71,12 +70,6 @@ _PATCH_REHEARSED = "changes-are-rehearsed"
 _MAKING = {OperationKind.CREATE, OperationKind.REPLACE}
 
 
-def _asked_at() -> datetime:
-    """Return the time for an answer that nothing is decided by: the workflow's own stands still between its tasks."""
-    with workflow.unsafe.sandbox_unrestricted():
-        return max(workflow.now(), datetime.now(UTC))
-
-
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
 class WorkloadWorkflow:
     """A workload's life, from its submission until nothing of it is left."""
@@ -90,8 +83,7 @@ class WorkloadWorkflow:
         self._handle: workflow.ActivityHandle[Any] | None = None
         self._probe: workflow.ActivityHandle[Any] | None = None
         self._probed: int | None = None
-        self._timer: asyncio.Task[None] | None = None
-        self._timer_until: datetime | None = None
+        self._timer = Timer()
         self._shown: tuple[Phase, int, bool] | None = None
         self._changing = asyncio.Lock()
         self._meetings = Meetings()
@@ -99,23 +91,13 @@ class WorkloadWorkflow:
         self._queue_side = QueueSide()
         self._document: Any = document
         self._uid = ""
-        self._spec: Workload | None = None
         self._state: State | None = carried
-        try:
-            spec = Workload.model_validate(document)
-        except ValidationError as error:
-            self._problem = "; ".join(
-                f"{'.'.join(str(part) for part in each['loc']) or 'workload'}: {each['msg']}" for each in error.errors()
-            )
+        self._spec, self._problem = read(Workload, document)
+        if self._spec is None:
             return
-        info = workflow.info()
-        if info.workflow_id != spec.workflow_id:
-            self._problem = f"workflow id {info.workflow_id!r}: expected {spec.workflow_id!r} for this workload"
-            return
-        self._spec = spec
-        self._uid = spec.uid or info.first_execution_run_id
+        self._uid = self._spec.uid or workflow.info().first_execution_run_id
         if carried is None:
-            self._state = submitted(spec, workflow.now())
+            self._state = submitted(self._spec, self._clock.now())
 
     @workflow.run
     async def run(self, document: Any, carried: State | None = None) -> Status:
@@ -160,16 +142,16 @@ class WorkloadWorkflow:
                     if self._full() and state.operation is None:
                         await self._continue()
                     self._start(spec, state, why, now)
-                    self._set_timer(None, "", now)
+                    self._timer.set(None, "", now)
                 case Interrupt():
                     self._break_off(state)
-                    self._set_timer(None, "", now)
+                    self._timer.set(None, "", now)
                 case Sleep(until, why):
                     if self._full() and self._may_continue(spec, state):
                         await self._continue()
-                    self._set_timer(until, why, now)
+                    self._timer.set(until, why, now)
                 case End() if self._meetings.busy or self._graph_side.busy or self._queue_side.busy:
-                    self._set_timer(None, "", now)
+                    self._timer.set(None, "", now)
                 case End(outcome):
                     await self._handlers_finished()
                     return self._end(spec, state, outcome)
@@ -184,7 +166,7 @@ class WorkloadWorkflow:
         return (
             bool(self._inbox)
             or (self._handle is not None and self._handle.done())
-            or (self._timer is not None and self._timer.done())
+            or self._timer.is_due
             or (self._probe is not None and self._probe.done())
             or self._meetings.woken()
             or self._graph_side.woken()
@@ -197,8 +179,7 @@ class WorkloadWorkflow:
         # What its queue has heard it heard before it said what is in the inbox.
         for event in (*self._queue_side.ended(), *inbox):
             state = fold(state, event, now)
-        if self._timer is not None and self._timer.done():
-            self._timer, self._timer_until = None, None
+        self._timer.take()
         if self._probe is not None and self._probe.done():
             probe, self._probe = self._probe, None
             state = self._answered(state, probe, now)
@@ -310,17 +291,6 @@ class WorkloadWorkflow:
             self._state = edit(state, operation=edit(state.operation, interrupted=True))
             self._handle.cancel()
 
-    def _set_timer(self, until: datetime | None, why: str, now: datetime) -> None:
-        """Keep one timer, for the next deadline; the same deadline keeps the timer it has."""
-        if until == self._timer_until and (until is None) == (self._timer is None):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_until = None, until
-        if until is not None:
-            span = max(until - now, timedelta(0))
-            self._timer = asyncio.create_task(workflow.sleep(span, summary=why[:200]))
-
     def _full(self) -> bool:
         return workflow.info().is_continue_as_new_suggested()
 
@@ -350,7 +320,7 @@ class WorkloadWorkflow:
                 self._inbox.append(events.Cancelled("cancelled through Temporal"))
 
     def _end(self, spec: Workload, state: State, outcome: Phase) -> Status:
-        status = status_of(spec, state, workflow.now(), self._uid)
+        status = status_of(spec, state, self._clock.now(), self._uid)
         if outcome is Phase.FAILED:
             raise ApplicationError(
                 f"{spec.name} failed: {state.message}",
@@ -473,14 +443,14 @@ class WorkloadWorkflow:
         """Return the status."""
         if self._spec is None or self._state is None:
             return None
-        return status_of(self._spec, self._state, workflow.now(), self._uid, _asked_at())
+        return status_of(self._spec, self._state, task_time(), self._uid, asked_at())
 
     @workflow.query(name=names.QUERY_EXPLAIN, description="Why it is where it is, and what happens next")
     def explain(self) -> Explanation | None:
         """Return the explanation."""
         if self._spec is None or self._state is None:
             return None
-        return explain_of(self._spec, self._state, workflow.now(), _asked_at())
+        return explain_of(self._spec, self._state, task_time(), asked_at())
 
     @workflow.update(name=names.UPDATE_POLICY, description="Change waits and budget limits from now on")
     def update_policy(self, change: PolicyChange) -> Policy:
@@ -583,7 +553,7 @@ class WorkloadWorkflow:
         # At once, so that whoever else asks in the same moment is judged by what is left to extend.
         self._state = extended(self._state, total)
         self._inbox.append(events.WalltimeExtended(total, change.note))
-        return status_of(self._spec, self._state, workflow.now(), self._uid)
+        return status_of(self._spec, self._state, self._clock.now(), self._uid)
 
     @extend_walltime.validator
     def _check_extension(self, change: WalltimeExtension) -> None:

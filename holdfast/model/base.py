@@ -108,5 +108,17 @@ Duration = Annotated[
 ]
 """A span of time, `1m30s` on the wire, never negative."""
 
+TEXT_KEPT = 1024
+"""Characters that are kept of a text from outside."""
+
+
+def shortened(text: str, at_most: int = TEXT_KEPT) -> str:
+    """Return what is kept of a text from outside, so that the memory stays small whatever it is."""
+    return text if len(text) <= at_most else text[: at_most - 1] + "…"
+
+
+Outside = Annotated[str, AfterValidator(shortened)]
+"""A text from outside: a node's, a service's, a person's; cut where it is too long."""
+
 Time = Annotated[datetime, AfterValidator(_utc)]
 """An instant, always in UTC."""

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
 from holdfast.model.base import Duration, Model, Time
+from holdfast.model.later import Later
 from holdfast.model.observation import Payload
 
 CANDIDATES_MAXIMUM: Final = 100
@@ -75,8 +76,8 @@ class Weighed(Payload):
     """Those whose checkpoint is worth more than it costs."""
     candidates: tuple[Candidate, ...] = ()
     """Of those, the first `CANDIDATES_MAXIMUM`, in their order."""
-    later: dict[str, Time] = {}
-    """When the others' are due, by workflow id: until then they need not be looked at."""
+    later: Later = {}
+    """When the others' are due, by `key_of` their ids: until then they need not be looked at."""
     unheard: int = 0
     """Those that did not answer."""
     away: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
@@ -95,7 +96,7 @@ class BrokerState(Payload):
 
     broker: Broker
     cycle: int = 0
-    later: dict[str, Time] = {}
+    later: Later = {}
     looked_at: Time | None = None
     seen: Weighed = Weighed()
     asked: tuple[Asked, ...] = ()

@@ -10,6 +10,7 @@ from pydantic import Field
 from holdfast.model.base import Time
 from holdfast.model.gang import Absence, GangPhase
 from holdfast.model.observation import Payload
+from holdfast.model.packed import PackedPayload
 from holdfast.model.rendezvous import CloseReason, Coordinator, DirectiveKind, WorkerFailure
 
 
@@ -53,7 +54,7 @@ class RoleFigures(Payload):
     """Percent of what it may fail that the flakiest member has; 100 where the gang has failed."""
 
 
-class Orders(Payload):
+class Orders(PackedPayload):
     """What the members of a gang are to do, as far as it is news to the hub that asks."""
 
     attempt: int

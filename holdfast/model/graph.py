@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from holdfast import names
 from holdfast.model.base import Model, Time
 from holdfast.model.observation import Payload
+from holdfast.model.packed import PackedPayload
 from holdfast.model.vocabulary import Phase, Reason
 
 ITEMS_MAXIMUM = 1000
@@ -188,12 +189,24 @@ class Item(Payload):
     """Why it was told to end."""
 
 
-class GraphState(Payload):
+class GraphOwed(Payload):
+    """What a workload of a graph, or a stranger to it, is still to be told."""
+
+    item: str
+    uid: str
+    admit: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    reason: Reason
+    why: str
+
+
+class GraphState(PackedPayload):
     """A graph's memory."""
 
     items: dict[str, Item]
     cancelled: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Why all that has not ended is to end, once a person has said so."""
+    owed: Annotated[tuple[GraphOwed, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What the run before has decided and not told yet."""
 
 
 class GraphNews(Payload):
@@ -217,7 +230,7 @@ class GraphOrder(Payload):
     why: str
 
 
-class GraphStatus(Payload):
+class GraphStatus(PackedPayload):
     """How a graph stands, for those who ask."""
 
     name: str

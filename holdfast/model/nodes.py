@@ -8,8 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from holdfast.model.base import Duration, Time
+from holdfast.model.base import Duration, Outside, Time
 from holdfast.model.observation import Interval, Payload
+from holdfast.model.packed import PackedPayload
 from holdfast.model.provisioner import FenceNews
 
 _Unset = Field(exclude_if=lambda value: not value)
@@ -85,7 +86,7 @@ class NodeSight(Payload):
     silent: bool = False
     fault: str = ""
     """Reason by which its hardware is told to be broken; empty for a sound one."""
-    message: str = ""
+    message: Outside = ""
     gone: bool = False
     """Whether the node's object is gone, or another one has its name."""
     ready: bool = True
@@ -154,7 +155,7 @@ class NodeRecord(Payload):
     """Whether the provisioner is still to be told that it is heard again."""
 
 
-class NodeBook(Payload):
+class NodeBook(PackedPayload):
     """All that the monitor of a cluster's nodes remembers: exceptions only, however many nodes there are."""
 
     nodes: dict[str, NodeRecord] = {}
@@ -185,7 +186,7 @@ class NodeMarked(Payload):
     name: str
     word: NodeWord
     gone: bool = False
-    refused: str = ""
+    refused: Outside = ""
     ours: Annotated[bool, _Unset] = False
     """Whether pods of this installation are there (asked of a node that is to be fenced)."""
     sensitive: Annotated[bool, _Unset] = False

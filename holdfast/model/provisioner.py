@@ -7,8 +7,9 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from holdfast.model.base import Time
+from holdfast.model.base import Outside, Time
 from holdfast.model.observation import Payload
+from holdfast.model.packed import PackedPayload
 
 PENDING_MAXIMUM: Final = 400
 """How many requests may be pending: what is asked beyond that is refused."""
@@ -43,8 +44,8 @@ class NodeAsk(Payload):
 
     node: str
     action: NodeAction
-    why: str = ""
-    by: str = ""
+    why: Outside = ""
+    by: Outside = ""
     """Who asks, as they say."""
     pxe: bool = False
     """Of a boot: from the network, once."""
@@ -59,7 +60,7 @@ class FenceAsk(Payload):
     uid: str
     renewed: str
     """The renewal that its lease bore when it was last heard: if it bears another, nobody cuts its power."""
-    why: str = ""
+    why: Outside = ""
 
 
 class FenceNews(Payload):
@@ -68,7 +69,7 @@ class FenceNews(Payload):
     node: str
     uid: str
     at: Time
-    why: str
+    why: Outside
 
 
 class Progress(Payload):
@@ -105,8 +106,8 @@ class NodeRequest(Payload):
     node: str
     action: NodeAction
     at: Time
-    why: str = ""
-    by: str = ""
+    why: Outside = ""
+    by: Outside = ""
     pxe: Annotated[bool, _Unset] = False
     force: Annotated[bool, _Unset] = False
     fence: Annotated[bool, _Unset] = False
@@ -124,7 +125,7 @@ class NodeRequest(Payload):
     """Tries in a row that came to nothing yet."""
     again: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """Before that it is not tried again."""
-    said: Annotated[str, _Unset] = ""
+    said: Annotated[Outside, _Unset] = ""
     """What the last try came to, in words."""
     progress: Annotated[Progress, Field(exclude_if=lambda value: value == Progress())] = Progress()
 
@@ -138,9 +139,9 @@ class NodeOutcome(Payload):
     result: Result
     asked_at: Time
     ended_at: Time
-    why: str = ""
-    by: str = ""
-    said: str = ""
+    why: Outside = ""
+    by: Outside = ""
+    said: Outside = ""
     fence: Annotated[bool, _Unset] = False
 
 
@@ -151,17 +152,17 @@ class ServiceAway(Payload):
     again: Time
     """When it is asked again."""
     tries: int = 1
-    why: str = ""
+    why: Outside = ""
 
 
 class Quarantine(Payload):
     """A node that takes no new pods until it is wiped, or released by a person."""
 
     since: Time
-    why: str
+    why: Outside
 
 
-class ProvisionerState(Payload):
+class ProvisionerState(PackedPayload):
     """A provisioner's memory."""
 
     cluster: str
@@ -179,7 +180,7 @@ class ProvisionerState(Payload):
     """What the monitor of nodes has not been told yet."""
 
 
-class ProvisionerStatus(Payload):
+class ProvisionerStatus(PackedPayload):
     """How a provisioner stands, for those who ask."""
 
     cluster: str

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from holdfast import names
 from holdfast.model.base import Model, Time
 from holdfast.model.observation import Payload
+from holdfast.model.packed import PackedPayload
 from holdfast.model.quantity import parse_quantity
 
 ITEMS_MAXIMUM: Final = 3000
@@ -146,6 +147,8 @@ class QueueItem(Payload):
     """Its submission: what its place goes by, however often it comes back (row L26)."""
     cycle: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     """In which cycle it was let in; while it waits, that in which it came back, in which it is not let in (row L27)."""
+    owed: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it was let in, and the next run is to tell it."""
 
     @property
     def size(self) -> int:
@@ -153,7 +156,15 @@ class QueueItem(Payload):
         return 200 + len(self.workload) + sum(len(key) + 20 for key in self.demand)
 
 
-class QueueState(Payload):
+class QueueOwed(Payload):
+    """A workload that is to say anew how it stands, and was not asked yet."""
+
+    workload: str
+    uid: str = ""
+    turn: int = 0
+
+
+class QueueState(PackedPayload):
     """A queue's memory: of each workload by its uid, since two of one name may still hold something."""
 
     queue: Queue
@@ -172,6 +183,8 @@ class QueueState(Payload):
     """Whether Kueue is installed in its cluster: queues are Kueue's then, and this one lets all in."""
     closing: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Why it is to end, once a person has said so."""
+    owed: Annotated[tuple[QueueOwed, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Whom the next run is to ask how it stands."""
 
 
 class QueueLine(Payload):
@@ -190,7 +203,7 @@ class QueueLine(Payload):
     """Why it waits, or in which cycle it was let in."""
 
 
-class QueueStatus(Payload):
+class QueueStatus(PackedPayload):
     """How a queue stands, for those who ask."""
 
     queue: Queue

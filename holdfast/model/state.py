@@ -20,8 +20,6 @@ from holdfast.model.vocabulary import Parking, Phase, Reason
 
 CAUSES_KEPT = 50
 INTERVALS_KEPT = 32
-TEXT_KEPT = 1024
-"""Characters kept of a reason or message that somebody else wrote."""
 
 
 class Stage(StrEnum):

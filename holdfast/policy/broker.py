@@ -21,6 +21,7 @@ from holdfast.model.broker import (
     Candidate,
     Weighed,
 )
+from holdfast.model.later import key_of
 from holdfast.policy.edit import edit
 
 
@@ -110,7 +111,7 @@ def looked(state: BrokerState, seen: Weighed, now: datetime) -> tuple[BrokerStat
 def refused(state: BrokerState, one: Asked, now: datetime) -> BrokerState:
     """Return the state after a workload has taken no request: for as long as one waits at least others come first."""
     asked = tuple(each for each in state.asked if each != one)
-    later = {**state.later, one.workload: now + state.broker.least}
+    later = {**state.later, key_of(one.workload): now + state.broker.least}
     return edit(state, later=later, asked=asked, asked_total=state.asked_total - 1)
 
 

@@ -95,7 +95,7 @@ def heard(state: QueueState, news: QueueNews, now: datetime) -> tuple[QueueState
         if news.standing is Standing.ASKS and item.admitted:
             # It has lost the word, as memory does that is restored to an earlier time, or has not had it yet.
             item = edit(item, demand=news.demand)
-            return _kept(state, news.uid, item), _let_in(news.uid, item, state.queue)
+            return _kept(state, news.uid, item), let_in(news.uid, item, state.queue)
         holds = news.standing is Standing.HOLDS
         return _kept(state, news.uid, edit(item, demand=news.demand, admitted=holds or item.admitted)), None
     if item is None and news.standing is Standing.ASKS and (state.full or _is_full(state)):
@@ -206,11 +206,12 @@ def step(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:
         if not why:
             admitted = edit(item, admitted=True, cycle=state.cycle)
             items[uid] = admitted
-            orders.append(Order(item.workload, _let_in(uid, admitted, state.queue)))
+            orders.append(Order(item.workload, let_in(uid, admitted, state.queue)))
     return edit(state, items=items), tuple(orders)
 
 
-def _let_in(uid: str, item: QueueItem, queue: Queue) -> QueueOrder:
+def let_in(uid: str, item: QueueItem, queue: Queue) -> QueueOrder:
+    """Return what a workload is told that is let in."""
     return QueueOrder(
         uid=uid, turn=item.turn, admit=True, why=f"queue {queue.name} lets it in, in its cycle {item.cycle}"
     )

@@ -5,13 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model import Cause, Reason, State
-from holdfast.model.state import CAUSES_KEPT, TEXT_KEPT
+from holdfast.model.base import shortened
+from holdfast.model.state import CAUSES_KEPT
 from holdfast.policy.edit import edit
-
-
-def shortened(text: str) -> str:
-    """Return what is kept of a text from outside, so that the memory stays small whatever it is told."""
-    return text if len(text) <= TEXT_KEPT else text[: TEXT_KEPT - 1] + "…"
 
 
 def cause(state: State, reason: Reason, message: str, now: datetime) -> State:

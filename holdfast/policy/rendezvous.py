@@ -9,6 +9,7 @@ from typing import NamedTuple
 from holdfast.model.gang import Gang, GangEvent, GangState, Listening
 from holdfast.model.rendezvous import Directive
 from holdfast.policy.edit import edit
+from holdfast.policy.gang_errors import curt
 from holdfast.policy.gang_members import taken
 from holdfast.policy.gang_orders import directives
 from holdfast.policy.gang_rounds import GangDeadline, deadlines, settled
@@ -40,7 +41,7 @@ def step(state: GangState, events: Iterable[GangEvent], now: datetime) -> Step:
         after = taken(after, event, now)
         if isinstance(event, Listening):
             heard = now - event.since >= state.gang.keep_alive
-    after = settled(after, now, heard=heard)
+    after = curt(settled(after, now, heard=heard))
     before = directives(state)
     changed = {name for name, one in directives(after).items() if before.get(name) != one}
     if changed:

@@ -1,0 +1,71 @@
+"""How a memory or an answer that has become large is written: compressed, so that Temporal takes it (D7).
+
+Temporal refuses a payload above 2 MiB, and a workflow that has to write one down can never go on. What entities
+remember of thousands of nodes, workloads or members repeats itself: names of one pattern, times of one minute, the same
+reason. Compressed it takes a fifth to a tenth. What is small is written as it is, so that people can read it in the
+Temporal UI.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from holdfast.model.observation import Payload
+
+PLAIN_MAXIMUM: Final = 256 * 1024
+"""Bytes up to which JSON is written as it is."""
+BYTES_MAXIMUM: Final = 1024 * 1024
+"""Bytes that what an entity carries over, and each of its answers, may take at its documented maximum."""
+_UNPACKED_MAXIMUM: Final = 256 * 1024 * 1024
+"""Bytes that something packed may stand for: what is longer is a mistake, or an attack."""
+_KEY: Final = "zlib"
+
+
+def packed(wire: Any) -> Any:
+    """Return JSON as it is written: itself, or compressed where it is large and is not yet."""
+    if isinstance(wire, Mapping) and set(cast("Mapping[str, Any]", wire)) == {_KEY}:
+        return cast("Any", wire)
+    text = json.dumps(wire, separators=(",", ":")).encode()
+    if len(text) <= PLAIN_MAXIMUM:
+        return wire
+    return {_KEY: base64.b64encode(zlib.compress(text)).decode()}
+
+
+def unpacked(value: Any) -> Any:
+    """Return what was packed; anything else as it is.
+
+    Raises:
+        ValueError: for what stands for more than 256 MiB, or is damaged.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    mapping = cast("Mapping[str, Any]", value)
+    if set(mapping) != {_KEY}:
+        return mapping
+    reader = zlib.decompressobj()
+    try:
+        text = reader.decompress(base64.b64decode(mapping[_KEY], validate=True), _UNPACKED_MAXIMUM)
+    except zlib.error as error:
+        raise ValueError(f"{_KEY}: damaged: {error}") from None
+    if not reader.eof:
+        raise ValueError(f"{_KEY}: expected all of it, in at most {_UNPACKED_MAXIMUM} bytes")
+    return json.loads(text)
+
+
+class PackedPayload(Payload):
+    """A payload that is compressed where it is large."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpack(cls, value: Any) -> Any:
+        return unpacked(value)
+
+    @model_serializer(mode="wrap", when_used="json")
+    def _pack(self, write: SerializerFunctionWrapHandler) -> Any:
+        return packed(write(self))
