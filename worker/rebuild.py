@@ -1,0 +1,370 @@
+"""How an entity that was begun by a document is begun anew: from that document, and from what its workloads are now.
+
+What its last run remembered is not trusted: that may be what no worker can read. The document is in the history of its
+runs, which Temporal keeps for its retention. Each of these may be carried out by several workers at once: Temporal
+begins one run of an id, and what the others begin is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import structlog
+from pydantic import ValidationError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from holdfast import names
+from holdfast.activities.executions import PastRun, described, past_runs
+from holdfast.activities.gang_contract import GangBegin, GangEnd, GangSize, RendezvousInput, RendezvousMemory
+from holdfast.model import Phase, Status
+from holdfast.model.broker import Broker
+from holdfast.model.gang import GangState
+from holdfast.model.graph import Graph, GraphState
+from holdfast.model.queue import Queue
+from holdfast.policy.edit import edit
+from holdfast.policy.gang_rebuilt import beyond
+from holdfast.policy.gang_rebuilt import rebuilt as rebuilt_gang
+from holdfast.policy.graph_rebuilt import Found, found_closed, found_open, rebuilt
+from holdfast.policy.rendezvous import begun
+from holdfast.worker.entities import TASK_TIMEOUT
+
+_ANSWER: Final = timedelta(seconds=5)
+_AT_ONCE: Final = 8
+"""Workloads that are asked how they stand at the same time."""
+_SKEW: Final = timedelta(minutes=5)
+"""By which the clock of whoever submitted a graph may be ahead of the server's."""
+
+M = TypeVar("M")
+Log: Any = structlog.stdlib.get_logger("holdfast.worker.watchdog")
+
+
+class NotNow(Exception):
+    """It cannot be begun anew yet; the reason is the message."""
+
+
+async def begin_queue(client: Client, workflow_id: str) -> None:
+    """Begin a queue anew. It asks all of its workloads what they hold before it lets anybody in.
+
+    Raises:
+        NotNow: if no document of it is left.
+        RPCError: if Temporal does not answer.
+    """
+    queue, closing = await _configured(client, workflow_id, Queue)
+    await _begin(
+        client,
+        names.QUEUE_WORKFLOW,
+        [queue.model_dump(mode="json")],
+        workflow_id,
+        task_queue=names.queue_admission(queue.cluster, queue.name),
+        summary=f"Admission queue {queue.name} of cluster {queue.cluster}",
+        columns={
+            names.SA_CLUSTER: queue.cluster,
+            names.SA_NAME: queue.name,
+            names.SA_QUEUE: queue.name,
+            names.SA_KIND: names.QUEUE_WORKFLOW,
+        },
+    )
+    if closing is not None:  # It was to end, and goes on to.
+        await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, closing)
+
+
+async def begin_broker(client: Client, workflow_id: str) -> None:
+    """Begin a checkpoint broker anew. It weighs all that run in its first cycle.
+
+    Raises:
+        NotNow: if no document of it is left.
+        RPCError: if Temporal does not answer.
+    """
+    broker, closing = await _configured(client, workflow_id, Broker)
+    if closing is not None:
+        return  # It was to end.
+    await _begin(
+        client,
+        names.BROKER_WORKFLOW,
+        [broker.model_dump(mode="json")],
+        workflow_id,
+        task_queue=names.QUEUE_WORKFLOWS,
+        summary=f"Checkpoint broker of cluster {broker.cluster}",
+        columns={names.SA_CLUSTER: broker.cluster, names.SA_NAME: broker.cluster, names.SA_KIND: names.BROKER_WORKFLOW},
+    )
+
+
+async def begin_graph(client: Client, workflow_id: str) -> None:
+    """Begin a graph anew, with what its workloads have come to.
+
+    A workload does not repeat what it told the run before, so all of them are asked first, and those that had not ended
+    once more afterwards: what one of them told in between was told to nobody.
+
+    Raises:
+        NotNow: if no document of it is left, or one of its workloads does not answer.
+        RPCError: if Temporal does not answer.
+    """
+    graph, known, cancelled, memo = await _graph(client, workflow_id)
+    found = await _workloads(client, graph, graph.items)
+    state = rebuilt(graph, known, found, cancelled)
+    columns = {
+        names.SA_PHASE: Phase.PENDING.value,
+        names.SA_CLUSTER: graph.cluster,
+        names.SA_NAMESPACE: graph.namespace,
+        names.SA_NAME: graph.name,
+        names.SA_KIND: names.GRAPH_WORKFLOW,
+    }
+    await _begin(
+        client,
+        names.GRAPH_WORKFLOW,
+        [graph.model_dump(mode="json"), state.model_dump(mode="json")],
+        workflow_id,
+        task_queue=names.QUEUE_WORKFLOWS,
+        summary=f"Graph {graph.name}: {len(graph.nodes)} nodes, {len(graph.items)} workloads in ns {graph.namespace}",
+        columns=columns,
+        memo=memo,
+    )
+    later = await _workloads(client, graph, [name for name, one in found.items() if not one.is_over])
+    handle = client.get_workflow_handle(workflow_id)
+    for name, one in later.items():
+        if one.outcome is not None and one != found[name]:
+            await handle.signal(names.SIGNAL_NEWS, one.news(name))
+
+
+async def graph_has_open(client: Client, workflow_id: str) -> bool:
+    """Whether a workload of a graph is open, so that it is needed.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    try:
+        graph, _, _, _ = await _graph(client, workflow_id)
+    except NotNow:
+        return False
+    for item in graph.items:
+        found = await described(client, names.workflow_id(graph.cluster, graph.namespace, graph.workload(item)))
+        if found is not None and found.status is WorkflowExecutionStatus.RUNNING:
+            return True
+    return False
+
+
+async def begin_rendezvous(client: Client, workflow_id: str) -> None:
+    """Begin a gang's rendezvous anew. Its members announce themselves again, and meet for a later round.
+
+    Raises:
+        NotNow: if nothing is left of what it began with.
+        RPCError: if Temporal does not answer.
+    """
+    now, events, runs = datetime.now(UTC), 0, list[PastRun]()
+    begin: GangBegin | None = None
+    async for run in past_runs(client, workflow_id):
+        events += run.length
+        runs.append(run)
+        begin = begin or _latest_begin(run)
+        memory, sure = _memory(run)
+        if begin is None or not sure:
+            continue  # How far this run had come can only be said by the one before it.
+        if _is_over(runs, begin):
+            return
+        given = _sized(begin, runs)
+        state = _state_of(given, memory, events, now)
+        generation = beyond(memory.generation if memory is not None else 0, events)
+        left = RendezvousMemory(state=state, generation=generation)
+        await _begin(
+            client,
+            names.RENDEZVOUS_WORKFLOW,
+            [RendezvousInput(**dict(given), memory=left)],
+            workflow_id,
+            task_queue=names.QUEUE_WORKFLOWS,
+            summary=f"the gang of {given.namespace}/{given.workload}",
+        )
+        return
+    raise NotNow("no run of it is left that says which gang it is")
+
+
+# What is read of earlier runs.
+
+
+async def _configured(client: Client, workflow_id: str, model: type[M]) -> tuple[M, str | None]:
+    """Return the document that an entity went by last, and why it was to end; None: it was not."""
+    closing: str | None = None
+    async for run in past_runs(client, workflow_id):
+        # A later configuration takes the wish to end back.
+        for word in reversed(run.words):
+            if word.name == names.SIGNAL_CANCEL and closing is None:
+                closing = str(word.arguments[0]) if word.arguments and word.arguments[0] else "a person asked for it"
+            elif word.name == names.UPDATE_CONFIGURE and word.arguments:
+                document = _read(model, word.arguments[0], workflow_id)
+                if document is not None:
+                    return document, closing
+        carried = _mapping(run.arguments[1]) if len(run.arguments) > 1 else {}
+        for key in ("queue", "broker"):
+            document = _read(model, carried.get(key), workflow_id)
+            if document is not None:
+                return document, closing or str(carried.get("closing") or "") or None
+        document = _read(model, run.arguments[0], workflow_id) if run.arguments else None
+        if document is not None:
+            return document, closing
+    raise NotNow("no run of it is left that says what it goes by: apply its document again")
+
+
+async def _graph(client: Client, workflow_id: str) -> tuple[Graph, GraphState | None, str, dict[str, Any]]:
+    cancelled = ""
+    async for run in past_runs(client, workflow_id):
+        word = run.latest(names.SIGNAL_CANCEL)
+        if word is not None:
+            cancelled = cancelled or str(word.arguments[0] if word.arguments else "") or "the graph was cancelled"
+        graph = _read(Graph, run.arguments[0], workflow_id) if run.arguments else None
+        if graph is not None:
+            carried = run.arguments[1] if len(run.arguments) > 1 else None
+            return graph, _parsed(GraphState, carried), cancelled, run.memo
+    raise NotNow("no run of it is left that says what it consists of: submit its file again")
+
+
+def _latest_begin(run: PastRun) -> GangBegin | None:
+    """Return the attempt that a rendezvous served last."""
+    given = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
+    if run.arguments and isinstance(run.arguments[0], Mapping):
+        given.insert(0, {key: one for key, one in run.arguments[0].items() if key != "memory"})
+    found = [one for one in (_parsed(GangBegin, each) for each in given) if one is not None]
+    return max(found, key=lambda one: (one.submitted_at, one.attempt), default=None)
+
+
+def _memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
+    """Return what a run began with, and whether that is sure; a first run begins with none."""
+    given = _mapping(run.arguments[0]) if run.arguments else {}
+    if not given:
+        return None, False
+    carried = given.get("memory")
+    memory = _parsed(RendezvousMemory, carried)
+    return memory, carried is None or memory is not None
+
+
+def _is_over(runs: Sequence[PastRun], begin: GangBegin) -> bool:
+    """Whether a workload has said that the attempt ends."""
+    for run in runs:
+        for word in run.words:
+            end = _parsed(GangEnd, word.arguments[0]) if word.name == names.SIGNAL_END and word.arguments else None
+            if end is not None and end.workload_uid == begin.workload_uid and end.attempt >= begin.attempt:
+                return True
+    return False
+
+
+def _sized(begin: GangBegin, runs: Sequence[PastRun]) -> GangBegin:
+    """Return the attempt with the size that the gang was given last."""
+    for run in runs:
+        word = run.latest(names.UPDATE_RESIZE)
+        size = _parsed(GangSize, word.arguments[0]) if word is not None and word.arguments else None
+        if size is not None and size.min <= size.max:
+            return edit(begin, gang=edit(begin.gang, min=size.min, max=size.max))
+    return begin
+
+
+def _state_of(begin: GangBegin, memory: RendezvousMemory | None, events: int, now: datetime) -> GangState:
+    run_id = f"{begin.workload_uid}-{begin.attempt}"
+    state = begun(begin.gang, run_id, begin.attempt, now)
+    if memory is not None:
+        same = memory.state.run_id == run_id
+        state = edit(memory.state, gang=begin.gang) if same else edit(state, revision=memory.state.revision)
+    return rebuilt_gang(state, events, now)
+
+
+def _read(model: type[M], document: Any, workflow_id: str) -> M | None:
+    found = _parsed(model, document)
+    return found if found is not None and getattr(found, "workflow_id", "") == workflow_id else None
+
+
+def _parsed(model: type[M], document: Any) -> M | None:
+    if document is None:
+        return None
+    try:
+        parsed: M = model.model_validate(document)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+    except ValidationError:
+        return None
+    return parsed  # pyright: ignore[reportUnknownVariableType]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+# What workloads of a graph have come to.
+
+
+async def _workloads(client: Client, graph: Graph, items: Any) -> dict[str, Found]:
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: str) -> tuple[str, Found | None]:
+        async with turns:
+            return item, await _workload(client, graph, item)
+
+    return {item: found for item, found in await asyncio.gather(*map(one, items)) if found is not None}
+
+
+async def _workload(client: Client, graph: Graph, item: str) -> Found | None:
+    place = names.workflow_id(graph.cluster, graph.namespace, graph.workload(item))
+    latest = await described(client, place)
+    if latest is None:
+        return None
+    memo: dict[str, Any] = dict(await latest.memo())
+    uid = str(memo.get(names.MEMO_UID) or latest.raw_description.workflow_execution_info.first_run_id)
+    if latest.status is not WorkflowExecutionStatus.RUNNING:
+        if graph.submitted_at is not None and latest.start_time < graph.submitted_at - _SKEW:
+            return None  # It belonged to an earlier graph of this name.
+        status = _parsed(Status, memo.get(names.MEMO_STATUS))
+        return found_closed(uid, status, failed=latest.status is WorkflowExecutionStatus.FAILED)
+    handle: Any = client.get_workflow_handle(place)
+    try:
+        status = await handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=_ANSWER)
+    except (RPCError, WorkflowQueryFailedError) as error:
+        raise NotNow(f"{graph.workload(item)} does not answer: whether it was let in is not known") from error
+    if not isinstance(status, Status):
+        raise NotNow(f"{graph.workload(item)} has no status yet")
+    return found_open(status)
+
+
+async def _begin(
+    client: Client,
+    workflow: str,
+    arguments: list[Any],
+    workflow_id: str,
+    *,
+    task_queue: str,
+    summary: str,
+    columns: Mapping[str, str] | None = None,
+    memo: Mapping[str, Any] | None = None,
+) -> None:
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in (columns or {}).items()
+    ]
+    try:
+        await client.start_workflow(
+            workflow,
+            args=arguments,
+            id=workflow_id,
+            task_queue=task_queue,
+            task_timeout=TASK_TIMEOUT,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            search_attributes=TypedSearchAttributes(pairs),
+            memo=memo or None,
+            static_summary=summary,
+        )
+    except WorkflowAlreadyStartedError:
+        Log.info("another worker has begun it", workflow_id=workflow_id)
+
+
+BEGIN: Final[Mapping[str, Callable[[Client, str], Awaitable[None]]]] = {
+    names.QUEUE_WORKFLOW: begin_queue,
+    names.BROKER_WORKFLOW: begin_broker,
+    names.GRAPH_WORKFLOW: begin_graph,
+    names.RENDEZVOUS_WORKFLOW: begin_rendezvous,
+}
+"""How each kind that a document begins is begun anew."""
