@@ -2,18 +2,17 @@
 
 What its last run remembered is not trusted: that may be what no worker can read. The document is in the history of its
 runs, which Temporal keeps for its retention. Each of these may be carried out by several workers at once: Temporal
-begins one run of an id, and what the others begin is refused.
+begins one run of an id, and what the others begin is refused. Each returns False where it was to end, and stays away.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import structlog
-from pydantic import ValidationError
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.common import (
     SearchAttributeKey,
@@ -27,11 +26,21 @@ from temporalio.service import RPCError
 
 from holdfast import names
 from holdfast.activities.executions import PastRun, described, past_runs
-from holdfast.activities.gang_contract import GangBegin, GangEnd, GangSize, RendezvousInput, RendezvousMemory
+from holdfast.activities.gang_contract import GangBegin, RendezvousInput, RendezvousMemory
+from holdfast.activities.last_documents import (
+    NotNow,
+    attempt_is_over,
+    configured,
+    graph_document,
+    latest_begin,
+    parsed,
+    rendezvous_memory,
+    sized,
+)
 from holdfast.model import Phase, Status
 from holdfast.model.broker import Broker
 from holdfast.model.gang import GangState
-from holdfast.model.graph import Graph, GraphState
+from holdfast.model.graph import Graph
 from holdfast.model.queue import Queue
 from holdfast.policy.edit import edit
 from holdfast.policy.gang_rebuilt import beyond
@@ -50,18 +59,14 @@ M = TypeVar("M")
 Log: Any = structlog.stdlib.get_logger("holdfast.worker.watchdog")
 
 
-class NotNow(Exception):
-    """It cannot be begun anew yet; the reason is the message."""
-
-
-async def begin_queue(client: Client, workflow_id: str) -> None:
+async def begin_queue(client: Client, workflow_id: str) -> bool:
     """Begin a queue anew. It asks all of its workloads what they hold before it lets anybody in.
 
     Raises:
         NotNow: if no document of it is left.
         RPCError: if Temporal does not answer.
     """
-    queue, closing = await _configured(client, workflow_id, Queue)
+    queue, closing = await configured(client, workflow_id, Queue)
     await _begin(
         client,
         names.QUEUE_WORKFLOW,
@@ -78,18 +83,19 @@ async def begin_queue(client: Client, workflow_id: str) -> None:
     )
     if closing is not None:  # It was to end, and goes on to.
         await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, closing)
+    return True
 
 
-async def begin_broker(client: Client, workflow_id: str) -> None:
+async def begin_broker(client: Client, workflow_id: str) -> bool:
     """Begin a checkpoint broker anew. It weighs all that run in its first cycle.
 
     Raises:
         NotNow: if no document of it is left.
         RPCError: if Temporal does not answer.
     """
-    broker, closing = await _configured(client, workflow_id, Broker)
+    broker, closing = await configured(client, workflow_id, Broker)
     if closing is not None:
-        return  # It was to end.
+        return False
     await _begin(
         client,
         names.BROKER_WORKFLOW,
@@ -99,9 +105,10 @@ async def begin_broker(client: Client, workflow_id: str) -> None:
         summary=f"Checkpoint broker of cluster {broker.cluster}",
         columns={names.SA_CLUSTER: broker.cluster, names.SA_NAME: broker.cluster, names.SA_KIND: names.BROKER_WORKFLOW},
     )
+    return True
 
 
-async def begin_graph(client: Client, workflow_id: str) -> None:
+async def begin_graph(client: Client, workflow_id: str) -> bool:
     """Begin a graph anew, with what its workloads have come to.
 
     A workload does not repeat what it told the run before, so all of them are asked first, and those that had not ended
@@ -111,7 +118,7 @@ async def begin_graph(client: Client, workflow_id: str) -> None:
         NotNow: if no document of it is left, or one of its workloads does not answer.
         RPCError: if Temporal does not answer.
     """
-    graph, known, cancelled, memo = await _graph(client, workflow_id)
+    graph, known, cancelled, memo = await graph_document(client, workflow_id)
     found = await _workloads(client, graph, graph.items)
     state = rebuilt(graph, known, found, cancelled)
     columns = {
@@ -136,26 +143,10 @@ async def begin_graph(client: Client, workflow_id: str) -> None:
     for name, one in later.items():
         if one.outcome is not None and one != found[name]:
             await handle.signal(names.SIGNAL_NEWS, one.news(name))
+    return True
 
 
-async def graph_has_open(client: Client, workflow_id: str) -> bool:
-    """Whether a workload of a graph is open, so that it is needed.
-
-    Raises:
-        RPCError: if Temporal does not answer.
-    """
-    try:
-        graph, _, _, _ = await _graph(client, workflow_id)
-    except NotNow:
-        return False
-    for item in graph.items:
-        found = await described(client, names.workflow_id(graph.cluster, graph.namespace, graph.workload(item)))
-        if found is not None and found.status is WorkflowExecutionStatus.RUNNING:
-            return True
-    return False
-
-
-async def begin_rendezvous(client: Client, workflow_id: str) -> None:
+async def begin_rendezvous(client: Client, workflow_id: str) -> bool:
     """Begin a gang's rendezvous anew. Its members announce themselves again, and meet for a later round.
 
     Raises:
@@ -167,13 +158,13 @@ async def begin_rendezvous(client: Client, workflow_id: str) -> None:
     async for run in past_runs(client, workflow_id):
         events += run.length
         runs.append(run)
-        begin = begin or _latest_begin(run)
-        memory, sure = _memory(run)
+        begin = begin or latest_begin(run)
+        memory, sure = rendezvous_memory(run)
         if begin is None or not sure:
             continue  # How far this run had come can only be said by the one before it.
-        if _is_over(runs, begin):
-            return
-        given = _sized(begin, runs)
+        if attempt_is_over(runs, begin):
+            return False
+        given = sized(begin, runs)
         state = _state_of(given, memory, events, now)
         generation = beyond(memory.generation if memory is not None else 0, events)
         left = RendezvousMemory(state=state, generation=generation)
@@ -185,86 +176,8 @@ async def begin_rendezvous(client: Client, workflow_id: str) -> None:
             task_queue=names.QUEUE_WORKFLOWS,
             summary=f"the gang of {given.namespace}/{given.workload}",
         )
-        return
+        return True
     raise NotNow("no run of it is left that says which gang it is")
-
-
-# What is read of earlier runs.
-
-
-async def _configured(client: Client, workflow_id: str, model: type[M]) -> tuple[M, str | None]:
-    """Return the document that an entity went by last, and why it was to end; None: it was not."""
-    closing: str | None = None
-    async for run in past_runs(client, workflow_id):
-        # A later configuration takes the wish to end back.
-        for word in reversed(run.words):
-            if word.name == names.SIGNAL_CANCEL and closing is None:
-                closing = str(word.arguments[0]) if word.arguments and word.arguments[0] else "a person asked for it"
-            elif word.name == names.UPDATE_CONFIGURE and word.arguments:
-                document = _read(model, word.arguments[0], workflow_id)
-                if document is not None:
-                    return document, closing
-        carried = _mapping(run.arguments[1]) if len(run.arguments) > 1 else {}
-        for key in ("queue", "broker"):
-            document = _read(model, carried.get(key), workflow_id)
-            if document is not None:
-                return document, closing or str(carried.get("closing") or "") or None
-        document = _read(model, run.arguments[0], workflow_id) if run.arguments else None
-        if document is not None:
-            return document, closing
-    raise NotNow("no run of it is left that says what it goes by: apply its document again")
-
-
-async def _graph(client: Client, workflow_id: str) -> tuple[Graph, GraphState | None, str, dict[str, Any]]:
-    cancelled = ""
-    async for run in past_runs(client, workflow_id):
-        word = run.latest(names.SIGNAL_CANCEL)
-        if word is not None:
-            cancelled = cancelled or str(word.arguments[0] if word.arguments else "") or "the graph was cancelled"
-        graph = _read(Graph, run.arguments[0], workflow_id) if run.arguments else None
-        if graph is not None:
-            carried = run.arguments[1] if len(run.arguments) > 1 else None
-            return graph, _parsed(GraphState, carried), cancelled, run.memo
-    raise NotNow("no run of it is left that says what it consists of: submit its file again")
-
-
-def _latest_begin(run: PastRun) -> GangBegin | None:
-    """Return the attempt that a rendezvous served last."""
-    given = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
-    if run.arguments and isinstance(run.arguments[0], Mapping):
-        given.insert(0, {key: one for key, one in run.arguments[0].items() if key != "memory"})
-    found = [one for one in (_parsed(GangBegin, each) for each in given) if one is not None]
-    return max(found, key=lambda one: (one.submitted_at, one.attempt), default=None)
-
-
-def _memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
-    """Return what a run began with, and whether that is sure; a first run begins with none."""
-    given = _mapping(run.arguments[0]) if run.arguments else {}
-    if not given:
-        return None, False
-    carried = given.get("memory")
-    memory = _parsed(RendezvousMemory, carried)
-    return memory, carried is None or memory is not None
-
-
-def _is_over(runs: Sequence[PastRun], begin: GangBegin) -> bool:
-    """Whether a workload has said that the attempt ends."""
-    for run in runs:
-        for word in run.words:
-            end = _parsed(GangEnd, word.arguments[0]) if word.name == names.SIGNAL_END and word.arguments else None
-            if end is not None and end.workload_uid == begin.workload_uid and end.attempt >= begin.attempt:
-                return True
-    return False
-
-
-def _sized(begin: GangBegin, runs: Sequence[PastRun]) -> GangBegin:
-    """Return the attempt with the size that the gang was given last."""
-    for run in runs:
-        word = run.latest(names.UPDATE_RESIZE)
-        size = _parsed(GangSize, word.arguments[0]) if word is not None and word.arguments else None
-        if size is not None and size.min <= size.max:
-            return edit(begin, gang=edit(begin.gang, min=size.min, max=size.max))
-    return begin
 
 
 def _state_of(begin: GangBegin, memory: RendezvousMemory | None, events: int, now: datetime) -> GangState:
@@ -274,25 +187,6 @@ def _state_of(begin: GangBegin, memory: RendezvousMemory | None, events: int, no
         same = memory.state.run_id == run_id
         state = edit(memory.state, gang=begin.gang) if same else edit(state, revision=memory.state.revision)
     return rebuilt_gang(state, events, now)
-
-
-def _read(model: type[M], document: Any, workflow_id: str) -> M | None:
-    found = _parsed(model, document)
-    return found if found is not None and getattr(found, "workflow_id", "") == workflow_id else None
-
-
-def _parsed(model: type[M], document: Any) -> M | None:
-    if document is None:
-        return None
-    try:
-        parsed: M = model.model_validate(document)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-    except ValidationError:
-        return None
-    return parsed  # pyright: ignore[reportUnknownVariableType]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 # What workloads of a graph have come to.
@@ -318,7 +212,7 @@ async def _workload(client: Client, graph: Graph, item: str) -> Found | None:
     if latest.status is not WorkflowExecutionStatus.RUNNING:
         if graph.submitted_at is not None and latest.start_time < graph.submitted_at - _SKEW:
             return None  # It belonged to an earlier graph of this name.
-        status = _parsed(Status, memo.get(names.MEMO_STATUS))
+        status = parsed(Status, memo.get(names.MEMO_STATUS))
         return found_closed(uid, status, failed=latest.status is WorkflowExecutionStatus.FAILED)
     handle: Any = client.get_workflow_handle(place)
     try:
@@ -361,7 +255,7 @@ async def _begin(
         Log.info("another worker has begun it", workflow_id=workflow_id)
 
 
-BEGIN: Final[Mapping[str, Callable[[Client, str], Awaitable[None]]]] = {
+BEGIN: Final[Mapping[str, Callable[[Client, str], Awaitable[bool]]]] = {
     names.QUEUE_WORKFLOW: begin_queue,
     names.BROKER_WORKFLOW: begin_broker,
     names.GRAPH_WORKFLOW: begin_graph,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -19,8 +18,10 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.activities.executions import described, sight
+from holdfast.activities.dependents import depended_on
+from holdfast.activities.executions import sight
 from holdfast.activities.kube import Kube, KubeError
+from holdfast.activities.last_documents import NotNow
 from holdfast.model import Phase
 from holdfast.policy.entities import (
     ENTITIES,
@@ -36,7 +37,6 @@ from holdfast.policy.entities import (
 from holdfast.worker import rebuild
 from holdfast.worker.entities import begin_monitor, begin_provisioner, begin_watch, provisioner_state
 from holdfast.worker.metrics import Metrics
-from holdfast.worker.rebuild import NotNow
 from holdfast.worker.settings import Settings
 
 _AT_ONCE: Final = 8
@@ -135,7 +135,7 @@ class Watchdog:
             seen = await sight(place.client, workflow_id)
             verdict = judge(entity, seen, datetime.now(UTC), place.settings.watchdog_patience)
             away = verdict.act is Act.BEGIN and entity.source is Source.DOCUMENT
-            if away and not is_needed(seen, await self._depended_on(workflow_id, entity)):
+            if away and not is_needed(seen, await depended_on(place.client, entity.type, workflow_id)):
                 self._left[seen.run_id] = time.monotonic() + _LEFT_SECONDS
                 return Verdict(healthy=True)
             self._log(workflow_id, verdict)
@@ -166,11 +166,14 @@ class Watchdog:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
                 return  # Another worker has ended it, and begins it anew.
-        await self._begin(workflow_id, entity)
+        if not await self._begin(workflow_id, entity):
+            self._left[seen.run_id] = time.monotonic() + _LEFT_SECONDS
+            return
         self._metrics.entities_begun.labels(entity.type).inc()
         Log.warning("an entity was begun anew", workflow_id=workflow_id, ended=seen.run_id, why=verdict.says)
 
-    async def _begin(self, workflow_id: str, entity: Entity) -> None:
+    async def _begin(self, workflow_id: str, entity: Entity) -> bool:
+        """Begin an entity anew; returns False where it was about to end, and stays away."""
         client, settings, uid, installation = (
             self._place.client,
             self._place.settings,
@@ -186,38 +189,8 @@ class Watchdog:
                 state = await provisioner_state(self._place.kube, settings.cluster, uid, installation)
                 await begin_provisioner(client, settings, uid, state)
             case _:
-                await rebuild.BEGIN[entity.type](client, workflow_id)
-
-    # Who needs it.
-
-    async def _depended_on(self, workflow_id: str, entity: Entity) -> bool:
-        """Whether an open workload depends on an entity that a document begins."""
-        client, cluster = self._place.client, self._place.settings.cluster
-        match entity.type:
-            case names.QUEUE_WORKFLOW:
-                queue = names.parse_queue_id(workflow_id)[1]
-                return await self._any_workload(f" AND {names.SA_QUEUE} = '{queue}'", names.MEMO_QUEUED)
-            case names.BROKER_WORKFLOW:
-                return await self._any_workload("", names.MEMO_SAVES)
-            case names.GRAPH_WORKFLOW:
-                return await rebuild.graph_has_open(client, workflow_id)
-            case _:
-                _, _, namespace, name = workflow_id.split("/")
-                workload = await described(client, names.workflow_id(cluster, namespace, name))
-                if workload is None or workload.status is not WorkflowExecutionStatus.RUNNING:
-                    return False
-                return workload.typed_search_attributes.get(_PHASE) not in _ENDED
-
-    async def _any_workload(self, more: str, memo: str) -> bool:
-        query = (
-            f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running' "
-            f"AND {names.SA_CLUSTER} = '{self._place.settings.cluster}'{more}"
-        )
-        async for execution in self._place.client.list_workflows(query):
-            said: Mapping[str, Any] = await execution.memo()
-            if said.get(memo):
-                return True
-        return False
+                return await rebuild.BEGIN[entity.type](client, workflow_id)
+        return True
 
 
 def _is_wanted(entity: Entity, settings: Settings) -> bool:

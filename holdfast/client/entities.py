@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError
 
 from holdfast import names
+from holdfast.activities.dependents import depended_on
 from holdfast.activities.executions import sight
 from holdfast.policy.entities import ENTITIES, Entity, Execution, Source, Verdict, judge, needs_of, sentence
 
@@ -60,7 +61,7 @@ async def unhealthy(client: Client, workload: WorkflowExecutionDescription, *, g
 
 
 async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
-    """Return how all entities of a cluster stand that run, or that ended otherwise than by themselves.
+    """Return how all entities of a cluster stand, but those that are away and that nobody needs.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -72,19 +73,20 @@ async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
             wanted.append((entity, prefix))
             continue
         which = f"WorkflowId STARTS_WITH '{prefix}'" if entity.several else f"WorkflowId = '{prefix}'"
-        # One that is away counts as long as it is begun anew: `explain` says so of those that depend on it.
-        query = (
-            f"WorkflowType = '{entity.type}' AND {which} AND ExecutionStatus IN ('Running', 'Terminated', 'TimedOut')"
-        )
-        listed = dict[str, WorkflowExecutionStatus | None]()
-        async for one in client.list_workflows(query):
-            if listed.get(one.id) is not WorkflowExecutionStatus.RUNNING:
-                listed[one.id] = one.status
+        open_or_lost = "ExecutionStatus IN ('Running', 'Terminated', 'TimedOut')"
+        query = f"WorkflowType = '{entity.type}' AND {which} AND {open_or_lost}"
+        listed = {one.id async for one in client.list_workflows(query)}
         wanted += [(entity, one) for one in sorted(listed)]
 
-    async def one(entity: Entity, workflow_id: str) -> EntityStanding:
+    async def one(entity: Entity, workflow_id: str) -> EntityStanding | None:
         async with turns:
-            return await standing(client, entity, workflow_id)
+            found = await standing(client, entity, workflow_id)
+            if found.execution is Execution.RUNNING:
+                return found
+            if entity.source is Source.SETTINGS:
+                return found if found.execution is not Execution.ABSENT else None
+            away = found.execution is Execution.LOST
+            return found if away and await depended_on(client, entity.type, workflow_id) else None
 
-    found = await asyncio.gather(*(one(*each) for each in wanted))
-    return [one for one in found if one.execution is not Execution.ABSENT]
+    looked = await asyncio.gather(*(one(*each) for each in wanted))
+    return [found for found in looked if found is not None]
