@@ -202,7 +202,7 @@ async def goes_on(
     assert (await scene.reach(second, "Pending")).attempt == 0
     await scene.scripted.sees(first, 1, succeeded=2, complete=True)
     assert (await first.result()).phase == "Succeeded"
-    await scene.reach(second, "Resuming")
+    await scene.running(second)
     assert scene.scripted.entered.count("create") == 2
 
 
@@ -233,7 +233,7 @@ async def test_D2_a_queue_that_was_terminated_is_begun_anew_by_several_watchdogs
     run, first, second = await a_full_queue(scene)
     handle = scene.client.get_workflow_handle(run.workflow_id)
     gone = (await handle.describe()).run_id
-    await handle.terminate("by mistake")
+    await handle.terminate(reason="by mistake")
     (said,) = [one for one in await scene.explains(second) if "queue gpus" in one]
     assert "its workflow was terminated at" in said
     assert "(by mistake)" in said
@@ -251,7 +251,7 @@ async def test_D2_a_queue_that_a_person_terminated_and_that_nobody_needs_stays_a
     run = await scene.holdfast.apply_queue(Queue(name="gpus", cluster=scene.cluster, quota={"pods": "2"}))
     await queue_shows(run, 0, 0)
     handle = scene.client.get_workflow_handle(run.workflow_id)
-    await handle.terminate("we do not want it")
+    await handle.terminate(reason="we do not want it")
     listed = f"WorkflowId = '{run.workflow_id}' AND ExecutionStatus = 'Terminated'"
 
     async def seen() -> bool:
@@ -268,7 +268,7 @@ async def test_D2_a_poisoned_node_monitor_and_a_terminated_watch_are_begun_by_th
     given = NodeMonitorInput(cluster=scene.cluster, cluster_uid="uid").model_dump(mode="json")
     poisoned = await scene.poison(names.NODE_MONITOR_WORKFLOW, monitor, {**given, **UNREADABLE})
     await scene.watchdog().look()
-    await scene.client.get_workflow_handle(watch).terminate("by mistake")
+    await scene.client.get_workflow_handle(watch).terminate(reason="by mistake")
     waits = await scene.begin("waits")
     (said,) = [one for one in await scene.explains(waits) if "cluster watch" in one]
     assert "was terminated" in said
@@ -347,7 +347,7 @@ async def test_D2_what_a_workload_told_a_graph_that_was_away_is_found_out(scene:
     run, first, second = await a_graph(scene)
     handle = scene.client.get_workflow_handle(run.workflow_id)
     gone = (await handle.describe()).run_id
-    await handle.terminate("by mistake")
+    await handle.terminate(reason="by mistake")
     await scene.scripted.sees(first, 1, succeeded=2, complete=True)
     assert (await first.result()).phase == "Succeeded"
     (said,) = [one for one in await scene.explains(second) if "graph" in one]
@@ -385,7 +385,7 @@ async def test_D2_a_terminated_rendezvous_is_met_in_again_and_its_rounds_never_g
     gang = await a_gang(scene)
     gone = (await gang.handle.describe()).run_id
     revision, generation = gang.revision, gang.generation
-    await gang.handle.terminate("by mistake")
+    await gang.handle.terminate(reason="by mistake")
     await scene.rebuilt(gang.handle.id, gone, GATHERED)
     status = await meets_again(gang)
     assert (status.phase, status.participants) == ("Running", 2)
@@ -406,7 +406,7 @@ async def test_D2_a_poisoned_rendezvous_is_met_in_again_and_one_that_is_over_is_
         return (await gang.status()).closed is not None
 
     await until(closed, 20, "its attempt has ended")
-    await gang.handle.terminate("by mistake")
+    await gang.handle.terminate(reason="by mistake")
     listed = f"WorkflowId = '{gang.handle.id}' AND ExecutionStatus = 'Running'"
 
     async def seen() -> bool:
