@@ -12,6 +12,7 @@ from holdfast import names
 from holdfast.activities.executions import PastRun, past_runs
 from holdfast.activities.gang_contract import GangBegin, GangEnd, GangSize, RendezvousMemory
 from holdfast.model.graph import Graph, GraphState
+from holdfast.model.queue import QueueNews, QueueState
 from holdfast.policy.edit import edit
 
 M = TypeVar("M")
@@ -21,15 +22,17 @@ class NotNow(Exception):
     """An entity cannot be begun anew yet; the reason is the message."""
 
 
-async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[M, str | None]:
-    """Return the document that an entity went by last, and why it was to end; None: it was not.
+async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[M, str | None, list[PastRun]]:
+    """Return the document that an entity went by last, why it was to end (None: it was not), and the runs read.
 
     Raises:
         NotNow: if no run is left that says what it goes by.
         RPCError: if Temporal does not answer.
     """
     closing: str | None = None
+    runs = list[PastRun]()
     async for run in past_runs(client, workflow_id):
+        runs.append(run)
         # A later configuration takes the wish to end back.
         for word in reversed(run.words):
             if word.name == names.SIGNAL_CANCEL and closing is None:
@@ -37,16 +40,36 @@ async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[
             elif word.name == names.UPDATE_CONFIGURE and word.arguments:
                 document = _read(model, word.arguments[0], workflow_id)
                 if document is not None:
-                    return document, closing
+                    return document, closing, runs
         carried = _mapping(run.arguments[1]) if len(run.arguments) > 1 else {}
         for key in ("queue", "broker"):
             document = _read(model, carried.get(key), workflow_id)
             if document is not None:
-                return document, closing or str(carried.get("closing") or "") or None
+                return document, closing or str(carried.get("closing") or "") or None, runs
         document = _read(model, run.arguments[0], workflow_id) if run.arguments else None
         if document is not None:
-            return document, closing
+            return document, closing, runs
     raise NotNow("no run of it is left that says what it goes by: apply its document again")
+
+
+def queue_memory(runs: Sequence[PastRun]) -> tuple[QueueState | None, list[QueueNews]]:
+    """Return what the latest run of a queue began with that can be read, and what workloads told it since.
+
+    Args:
+        runs: its runs, the latest first.
+    """
+    told, known = list[QueueNews](), None
+    for run in runs:
+        said = (
+            parsed(QueueNews, word.arguments[0])
+            for word in run.words
+            if word.name == names.SIGNAL_NEWS and word.arguments
+        )
+        told[:0] = [one for one in said if one is not None]
+        known = parsed(QueueState, run.arguments[1]) if len(run.arguments) > 1 else None
+        if known is not None:
+            break
+    return known, told
 
 
 async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, GraphState | None, str, dict[str, Any]]:

@@ -34,6 +34,7 @@ from holdfast.activities.last_documents import (
     graph_document,
     latest_begin,
     parsed,
+    queue_memory,
     rendezvous_memory,
     sized,
 )
@@ -46,6 +47,7 @@ from holdfast.policy.edit import edit
 from holdfast.policy.gang_rebuilt import beyond
 from holdfast.policy.gang_rebuilt import rebuilt as rebuilt_gang
 from holdfast.policy.graph_rebuilt import Found, found_closed, found_open, rebuilt
+from holdfast.policy.queue_rebuilt import rebuilt as rebuilt_queue
 from holdfast.policy.rendezvous import begun
 from holdfast.worker.entities import TASK_TIMEOUT
 
@@ -66,11 +68,12 @@ async def begin_queue(client: Client, workflow_id: str) -> bool:
         NotNow: if no document of it is left.
         RPCError: if Temporal does not answer.
     """
-    queue, closing = await configured(client, workflow_id, Queue)
+    queue, closing, runs = await configured(client, workflow_id, Queue)
+    state = rebuilt_queue(queue, *queue_memory(runs))
     await _begin(
         client,
         names.QUEUE_WORKFLOW,
-        [queue.model_dump(mode="json")],
+        [queue.model_dump(mode="json"), state.model_dump(mode="json")],
         workflow_id,
         task_queue=names.queue_admission(queue.cluster, queue.name),
         summary=f"Admission queue {queue.name} of cluster {queue.cluster}",
@@ -93,7 +96,7 @@ async def begin_broker(client: Client, workflow_id: str) -> bool:
         NotNow: if no document of it is left.
         RPCError: if Temporal does not answer.
     """
-    broker, closing = await configured(client, workflow_id, Broker)
+    broker, closing, _ = await configured(client, workflow_id, Broker)
     if closing is not None:
         return False
     await _begin(

@@ -1,4 +1,4 @@
-"""Entities that are killed, terminated or poisoned on a real site: rebuilt, nothing admitted twice, no mark left (D2)."""
+"""Entities that are killed, terminated or poisoned on a real site: rebuilt, nothing admitted twice (row D2)."""
 
 from __future__ import annotations
 

@@ -9,11 +9,13 @@ import pytest
 
 from holdfast import names
 from holdfast.model import Phase, Status
-from holdfast.model.gang import Gang, GangPhase
+from holdfast.model.gang import Gang, GangPhase, Said
 from holdfast.model.graph import Edge, EdgeKind, Graph, GraphNode, GraphState, Item, ItemPhase
-from holdfast.model.rendezvous import CloseReason
+from holdfast.model.queue import Queue, QueueNews, Standing
+from holdfast.model.rendezvous import CloseReason, Join, MemberState, Report
 from holdfast.model.vocabulary import Reason
-from holdfast.policy import gang_rebuilt
+from holdfast.policy import gang_rebuilt, queue_rebuilt
+from holdfast.policy import queue as queue_policy
 from holdfast.policy.edit import edit
 from holdfast.policy.entities import (
     ENTITIES,
@@ -32,6 +34,7 @@ from holdfast.policy.entities import (
 from holdfast.policy.graph import step
 from holdfast.policy.graph_rebuilt import Found, found_closed, found_open, rebuilt
 from holdfast.policy.rendezvous import begun
+from holdfast.policy.rendezvous import step as gang_step
 
 ROW = pytest.mark.row("D2", level="pure")
 NOW = datetime(2026, 1, 31, 2, 15, tzinfo=UTC)
@@ -182,6 +185,35 @@ def test_D2_what_a_workload_shows_its_graph() -> None:
     assert found_closed("ua", edit(running, phase=Phase.SUCCEEDED), failed=False).is_over
 
 
+# A queue.
+
+
+@ROW
+def test_D2_a_queue_begun_anew_knows_whom_it_had_let_in_until_its_cluster_says_otherwise() -> None:
+    queue = Queue(name="gpus", cluster="local", quota={"pods": "2"})
+
+    def news(uid: str, standing: Standing, turn: int = 1) -> QueueNews:
+        place = names.workflow_id("local", "team", uid)
+        return QueueNews(
+            workload=place, uid=uid, turn=turn, standing=standing, demand={"pods": 2000}, submitted_at=LONG
+        )
+
+    holds = queue_rebuilt.rebuilt(queue, None, [news("a", Standing.ASKS), news("a", Standing.HOLDS)])
+    assert [uid for uid, one in holds.items.items() if one.admitted] == ["a"]
+    later = [news("b", Standing.HOLDS), news("a", Standing.RELEASED), news("b", Standing.ASKS, 2)]
+    assert queue_rebuilt.rebuilt(queue, holds, later).items == {}
+    # The workflow of `a` was terminated, and its pods live: a newcomer waits until they are gone.
+    state, _ = queue_policy.heard(holds, news("c", Standing.ASKS), NOW)
+    assert queue_policy.step(state)[1] == (), "nobody before it has seen its cluster"
+    for _ in range(2):
+        state, _ = queue_policy.seen(
+            state, queue_policy.Seen(False, (names.workflow_id("local", "team", "c"),), ()), NOW
+        )
+    assert queue_policy.step(state)[1] == ()
+    state, _ = queue_policy.seen(state, queue_policy.Seen(False, (), ("a",)), NOW)
+    assert [one.given.uid for one in queue_policy.step(state)[1]] == ["c"]
+
+
 # A rendezvous.
 
 
@@ -195,3 +227,13 @@ def test_D2_rounds_of_a_rendezvous_begun_anew_go_on_beyond_all_that_its_history_
     assert after.revision > 30 + 120
     assert after.run_id == before.run_id
     assert gang_rebuilt.rebuilt(edit(before, phase=GangPhase.CLOSED, closed=CloseReason.ENDED), 120, NOW).round == 7
+
+
+@ROW
+def test_D2_a_round_is_later_than_all_that_its_members_have_run() -> None:
+    state = begun(Gang(min=1, max=1), "uid-1", 1, LONG)
+    join = Join(
+        member="a", pod_uid="pod-a", attempt=1, incarnation="i1", started_at=LONG, address="10.0.0.1", port=29500
+    )
+    said = Said(join=join, report=Report(state=MemberState.INIT, round=41, since=LONG))
+    assert gang_step(state, [said], NOW).state.round == 42
