@@ -1,16 +1,18 @@
 """How an entity that was begun by a document is begun anew: from that document, and from what its workloads are now.
 
 What its last run remembered is not trusted: that may be what no worker can read. The document is in the history of its
-runs, which Temporal keeps for its retention. Each of these may be carried out by several workers at once: Temporal
-begins one run of an id, and what the others begin is refused. Each returns False where it was to end, and stays away.
+runs, which Temporal keeps for its retention. All is prepared before a run that still holds the id is terminated: what
+could not be begun anew is left as it is. Each of these may be carried out by several workers at once: Temporal
+begins one run of an id, and what the others begin is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final
 
 import structlog
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
@@ -57,12 +59,14 @@ _AT_ONCE: Final = 8
 _SKEW: Final = timedelta(minutes=5)
 """By which the clock of whoever submitted a graph may be ahead of the server's."""
 
-M = TypeVar("M")
+Start = Callable[[], Awaitable[None]]
+"""Begins an entity, once nothing runs under its id."""
+
 Log: Any = structlog.stdlib.get_logger("holdfast.worker.watchdog")
 
 
-async def begin_queue(client: Client, workflow_id: str) -> bool:
-    """Begin a queue anew. It asks all of its workloads what they hold before it lets anybody in.
+async def prepare_queue(client: Client, workflow_id: str) -> Start | None:
+    """Prepare to begin a queue anew. It asks all of its workloads what they hold before it lets anybody in.
 
     Raises:
         NotNow: if no document of it is left.
@@ -70,7 +74,8 @@ async def begin_queue(client: Client, workflow_id: str) -> bool:
     """
     queue, closing, runs = await configured(client, workflow_id, Queue)
     state = rebuilt_queue(queue, *queue_memory(runs))
-    await _begin(
+    begin = partial(
+        _begin,
         client,
         names.QUEUE_WORKFLOW,
         [queue.model_dump(mode="json"), state.model_dump(mode="json")],
@@ -84,13 +89,17 @@ async def begin_queue(client: Client, workflow_id: str) -> bool:
             names.SA_KIND: names.QUEUE_WORKFLOW,
         },
     )
-    if closing is not None:  # It was to end, and goes on to.
-        await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, closing)
-    return True
+
+    async def start() -> None:
+        await begin()
+        if closing is not None:  # It was to end, and goes on to.
+            await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, closing)
+
+    return start
 
 
-async def begin_broker(client: Client, workflow_id: str) -> bool:
-    """Begin a checkpoint broker anew. It weighs all that run in its first cycle.
+async def prepare_broker(client: Client, workflow_id: str) -> Start | None:
+    """Prepare to begin a checkpoint broker anew. It weighs all that run in its first cycle.
 
     Raises:
         NotNow: if no document of it is left.
@@ -98,8 +107,9 @@ async def begin_broker(client: Client, workflow_id: str) -> bool:
     """
     broker, closing, _ = await configured(client, workflow_id, Broker)
     if closing is not None:
-        return False
-    await _begin(
+        return None
+    return partial(
+        _begin,
         client,
         names.BROKER_WORKFLOW,
         [broker.model_dump(mode="json")],
@@ -108,11 +118,10 @@ async def begin_broker(client: Client, workflow_id: str) -> bool:
         summary=f"Checkpoint broker of cluster {broker.cluster}",
         columns={names.SA_CLUSTER: broker.cluster, names.SA_NAME: broker.cluster, names.SA_KIND: names.BROKER_WORKFLOW},
     )
-    return True
 
 
-async def begin_graph(client: Client, workflow_id: str) -> bool:
-    """Begin a graph anew, with what its workloads have come to.
+async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
+    """Prepare to begin a graph anew, with what its workloads have come to.
 
     A workload does not repeat what it told the run before, so all of them are asked first, and those that had not ended
     once more afterwards: what one of them told in between was told to nobody.
@@ -131,7 +140,8 @@ async def begin_graph(client: Client, workflow_id: str) -> bool:
         names.SA_NAME: graph.name,
         names.SA_KIND: names.GRAPH_WORKFLOW,
     }
-    await _begin(
+    begin = partial(
+        _begin,
         client,
         names.GRAPH_WORKFLOW,
         [graph.model_dump(mode="json"), state.model_dump(mode="json")],
@@ -141,16 +151,21 @@ async def begin_graph(client: Client, workflow_id: str) -> bool:
         columns=columns,
         memo=memo,
     )
-    later = await _workloads(client, graph, [name for name, one in found.items() if not one.is_over])
-    handle = client.get_workflow_handle(workflow_id)
-    for name, one in later.items():
-        if one.outcome is not None and one != found[name]:
-            await handle.signal(names.SIGNAL_NEWS, one.news(name))
-    return True
+
+    async def start() -> None:
+        await begin()
+        left = [name for name, one in found.items() if not one.is_over]
+        later = await _workloads(client, graph, left, all_answer=False)
+        handle = client.get_workflow_handle(workflow_id)
+        for name, one in later.items():
+            if one.outcome is not None and one != found[name]:
+                await handle.signal(names.SIGNAL_NEWS, one.news(name))
+
+    return start
 
 
-async def begin_rendezvous(client: Client, workflow_id: str) -> bool:
-    """Begin a gang's rendezvous anew. Its members announce themselves again, and meet for a later round.
+async def prepare_rendezvous(client: Client, workflow_id: str) -> Start | None:
+    """Prepare to begin a gang's rendezvous anew. Its members announce themselves again, and meet for a later round.
 
     Raises:
         NotNow: if nothing is left of what it began with.
@@ -166,12 +181,13 @@ async def begin_rendezvous(client: Client, workflow_id: str) -> bool:
         if begin is None or not sure:
             continue  # How far this run had come can only be said by the one before it.
         if attempt_is_over(runs, begin):
-            return False
+            return None
         given = sized(begin, runs)
         state = _state_of(given, memory, events, now)
         generation = beyond(memory.generation if memory is not None else 0, events)
         left = RendezvousMemory(state=state, generation=generation)
-        await _begin(
+        return partial(
+            _begin,
             client,
             names.RENDEZVOUS_WORKFLOW,
             [RendezvousInput(**dict(given), memory=left)],
@@ -179,7 +195,6 @@ async def begin_rendezvous(client: Client, workflow_id: str) -> bool:
             task_queue=names.QUEUE_WORKFLOWS,
             summary=f"the gang of {given.namespace}/{given.workload}",
         )
-        return True
     raise NotNow("no run of it is left that says which gang it is")
 
 
@@ -195,12 +210,20 @@ def _state_of(begin: GangBegin, memory: RendezvousMemory | None, events: int, no
 # What workloads of a graph have come to.
 
 
-async def _workloads(client: Client, graph: Graph, items: Any) -> dict[str, Found]:
+async def _workloads(
+    client: Client, graph: Graph, items: Iterable[str], *, all_answer: bool = True
+) -> dict[str, Found]:
+    """Return what workloads of a graph have come to, by the item; who does not answer is left out, or stops it all."""
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def one(item: str) -> tuple[str, Found | None]:
         async with turns:
-            return item, await _workload(client, graph, item)
+            try:
+                return item, await _workload(client, graph, item)
+            except NotNow:
+                if all_answer:
+                    raise
+                return item, None
 
     return {item: found for item, found in await asyncio.gather(*map(one, items)) if found is not None}
 
@@ -258,10 +281,10 @@ async def _begin(
         Log.info("another worker has begun it", workflow_id=workflow_id)
 
 
-BEGIN: Final[Mapping[str, Callable[[Client, str], Awaitable[bool]]]] = {
-    names.QUEUE_WORKFLOW: begin_queue,
-    names.BROKER_WORKFLOW: begin_broker,
-    names.GRAPH_WORKFLOW: begin_graph,
-    names.RENDEZVOUS_WORKFLOW: begin_rendezvous,
+PREPARE: Final[Mapping[str, Callable[[Client, str], Awaitable[Start | None]]]] = {
+    names.QUEUE_WORKFLOW: prepare_queue,
+    names.BROKER_WORKFLOW: prepare_broker,
+    names.GRAPH_WORKFLOW: prepare_graph,
+    names.RENDEZVOUS_WORKFLOW: prepare_rendezvous,
 }
-"""How each kind that a document begins is begun anew."""
+"""How each kind that a document begins is prepared; None where it was to end, and stays away."""

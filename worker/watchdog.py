@@ -10,6 +10,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -25,6 +26,7 @@ from holdfast.activities.last_documents import NotNow
 from holdfast.model import Phase
 from holdfast.policy.entities import (
     ENTITIES,
+    MARK,
     Act,
     Entity,
     Sight,
@@ -34,9 +36,9 @@ from holdfast.policy.entities import (
     judge,
     reason_of,
 )
-from holdfast.worker import rebuild
 from holdfast.worker.entities import begin_monitor, begin_provisioner, begin_watch, provisioner_state
 from holdfast.worker.metrics import Metrics
+from holdfast.worker.rebuild import PREPARE, Start
 from holdfast.worker.settings import Settings
 
 _AT_ONCE: Final = 8
@@ -147,6 +149,11 @@ class Watchdog:
         except (RPCError, KubeError) as error:
             Log.warning("an entity was not looked at: tried again", workflow_id=workflow_id, why=str(error))
             return Verdict(healthy=False)
+        except (
+            Exception
+        ):  # Of one entity, such as a codec that does not answer: it must not keep others from being seen.
+            Log.exception("an entity was not looked at: tried again", workflow_id=workflow_id)
+            return Verdict(healthy=False)
         return verdict
 
     def _log(self, workflow_id: str, verdict: Verdict) -> None:
@@ -158,39 +165,38 @@ class Watchdog:
             self._says.pop(workflow_id, None)
 
     async def _act(self, workflow_id: str, entity: Entity, seen: Sight, verdict: Verdict) -> None:
+        client = self._place.client
+        start = await self._prepared(workflow_id, entity)
         if verdict.act is Act.END:
-            handle = self._place.client.get_workflow_handle(workflow_id, run_id=seen.run_id)
+            # While nothing can be encoded and read, as without a codec's server, no entity is at fault.
+            await client.data_converter.decode(await client.data_converter.encode([MARK]))
             try:
-                await handle.terminate(reason=reason_of(verdict))
+                await client.get_workflow_handle(workflow_id, run_id=seen.run_id).terminate(reason=reason_of(verdict))
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
                 return  # Another worker has ended it, and begins it anew.
-        if not await self._begin(workflow_id, entity):
+        if start is None:
             self._left[seen.run_id] = time.monotonic() + _LEFT_SECONDS
             return
+        await start()
         self._metrics.entities_begun.labels(entity.type).inc()
         Log.warning("an entity was begun anew", workflow_id=workflow_id, ended=seen.run_id, why=verdict.says)
 
-    async def _begin(self, workflow_id: str, entity: Entity) -> bool:
-        """Begin an entity anew; returns False where it was about to end, and stays away."""
-        client, settings, uid, installation = (
-            self._place.client,
-            self._place.settings,
-            self._place.uid,
-            self._place.installation,
-        )
+    async def _prepared(self, workflow_id: str, entity: Entity) -> Start | None:
+        """Return what begins an entity anew; None where it was about to end, and stays away."""
+        place = self._place
+        client, settings, uid = place.client, place.settings, place.uid
         match entity.type:
             case names.CLUSTER_WATCH_WORKFLOW:
-                await begin_watch(client, settings, uid, installation)
+                return partial(begin_watch, client, settings, uid, place.installation)
             case names.NODE_MONITOR_WORKFLOW:
-                await begin_monitor(client, settings, uid)
+                return partial(begin_monitor, client, settings, uid)
             case names.PROVISIONER_WORKFLOW:
-                state = await provisioner_state(self._place.kube, settings.cluster, uid, installation)
-                await begin_provisioner(client, settings, uid, state)
+                state = await provisioner_state(place.kube, settings.cluster, uid, place.installation)
+                return partial(begin_provisioner, client, settings, uid, state)
             case _:
-                return await rebuild.BEGIN[entity.type](client, workflow_id)
-        return True
+                return await PREPARE[entity.type](client, workflow_id)
 
 
 def _is_wanted(entity: Entity, settings: Settings) -> bool:
