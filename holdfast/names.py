@@ -214,6 +214,8 @@ MEMO_SPEC_HASH: Final = "holdfast.specHash"
 MEMO_STATUS: Final = "holdfast.status"
 MEMO_SAVES: Final = "holdfast.saves"
 """Whether the workload can save its state."""
+MEMO_GRAPH: Final = "holdfast.graph"
+"""The graph that the workload belongs to."""
 MEMO_QUEUED: Final = "holdfast.queued"
 """Whether a queue's workflow lets the workload in."""
 

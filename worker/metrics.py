@@ -111,6 +111,15 @@ class Metrics:
         self.gang_exchanges = Counter(
             "holdfast_gang_exchanges", "Announcements of agents, by status.", ["status"], registry=registry
         )
+        self.entities = Gauge(
+            "holdfast_entity_healthy",
+            "1 while all of a kind run and take in what comes: queues, graphs, the node monitor and others.",
+            ["entity"],
+            registry=registry,
+        )
+        self.entities_begun = Counter(
+            "holdfast_entity_rebuilt", "Entities that this worker has begun anew.", ["entity"], registry=registry
+        )
         self.requests = Counter(
             "holdfast_kubernetes_requests", "Requests to the API server.", ["verb", "code"], registry=registry
         )

@@ -36,6 +36,7 @@ from holdfast.worker.node_watch import NodeWatchActivities
 from holdfast.worker.queues import Admission
 from holdfast.worker.settings import Role, Settings, SettingsError
 from holdfast.worker.watch import WatchActivities
+from holdfast.worker.watchdog import Entities, Watchdog
 
 EXIT_STOPPED: Final = 0
 EXIT_BROKEN: Final = 1
@@ -132,7 +133,7 @@ class Process:
             if given.rendezvous_address:
                 door = Door(gangs, Proofs(kube), self.metrics)
                 await self._serve(stack, "rendezvous", door.application(), given.rendezvous_address)
-            site = await self._site(client, connector, kube, gangs, data)
+            site = await self._site(stack, client, connector, kube, gangs, data)
         temporal_where = f"{given.temporal_address} (namespace {given.temporal_namespace})"
         checks = reach.keep_checking(
             self.health, lambda: client.service_client.check_health(), kube, (temporal_where, where)
@@ -143,12 +144,18 @@ class Process:
         return roles.workers(client, given, site, self._runner, around)
 
     async def _site(
-        self, client: Client, connector: Connector, kube: WorkerKube, gangs: Gangs, data: Data | None
+        self,
+        stack: AsyncExitStack,
+        client: Client,
+        connector: Connector,
+        kube: WorkerKube,
+        gangs: Gangs,
+        data: Data | None,
     ) -> roles.Site:
         given = self._settings
         uid = await reach.cluster_uid(kube, connector.where, given, self.health)
         installation = given.installation or f"holdfast-{uid[:8]}"
-        await reach.bind(client, given, uid, installation, Role.WATCH in given.roles, self.health)
+        await reach.bind(client, given, uid, installation, Role.WATCH in given.roles, self.health, kube)
         Log.info("acts on", cluster=given.cluster, cluster_uid=uid, address=connector.where, installation=installation)
         watch = WatchActivities(
             client,
@@ -165,6 +172,9 @@ class Process:
         )
         if Role.WATCH in given.roles:
             self.health.ask_ready("watch", lambda: _watch_check(watch))
+            watchdog = Watchdog(Entities(client, given, kube, uid, installation), self.metrics)
+            looks = asyncio.create_task(watchdog.run())
+            stack.callback(looks.cancel)
         # What the watch could not see here, an activity cannot have seen either.
         sight = SharedSight(kube.sight, watch.intervals)
         marks = given.marks_for(installation)

@@ -18,7 +18,6 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowHandle,
 )
-from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.runtime import Runtime
@@ -26,17 +25,12 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from holdfast import names
 from holdfast.activities.kube import Kube, KubeError
+from holdfast.worker.entities import begin_monitor, begin_provisioner, begin_watch, provisioner_state
 from holdfast.worker.health import Health
 from holdfast.worker.settings import Settings, SettingsError
-from holdfast.workflows.cluster_watch import (
-    MEMO_CLUSTER_UID,
-    MEMO_INSTALLATION,
-    MEMO_SHARD_SETS,
-    SIGNAL_DIVIDE,
-    ClusterWatchInput,
-)
-from holdfast.workflows.node_monitor import MEMO_TIMINGS, SIGNAL_STOP, SIGNAL_TIMINGS, NodeMonitorInput
-from holdfast.workflows.provisioner import SIGNAL_AT_ONCE, ProvisionerInput
+from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID, MEMO_INSTALLATION, MEMO_SHARD_SETS, SIGNAL_DIVIDE
+from holdfast.workflows.node_monitor import MEMO_TIMINGS, SIGNAL_STOP, SIGNAL_TIMINGS
+from holdfast.workflows.provisioner import SIGNAL_AT_ONCE
 from holdfast.workflows.provisioner import SIGNAL_STOP as SIGNAL_STOP_PROVISIONER
 
 CHECK_PERIOD: Final = 5.0
@@ -145,32 +139,34 @@ async def cluster_uid(kube: Kube, where: str, settings: Settings, health: Health
     return await persist(KUBERNETES, where, ask, health, settings.temporal_wait.total_seconds())
 
 
-async def bind(client: Client, settings: Settings, uid: str, installation: str, start: bool, health: Health) -> None:
+async def bind(
+    client: Client,
+    settings: Settings,
+    uid: str,
+    installation: str,
+    start: bool,
+    health: Health,
+    kube: Kube | None = None,
+) -> None:
     """Check that this cluster is the one its name stands for, and have its watch kept alive.
+
+    Args:
+        client: of Temporal.
+        settings: of the worker.
+        uid: the cluster's own identity.
+        installation: whose objects this worker acts on.
+        start: whether this worker begins the cluster's entities.
+        health: where it is noted whether Temporal answers.
+        kube: the cluster, which shows what an earlier provisioner has begun; None: a provisioner begins empty.
 
     Raises:
         IdentityError: if another cluster, or another installation on it, holds the name.
     """
     workflow_id = names.watch_workflow_id(settings.cluster)
-    given = ClusterWatchInput(cluster=settings.cluster, cluster_uid=uid, shard_sets=settings.shard_sets)
 
     async def once() -> None:
         if start:
-            await client.start_workflow(
-                names.CLUSTER_WATCH_WORKFLOW,
-                given,
-                id=workflow_id,
-                task_queue=names.QUEUE_WORKFLOWS,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                task_timeout=timedelta(seconds=5),
-                memo={
-                    MEMO_CLUSTER_UID: uid,
-                    MEMO_INSTALLATION: installation,
-                    MEMO_SHARD_SETS: len(given.shard_sets),
-                },
-                static_summary=f"Watch of cluster {settings.cluster}",
-                static_details="Keeps one activity per set of shards alive, which wakes workloads at what happens.",
-            )
+            await begin_watch(client, settings, uid, installation)
         handle = client.get_workflow_handle(workflow_id)
         found = await _running(handle)
         if found is None:
@@ -178,10 +174,10 @@ async def bind(client: Client, settings: Settings, uid: str, installation: str, 
         memo = await found.memo()
         _compare(settings.cluster, "cluster", memo.get(MEMO_CLUSTER_UID), uid, workflow_id)
         _compare(settings.cluster, "installation", memo.get(MEMO_INSTALLATION), installation, workflow_id)
-        if start and memo.get(MEMO_SHARD_SETS) != len(given.shard_sets):
-            await handle.signal(SIGNAL_DIVIDE, given.shard_sets)
+        if start and memo.get(MEMO_SHARD_SETS) != len(settings.shard_sets):
+            await handle.signal(SIGNAL_DIVIDE, settings.shard_sets)
         if start:
-            await _provisioner(client, settings, uid)
+            await _provisioner(client, settings, uid, installation, kube)
             await _monitor(client, settings, uid)
 
     where = f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
@@ -190,20 +186,10 @@ async def bind(client: Client, settings: Settings, uid: str, installation: str, 
 
 async def _monitor(client: Client, settings: Settings, uid: str) -> None:
     """Have the cluster's nodes watched over, by these settings; or not at all."""
-    timings, workflow_id = settings.node_timings, names.node_monitor_id(settings.cluster)
+    timings = settings.node_timings
     if settings.node_monitor:
-        await client.start_workflow(
-            names.NODE_MONITOR_WORKFLOW,
-            NodeMonitorInput(cluster=settings.cluster, cluster_uid=uid, timings=timings),
-            id=workflow_id,
-            task_queue=names.QUEUE_WORKFLOWS,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            task_timeout=timedelta(seconds=5),
-            memo={MEMO_TIMINGS: timings.model_dump_json()},
-            static_summary=f"Nodes of cluster {settings.cluster}",
-            static_details="Finds out which nodes are Down, by their leases and their hardware, and says so on them.",
-        )
-    handle = client.get_workflow_handle(workflow_id)
+        await begin_monitor(client, settings, uid)
+    handle = client.get_workflow_handle(names.node_monitor_id(settings.cluster))
     found = await _running(handle)
     if found is None:
         return
@@ -213,28 +199,19 @@ async def _monitor(client: Client, settings: Settings, uid: str) -> None:
         await handle.signal(SIGNAL_TIMINGS, timings)
 
 
-async def _provisioner(client: Client, settings: Settings, uid: str) -> None:
+async def _provisioner(client: Client, settings: Settings, uid: str, installation: str, kube: Kube | None) -> None:
     """Have the cluster's nodes booted, wiped and powered off by what the settings name; or not at all."""
-    workflow_id, at_once = names.provisioner_id(settings.cluster), settings.provisioner_at_once
-    if settings.provisioner_url:
-        await client.start_workflow(
-            names.PROVISIONER_WORKFLOW,
-            ProvisionerInput(cluster=settings.cluster, cluster_uid=uid, at_once=at_once),
-            id=workflow_id,
-            task_queue=names.QUEUE_WORKFLOWS,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            task_timeout=timedelta(seconds=5),
-            static_summary=f"Machines of the nodes of cluster {settings.cluster}",
-            static_details="Boots, wipes and powers off nodes, in the order in which it was asked.",
-        )
-    handle = client.get_workflow_handle(workflow_id)
+    handle = client.get_workflow_handle(names.provisioner_id(settings.cluster))
+    if settings.provisioner_url and await _running(handle) is None:
+        state = await provisioner_state(kube, settings.cluster, uid, installation) if kube is not None else None
+        await begin_provisioner(client, settings, uid, state)
     found = await _running(handle)
     if found is None:
         return
     if not settings.provisioner_url:
         await handle.signal(SIGNAL_STOP_PROVISIONER)
     else:  # Another worker, that is told of no service, may have asked for its end.
-        await handle.signal(SIGNAL_AT_ONCE, at_once)
+        await handle.signal(SIGNAL_AT_ONCE, settings.provisioner_at_once)
 
 
 async def _running(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:

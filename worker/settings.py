@@ -304,6 +304,11 @@ class Settings(BaseSettings):
     """Into how many watch activities the cluster's 256 shards are divided."""
     watch_signals_per_second: Annotated[float, Field(gt=0, le=10_000)] = 200
 
+    watchdog_every: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=10)
+    """How often the cluster's entities are looked at: queues, graphs, the node monitor and others (role watch)."""
+    watchdog_patience: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=30)
+    """How long an entity fails its tasks before it is ended and begun anew: a rolling upgrade may take longer."""
+
     rendezvous_address: OptionalAddress = ""
     """host:port on which agents of elastic gangs are answered. Empty: this worker serves no gang."""
     rendezvous_url: OptionalUrl = ""

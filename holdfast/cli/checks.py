@@ -45,6 +45,8 @@ async def temporal(
                 yield await _search_attributes(session.client, fix=fix)
                 for check in await _pollers(session.client, cluster):
                     yield check
+                for check in await _entities(session.client, cluster) if cluster else ():
+                    yield check
                 for check in await _provisioner(session, cluster) if cluster else ():
                     yield check
             except RPCError as error:
@@ -167,6 +169,21 @@ async def _admission(client: Client, cluster: str) -> list[Check]:
         checks.append(
             Check(f"admission queue {one.name}", count > 0, f"{count} polling the task queue {queue}", remedy)
         )
+    return checks
+
+
+async def _entities(client: Client, cluster: str) -> list[Check]:
+    """Look at the workflows that workloads depend on: one line each, but those of graphs and gangs only if not well."""
+    from holdfast.client.entities import of_cluster
+
+    remedy = "a worker with the role watch begins it anew: look whether one runs, and at its log"
+    checks: list[Check] = []
+    for one in await of_cluster(client, cluster):
+        name = one.entity.name_of(one.workflow_id)
+        if not one.verdict.healthy:
+            checks.append(Check(name, False, one.sentence.removeprefix(f"{name}: "), remedy))
+        elif one.entity.type not in {names.GRAPH_WORKFLOW, names.RENDEZVOUS_WORKFLOW}:
+            checks.append(Check(name, True, f"its workflow is {one.execution.value.lower()}"))
     return checks
 
 

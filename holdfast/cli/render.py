@@ -30,6 +30,7 @@ def explanation(view: ExplanationView, now: datetime) -> str:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))
     if view.queue:
         lines.append(_labelled("queue", view.queue))
+    lines += [_labelled("away", each) for each in view.entities]
     if told.next:
         lines.append(_labelled("next", deadlines(told.next, now)))
     elif not told.phase.ended and view.activities:

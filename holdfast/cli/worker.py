@@ -134,6 +134,12 @@ def worker(
         int | None, typer.Option(help="Watch activities per cluster.", rich_help_panel=_LIMITS)
     ] = None,
     watch_signals_per_second: Annotated[float | None, typer.Option(rich_help_panel=_LIMITS)] = None,
+    watchdog_every: Annotated[
+        str | None, typer.Option(help="How often queues and their like are looked at.", rich_help_panel=_LIMITS)
+    ] = None,
+    watchdog_patience: Annotated[
+        str | None, typer.Option(help="How long one of them fails before it is rebuilt.", rich_help_panel=_LIMITS)
+    ] = None,
     rendezvous_address: Annotated[
         str | None, typer.Option(help="host:port for agents of elastic gangs. Default: none.", rich_help_panel=_GANGS)
     ] = None,

@@ -22,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained
+from holdfast.client.entities import unhealthy
 from holdfast.client.past import fetch, workload_of
 from holdfast.client.pending import activities_of
 from holdfast.client.queue import place_of
@@ -117,8 +118,15 @@ class Run:
         gang = await self.gang() if explanation.gang is not None and not closed else None
         queued = explanation.reason is Reason.QUEUED and not closed
         queue = await place_of(self.client, self.place, description) if queued else ""
+        away = () if closed else await unhealthy(self.client, description, gang=explanation.gang is not None)
         return ExplanationView(
-            explanation=explanation, fresh=fresh, closed=closed, gang=gang, queue=queue, activities=activities
+            explanation=explanation,
+            fresh=fresh,
+            closed=closed,
+            gang=gang,
+            queue=queue,
+            activities=activities,
+            entities=away,
         )
 
     async def gang(self) -> GangStatus | None:

@@ -92,6 +92,8 @@ class ExplanationView(Payload):
     queue: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Its place in its queue and why it is not let in, in words, while it waits there."""
     activities: tuple[ActivityView, ...] = ()
+    entities: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What is wrong with the workflows that it depends on, its queue's for one: a sentence each (row D2)."""
 
 
 def explanation_from(status: Status) -> Explanation:

@@ -111,7 +111,9 @@ def _unsure(state: GangState, one: MemberRecord) -> bool:
 
 
 def _formed(state: GangState, chosen: tuple[MemberRecord, ...], now: datetime) -> GangState:
-    number, members = state.round + 1, dict(state.members)
+    # A rendezvous that has lost its memory may know of fewer rounds than its members have run.
+    number = max(state.round, *(one.report.round for one in chosen)) + 1
+    members = dict(state.members)
     for one in chosen:
         members[one.join.member] = edit(one, round=number, succeeded=False)
     bounded = state.gang.max_rounds is not None

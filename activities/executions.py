@@ -1,0 +1,196 @@
+"""What Temporal shows of an entity's workflow: whether it runs, whether its tasks fail, and what it began with (D2)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.common.v1 import Payloads, WorkflowExecution
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.policy.entities import FAILURES, Execution, Sight
+
+_DEADLINE: Final = timedelta(seconds=5)
+_LATEST: Final = 50
+"""Events that are read to find out why the last task failed: further failures in a row are not written down."""
+_RUNS_READ: Final = 10
+_EXECUTIONS: Final = {
+    WorkflowExecutionStatus.RUNNING: Execution.RUNNING,
+    WorkflowExecutionStatus.COMPLETED: Execution.ENDED,
+    WorkflowExecutionStatus.CANCELED: Execution.ENDED,
+    WorkflowExecutionStatus.CONTINUED_AS_NEW: Execution.RUNNING,
+    WorkflowExecutionStatus.FAILED: Execution.FAILED,
+    WorkflowExecutionStatus.TERMINATED: Execution.LOST,
+    WorkflowExecutionStatus.TIMED_OUT: Execution.LOST,
+}
+_NO_FAULT: Final = {
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_UPDATE,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FAILOVER_CLOSE_COMMAND,
+}
+"""Causes that are the course of things: something came while the task was carried out, say."""
+
+
+async def described(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
+    """Describe the latest run of a workflow; None if Temporal knows of none.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    try:
+        return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_DEADLINE)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+
+
+async def sight(client: Client, workflow_id: str) -> Sight:
+    """Look at an entity.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    found = await described(client, workflow_id)
+    if found is None or found.status is None:
+        return Sight(workflow_id, Execution.ABSENT)
+    execution = _EXECUTIONS.get(found.status, Execution.RUNNING)
+    if execution is Execution.RUNNING:
+        return await _running(client, workflow_id, found)
+    reason = ""
+    if execution in {Execution.LOST, Execution.FAILED}:
+        events = await _latest(client, workflow_id, found.run_id, 1)
+        reason = _reason(events[0]) if events else ""
+    return Sight(workflow_id, execution, found.run_id, since=found.close_time, reason=reason)
+
+
+async def _running(client: Client, workflow_id: str, found: WorkflowExecutionDescription) -> Sight:
+    task = found.raw_description.pending_workflow_task
+    failures = max(0, task.attempt - 1)
+    if failures < FAILURES:
+        return Sight(workflow_id, Execution.RUNNING, found.run_id, failures=failures)
+    since, failure = None, ""
+    for event in await _latest(client, workflow_id, found.run_id, _LATEST):
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            break
+        if event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+            continue
+        failed = event.workflow_task_failed_event_attributes
+        if failed.cause not in _NO_FAULT:
+            since = _time(event.event_time)
+            failure = failed.failure.message or WorkflowTaskFailedCause.Name(failed.cause)
+    return Sight(workflow_id, Execution.RUNNING, found.run_id, since=since, failures=failures, failure=failure)
+
+
+async def _latest(client: Client, workflow_id: str, run_id: str, count: int) -> list[HistoryEvent]:
+    """Return the latest events of a run, the latest first."""
+    request = GetWorkflowExecutionHistoryReverseRequest(
+        namespace=client.namespace,
+        execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
+        maximum_page_size=count,
+    )
+    answer = await client.workflow_service.get_workflow_execution_history_reverse(request, timeout=_DEADLINE)
+    return list(answer.history.events)
+
+
+def _reason(event: HistoryEvent) -> str:
+    match event.event_type:
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+            return event.workflow_execution_terminated_event_attributes.reason
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+            return event.workflow_execution_failed_event_attributes.failure.message
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+            return "it timed out"
+        case _:
+            return ""
+
+
+def _time(stamp: Timestamp) -> datetime:
+    return stamp.ToDatetime(tzinfo=UTC)
+
+
+# What a run began with, and what it was told since: of an entity whose memory cannot be asked for any more.
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A signal or an update that a run took in."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One run, as its history has it."""
+
+    run_id: str
+    arguments: tuple[Any, ...]
+    """Of its start, as plain JSON values."""
+    memo: dict[str, Any]
+    words: tuple[Word, ...] = ()
+    """Signals and accepted updates, in their order."""
+    length: int = 0
+    """Events of its history."""
+
+    def latest(self, name: str) -> Word | None:
+        """Return the last signal or update of a name."""
+        return next((one for one in reversed(self.words) if one.name == name), None)
+
+
+async def past_runs(client: Client, workflow_id: str) -> AsyncIterator[PastRun]:
+    """Yield the runs of a workflow whose history Temporal still has, the latest first; at most ten.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    latest = await described(client, workflow_id)
+    seen = set[str]()
+    if latest is not None:
+        seen.add(latest.run_id)
+        yield await _read(client, workflow_id, latest.run_id, dict(await latest.memo()))
+    async for one in client.list_workflows(f"WorkflowId = '{workflow_id}'", limit=_RUNS_READ):
+        if one.run_id not in seen:
+            seen.add(one.run_id)
+            try:
+                yield await _read(client, workflow_id, one.run_id, dict(await one.memo()))
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+
+
+async def _read(client: Client, workflow_id: str, run_id: str, memo: dict[str, Any]) -> PastRun:
+    arguments: tuple[Any, ...] = ()
+    words, length = list[Word](), 0
+    async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
+        length = event.event_id
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            arguments = await _plain(client, event.workflow_execution_started_event_attributes.input)
+        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+            signal = event.workflow_execution_signaled_event_attributes
+            words.append(Word(signal.signal_name, await _plain(client, signal.input)))
+        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+            asked = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+            words.append(Word(asked.name, await _plain(client, asked.args)))
+    return PastRun(run_id, arguments, memo, tuple(words), length)
+
+
+async def _plain(client: Client, payloads: Payloads) -> tuple[Any, ...]:
+    """Return payloads as plain values; what cannot be read is None."""
+    found = list[Any]()
+    for one in payloads.payloads:
+        try:
+            found += await client.data_converter.decode([one])
+        except Exception:  # Whatever a codec or a converter raises: it may be what no worker can read.
+            found.append(None)
+    return tuple(found)

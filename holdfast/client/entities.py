@@ -1,0 +1,92 @@
+"""How the entities stand that workloads depend on: for `explain` and for `doctor` (row D2)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError
+
+from holdfast import names
+from holdfast.activities.dependents import depended_on
+from holdfast.activities.executions import sight
+from holdfast.policy.entities import ENTITIES, Entity, Execution, Source, Verdict, judge, needs_of, sentence
+
+_QUEUE: Final = SearchAttributeKey.for_keyword(names.SA_QUEUE)
+_NOW: Final = timedelta(0)
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True)
+class EntityStanding:
+    """How one entity stands."""
+
+    entity: Entity
+    workflow_id: str
+    verdict: Verdict
+    execution: Execution
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and what that means; empty where nothing is."""
+        return "" if self.verdict.healthy else sentence(self.entity, self.workflow_id, self.verdict)
+
+
+async def standing(client: Client, entity: Entity, workflow_id: str) -> EntityStanding:
+    """Return how an entity stands.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    seen = await sight(client, workflow_id)
+    return EntityStanding(entity, workflow_id, judge(entity, seen, datetime.now(UTC), _NOW), seen.execution)
+
+
+async def unhealthy(client: Client, workload: WorkflowExecutionDescription, *, gang: bool) -> tuple[str, ...]:
+    """Say which of the entities that a workload depends on are not healthy, a sentence each."""
+    memo: dict[str, Any] = dict(await workload.memo())
+    queue = workload.typed_search_attributes.get(_QUEUE) if memo.get(names.MEMO_QUEUED) else ""
+    needs = needs_of(workload.id, queue=queue or "", graph=str(memo.get(names.MEMO_GRAPH, "")), gang=gang)
+    try:
+        found = await asyncio.gather(*(standing(client, *need) for need in needs))
+    except RPCError:
+        return ()  # Whoever explains says already that Temporal does not answer.
+    # Whether a cluster has a monitor of nodes is for its workers' settings to say.
+    there = (one for one in found if one.entity.source is not Source.SETTINGS or one.execution is not Execution.ABSENT)
+    return tuple(one.sentence for one in there if one.sentence)
+
+
+async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
+    """Return how all entities of a cluster stand, but those that are away and that nobody needs.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    turns, wanted = asyncio.Semaphore(_AT_ONCE), list[tuple[Entity, str]]()
+    for entity in ENTITIES:
+        prefix = entity.prefix(cluster)
+        if entity.source is Source.SETTINGS:
+            wanted.append((entity, prefix))
+            continue
+        which = f"WorkflowId STARTS_WITH '{prefix}'" if entity.several else f"WorkflowId = '{prefix}'"
+        open_or_lost = "ExecutionStatus IN ('Running', 'Terminated', 'TimedOut')"
+        query = f"WorkflowType = '{entity.type}' AND {which} AND {open_or_lost}"
+        listed = {one.id async for one in client.list_workflows(query)}
+        wanted += [(entity, one) for one in sorted(listed)]
+
+    async def one(entity: Entity, workflow_id: str) -> EntityStanding | None:
+        async with turns:
+            found = await standing(client, entity, workflow_id)
+            if found.execution is Execution.RUNNING:
+                return found
+            if entity.source is Source.SETTINGS:
+                return found if found.execution is not Execution.ABSENT else None
+            away = found.execution is Execution.LOST
+            return found if away and await depended_on(client, entity.type, workflow_id) else None
+
+    looked = await asyncio.gather(*(one(*each) for each in wanted))
+    return [found for found in looked if found is not None]

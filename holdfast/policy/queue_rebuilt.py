@@ -1,0 +1,40 @@
+"""The memory of a queue that is begun anew: whom it had let in, as far as its histories say so (row D2). Pure.
+
+Each holder is confirmed by the queue's next look at its cluster, which counts out those of which nothing is left. A
+workload that is open says for itself what it holds; one whose workflow was terminated cannot, and its pods may live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.model.queue import Queue, QueueItem, QueueNews, QueueState, Standing
+from holdfast.policy import queue as policy
+from holdfast.policy.edit import edit
+
+
+def rebuilt(queue: Queue, known: QueueState | None, news: Iterable[QueueNews]) -> QueueState:
+    """Return the memory of a queue that has not seen its cluster yet.
+
+    Args:
+        queue: its document.
+        known: what an earlier run began with, if that can be read.
+        news: what workloads told that run and those after it, in their order.
+    """
+    holders = {uid: edit(one, cycle=0) for uid, one in known.items.items() if one.admitted} if known is not None else {}
+    for said in news:
+        if said.standing is Standing.HOLDS:
+            before = holders.get(said.uid)
+            since = said.submitted_at or (before.since if before is not None else None)
+            if since is not None:
+                holders[said.uid] = QueueItem(
+                    workload=said.workload,
+                    turn=said.turn,
+                    admitted=True,
+                    demand=said.demand,
+                    priority=said.priority,
+                    since=since,
+                )
+        else:
+            holders.pop(said.uid, None)
+    return edit(policy.begun(queue), items=holders)
