@@ -28,12 +28,22 @@ def let_go(node: Mapping[str, Any], installation: str) -> Patch | None:
     return {"spec": {"taints": others or None}} if len(others) < len(_taints(node)) else None
 
 
-def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str) -> Patch | None:
-    """Return the change that says that a node's power is off, and has Kubernetes let its pods go; None if it is so."""
+def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str, renewed: str = "") -> Patch | None:
+    """Return the change that says that a node's power is off, and has Kubernetes let its pods go; None if it is so.
+
+    Args:
+        node: the raw node.
+        installation: whose provisioner says it.
+        at: since when its power is known to be off.
+        why: by which proof.
+        renewed: the last renewal of its lease in the silence that this is the proof for; empty where it has none.
+    """
     there = any(one.get("key") == names.TAINT_OUT_OF_SERVICE for one in _taints(node))
-    if there and is_fenced(node, installation):
+    before = _said(node, installation)
+    if there and before is not None and before.get("renewed", "") == renewed:
         return None
-    said = json.dumps({"at": at.isoformat(), "why": why, "taint": not there})
+    ours = not there or is_own_taint(node, names.TAINT_OUT_OF_SERVICE, installation)
+    said = json.dumps({"at": at.isoformat(), "why": why, "taint": ours, "renewed": renewed})
     patch: Patch = {"metadata": {"annotations": {names.fenced_annotation(installation): said}}}
     if not there:
         taint = {"key": names.TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}

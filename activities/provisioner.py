@@ -88,6 +88,12 @@ async def provision(site: Site, port: Provisioning | None, given: ProvisionInput
     request = given.request
     if port is None and request.action.by_service:
         raise _without()
+    done = await _tried(site, port, request)
+    return done.model_copy(update={"renewed": request.renewed}) if request.fence else done
+
+
+async def _tried(site: Site, port: Provisioning | None, request: NodeRequest) -> Provisioned:
+    """Do it, and say what an error means for the request."""
     async with _beating(request.progress) as (progress, note):
         try:
             return await _done(site, port, request.model_copy(update={"progress": progress()}), note)
@@ -175,7 +181,7 @@ async def _fence(site: Site, machine: Machine, request: NodeRequest, note: Note)
         return _provisioned(step)
     at = datetime.now(UTC)
     said = f"powered off at {at:%H:%M:%S} UTC, by proof of its PowerState (rule fence)"
-    await _change(site, request.node, request.uid, lambda raw: node_taints.fence(raw, site.installation, at, said))
+    await _say_off(site, request, at, said, request.renewed)
     return Provisioned(result=Result.DONE, said=said, progress=step.progress, reached=True, off_since=at)
 
 
@@ -190,8 +196,13 @@ async def _by_hand(site: Site, request: NodeRequest) -> Provisioned:
         raise Refusal("its lease is being renewed, so that it is on")
     at = datetime.now(UTC)
     said = f"powered off by hand, said at {at:%H:%M:%S} UTC: {request.why}"
-    await _change(site, request.node, request.uid, lambda raw: node_taints.fence(raw, site.installation, at, said))
-    return Provisioned(result=Result.DONE, said=said, off_since=at)
+    await _say_off(site, request, at, said, before)
+    return Provisioned(result=Result.DONE, said=said, off_since=at, renewed=before)
+
+
+async def _say_off(site: Site, request: NodeRequest, at: datetime, said: str, renewed: str) -> None:
+    ours = site.installation
+    await _change(site, request.node, request.uid, lambda raw: node_taints.fence(raw, ours, at, said, renewed))
 
 
 async def _renewal(site: Site, node: str) -> str:

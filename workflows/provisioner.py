@@ -173,6 +173,7 @@ class Provisioner:
             workflow.now(),
             reached=done.reached,
             off_since=done.off_since,
+            renewed=done.renewed,
         )
         self._end(request)
 

@@ -69,6 +69,9 @@ class FenceNews(Payload):
     uid: str
     at: Time
     why: str
+    renewed: Annotated[str, _Unset] = ""
+    """The last renewal of the node's lease before its power went off: by it the monitor knows which silence this
+    proves. Empty where the lease bears none, and from earlier releases."""
 
 
 class Progress(Payload):

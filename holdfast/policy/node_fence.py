@@ -83,7 +83,7 @@ def fenced(book: NodeBook, news: FenceNews) -> NodeBook:
     """Return the book after the power of a node was proven, or said, to be off.
 
     Of a node that is not silent yet it is remembered until it is. Of one that is heard it is not true any more; what
-    was put on its object for it is taken off.
+    was put on its object for it is taken off. News of an earlier silence proves nothing: the proof is asked for again.
     """
     record = book.nodes.get(news.node)
     if record is None:
@@ -93,9 +93,21 @@ def fenced(book: NodeBook, news: FenceNews) -> NodeBook:
         return book
     if record.steady is not None:
         changed = edit(record, told=NodeWord.FENCING)
-    else:
+    elif is_proof(record, news):
         changed = edit(record, fencing=record.fencing or news.at, fenced=news.at, fenced_why=news.why)
+    else:
+        changed = edit(record, asked=None)
     return edit(book, nodes={**book.nodes, news.node: changed})
+
+
+def is_proof(record: NodeRecord, news: FenceNews) -> bool:
+    """Whether news of a power-off is about the silence that a node is in: nothing was heard of it since.
+
+    Clocks of different workers are not compared where the news names a renewal of the lease.
+    """
+    if news.renewed:
+        return news.renewed == record.renewed
+    return record.heard is None or record.heard <= news.at
 
 
 def remembered(book: NodeBook) -> NodeBook:
@@ -107,6 +119,6 @@ def remembered(book: NodeBook) -> NodeBook:
     book = edit(book, fenced=kept)
     for news in found:
         record = book.nodes[news.node]
-        if record.steady is None and (record.heard is None or record.heard <= news.at):
+        if record.steady is None and is_proof(record, news):
             book = fenced(book, news)
     return book

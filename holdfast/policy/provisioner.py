@@ -113,7 +113,9 @@ def fence(state: ProvisionerState, ask: FenceAsk, now: datetime) -> ProvisionerS
     """
     there = next((one for one in state.pending if one.fence and (one.node, one.uid) == (ask.node, ask.uid)), None)
     if there is not None:
-        return state if there.renewed == ask.renewed else _with(state, edit(there, renewed=ask.renewed, why=ask.why))
+        # Another renewal is another silence: what was begun for the one before proves nothing of it.
+        anew = edit(there, renewed=ask.renewed, why=ask.why, progress=Progress())
+        return state if there.renewed == ask.renewed else _with(state, anew)
     if len(state.pending) >= PENDING_MAXIMUM or not names.DNS_SUBDOMAIN.match(ask.node):
         return state
     request = NodeRequest(
@@ -187,6 +189,7 @@ def came_to(
     *,
     reached: bool = False,
     off_since: datetime | None = None,
+    renewed: str = "",
 ) -> ProvisionerState:
     """Return the state after a try has come to something.
 
@@ -199,27 +202,33 @@ def came_to(
         now: the time.
         reached: whether the service has answered.
         off_since: of a node that is off, since when that is known.
+        renewed: of a fence, the last renewal in the silence that the try was for.
     """
     request = _of(state, number)
     if request is None:
         return state
+    is_earlier = request.fence and bool(renewed) and renewed != request.renewed
     if reached:
         state = edit(state, away={key: one for key, one in state.away.items() if key != request.service})
-    request = edit(request, progress=progress)
+    request = edit(request, progress=Progress() if is_earlier else progress)
+    if is_earlier and result is not Result.AWAY:  # The node was heard meanwhile, and is silent again.
+        return _with(state, edit(request, tries=0, again=None))
     if result is Result.WAITS:
         return _with(state, _later(request, said, now, WAIT_LAST))
     if result is Result.AWAY:
         state = _with(state, edit(request, said=said, tries=request.tries + 1))
         return edit(state, away={**state.away, request.service: _away(state.away.get(request.service), said, now)})
     if result is Result.DONE and (request.fence or request.action is NodeAction.FENCED):
-        state = _fenced(state, request, said, off_since or now, now)
+        state = _fenced(state, request, said, off_since or now, renewed or request.renewed, now)
     return _ended(state, request, result, said, now)
 
 
-def _fenced(state: ProvisionerState, request: NodeRequest, said: str, at: datetime, now: datetime) -> ProvisionerState:
+def _fenced(
+    state: ProvisionerState, request: NodeRequest, said: str, at: datetime, renewed: str, now: datetime
+) -> ProvisionerState:
     """Return the state with news for the monitor of nodes; whatever else would cut this node's power is done."""
     why = f"powered off by hand: {request.why}" if request.action is NodeAction.FENCED else said
-    news = FenceNews(node=request.node, uid=request.uid, at=at, why=why)
+    news = FenceNews(node=request.node, uid=request.uid, at=at, why=why, renewed=renewed)
     for one in state.pending:
         if one.fence and one.node == request.node and one.number != request.number:
             state = _ended(state, one, Result.DONE, why, now)

@@ -253,6 +253,21 @@ def test_L15_a_node_that_is_heard_again_is_not_powered_off_unless_that_has_begun
     assert play.request(2).renewed == "r1", "by what it is heard of last"
 
 
+@ROW("D12", level="pure")
+def test_D12_a_proof_for_an_earlier_silence_ends_no_request_for_a_later_one():
+    play = Play()
+    play.fence("a", renewed="r0")
+    play.begin()
+    play.fence("a", renewed="r7")  # Heard meanwhile, and silent again: the proof of r0 comes late.
+    play.ends(1, said="powered off", progress=Progress(sent=at(1)), off_since=at(2), renewed="r0")
+    assert (play.state.news, play.state.outcomes) == ((), ())
+    assert (play.request(1).renewed, play.request(1).progress) == ("r7", Progress()), "its lease is read before a reset"
+    assert play.begin() == [1]
+    play.ends(1, said="powered off", off_since=at(9), renewed="r7")
+    (news,) = play.state.news
+    assert (news.node, news.renewed, news.at) == ("a", "r7", at(9))
+
+
 @ROW("L15", level="pure")
 def test_L15_one_refused_for_good_fails_alone_and_the_last_outcomes_are_kept():
     play = Play()
