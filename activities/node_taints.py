@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.raw import mapping, mappings
+from holdfast.activities.raw import mapping, mappings, time_of
 
 Patch = dict[str, Any]
 
@@ -54,6 +54,20 @@ def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str, re
 def is_fenced(node: Mapping[str, Any], installation: str) -> bool:
     """Whether this installation says of a node that its power is off."""
     return _said(node, installation) is not None
+
+
+def power_off(node: Mapping[str, Any], installation: str) -> tuple[datetime, str, str] | None:
+    """Return what this installation says of a node's power.
+
+    Returns:
+        Since when it is off, by which proof, and the last renewal of its lease before that; None where nothing is said.
+        A time that cannot be read is the earliest there is.
+    """
+    said = _said(node, installation)
+    if said is None:
+        return None
+    at = time_of(said.get("at")) or datetime.min.replace(tzinfo=UTC)
+    return at.astimezone(UTC), str(said.get("why") or ""), str(said.get("renewed") or "")
 
 
 def is_own_taint(node: Mapping[str, Any], key: str, installation: str) -> bool:
