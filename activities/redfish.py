@@ -19,7 +19,8 @@ PLACEHOLDER: Final = "{node}"
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
 _SAID_MAXIMUM: Final = 200
-_THREADS: Final = 16
+_THREADS: Final = 64
+"""As many fences are worked at at once; each machine may hang for as long as is waited for an answer."""
 _ERASE: Final = "#Drive.SecureErase"
 _RUNNING: Final = frozenset({"New", "Starting", "Running", "Pending", "Suspended", "Stopping", "Service", "Cancelling"})
 """States of a task that is not over (DSP0268)."""

@@ -11,7 +11,7 @@ from holdfast.model.base import Time
 from holdfast.model.observation import Payload
 
 PENDING_MAXIMUM: Final = 400
-"""How many requests may be pending: what is asked beyond that is refused."""
+"""How many requests may be pending besides fences, which are counted apart: beyond that a request is refused."""
 OUTCOMES_KEPT: Final = 50
 AT_ONCE: Final = 8
 
@@ -180,6 +180,8 @@ class ProvisionerState(Payload):
     """How many requests have come to an end."""
     news: tuple[FenceNews, ...] = ()
     """What the monitor of nodes has not been told yet."""
+    turned_away: Annotated[int, _Unset] = 0
+    """How many fences found no room, and were left to be asked for again."""
 
 
 class ProvisionerStatus(Payload):

@@ -13,6 +13,8 @@ from holdfast.policy.edit import edit
 ASKED_AGAIN: Final = timedelta(minutes=10)
 """The provisioner keeps what it was asked. It may have been ended, and begun anew, since."""
 UNASKED_AGAIN: Final = timedelta(minutes=1)
+FENCES_AT_ONCE: Final = 800
+"""Nodes whose power is asked to be off at the same time; the others follow as these are off, or have had their turn."""
 REMEMBERED: Final = 50
 
 
@@ -46,6 +48,21 @@ def ask_due(record: NodeRecord, now: datetime, *, lost: bool) -> datetime | None
     if record.asked is None:
         return now
     return record.asked + (UNASKED_AGAIN if record.unasked else ASKED_AGAIN)
+
+
+def in_turn(book: NodeBook, due: Iterable[NodeRecord], now: datetime) -> list[NodeRecord]:
+    """Return those of whom the provisioner is told now, of all that are due: who was never asked for goes first.
+
+    It remembers a bounded number. So as many wait here, where each has its record anyway, and say so.
+    """
+    due = sorted(due, key=lambda record: (not record.withdraw, record.asked is not None, record.asked or now))
+    withdrawn = sum(record.withdraw for record in due)
+    names = {record.name for record in due}
+    under_way = sum(
+        record.word is NodeWord.FENCING and record.asked is not None and record.name not in names
+        for record in book.nodes.values()
+    )
+    return due[: withdrawn + max(0, FENCES_AT_ONCE - under_way)]
 
 
 def ask_of(record: NodeRecord) -> FenceAsk:

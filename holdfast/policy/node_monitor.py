@@ -224,6 +224,7 @@ def plan(book: NodeBook, timings: NodeTimings, now: datetime) -> Plan:
     first = min(waits, default=None)
     # All that falls due soon after the first waits for the last of these, so that it is one operation.
     at = max((each for each, _ in waits if first and each <= first[0] + TOGETHER), default=None)
+    asks = node_fence.in_turn(book, asks, now)
     return Plan(tuple(looks[:AT_ONCE]), tuple(marks[:AT_ONCE]), at, first[1] if first else "", tuple(asks[:AT_ONCE]))
 
 

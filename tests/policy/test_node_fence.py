@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from holdfast.model import NodeMarked, NodeState, NodeTimings, NodeWord
-from holdfast.model.provisioner import FenceAsk, FenceNews
+from holdfast.model.provisioner import FenceAsk, FenceNews, ProvisionerStatus
 from holdfast.policy import node_fence
 from holdfast.policy.node_monitor import looked, marked, plan, settle
+from holdfast.policy.provisioner_status import unfenced
 from tests.policy.test_node_monitor import DEGRADED, DOWN, HEALTHY, RETURNING, TIMINGS, Monitor, at
 
 ROW = pytest.mark.row
@@ -267,3 +268,27 @@ def test_D12_a_proof_names_the_last_renewal_and_clocks_are_not_compared():
     monitor.is_off("b", uid="uid-b", renewed="1")
     monitor.falls_silent("b", heard=100)
     assert monitor.state("b") is DEGRADED, "said of a silence before it was heard last"
+
+
+@ROW("D10", level="pure")
+def test_D10_of_a_thousand_lost_nodes_each_is_asked_for_as_others_are_off_and_the_others_say_what_they_wait_for():
+    monitor = Fenced()
+    monitor.until(30)
+    names = [f"n{number}" for number in range(1000)]
+    monitor.sees(*(monitor.sight(name, silent=True, heard=0) for name in names[:500]))
+    monitor.sees(*(monitor.sight(name, silent=True, heard=0) for name in names[500:]))
+    monitor.until(95)
+    asked = [ask.node for _, ask in monitor.asks]
+    assert len(set(asked)) == len(asked) == node_fence.FENCES_AT_ONCE
+    told = ProvisionerStatus(cluster="c", message="", at_once=8)
+    waits = unfenced(monitor.book, told)
+    assert len(waits) == 1000
+    assert waits[next(name for name in names if name not in asked)] == "800 others are asked for before it"
+    for name in asked[:300]:
+        monitor.book = node_fence.fenced(
+            monitor.book, FenceNews(node=name, uid=f"uid-{name}", at=at(monitor.now), why=WHY, renewed="0")
+        )
+    monitor.step()
+    assert {ask.node for _, ask in monitor.asks} == set(names)
+    monitor.until(95 + 660)
+    assert len(monitor.asks) <= 1000 + 700, "and again now and then, each in its turn"
