@@ -215,3 +215,10 @@ async def test_without_the_client_it_says_what_is_to_be_installed(monkeypatch: p
     redfish = Redfish(Access(template="http://127.0.0.1:1/redfish/v1/Systems/{node}"))
     with pytest.raises(Refusal, match=r"pip install 'holdfast\[redfish\]'"):
         await redfish.machine("http://127.0.0.1:1/redfish/v1/Systems/a")
+
+
+@ROW("D9", level="pure")
+async def test_D9_a_machine_says_its_uuid(emulator: Emulator, redfish: Redfish):
+    for name in ("a", "b"):
+        assert await (await redfish.machine(redfish.url_of(name, ""))).uuid() == emulator.ids[name]
+    assert not redfish.allows_unverified
