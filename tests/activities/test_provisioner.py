@@ -16,6 +16,7 @@ from holdfast.activities.kube import Conflict, Unreachable
 from holdfast.activities.machine import Away, Erasure, Machine, NotNow, Provisioning, Refusal
 from holdfast.activities.provisioner import check, enlist, provision
 from holdfast.activities.provisioner_contract import CheckProvisionerInput, EnlistInput, ProvisionInput
+from holdfast.activities.redfish import Redfish
 from holdfast.activities.site import Site
 from holdfast.model.provisioner import Checked, NodeAction, NodeRequest, Result
 from tests.policy.life import START
@@ -163,7 +164,7 @@ def request(action: NodeAction, **fields: Any) -> NodeRequest:
     return NodeRequest.model_validate({**base, **fields})
 
 
-async def tried(service: Service | None, cluster: Cluster, one: NodeRequest) -> tuple[Result, str]:
+async def tried(service: Service | Redfish | None, cluster: Cluster, one: NodeRequest) -> tuple[Result, str]:
     site = cast("Site", _Site(cluster))
     done = await provision(
         site, cast("Provisioning | None", service), ProvisionInput(cluster="c", cluster_uid="k", request=one)
