@@ -49,6 +49,7 @@ from holdfast.activities.create import create
 from holdfast.activities.data import Data
 from holdfast.activities.kube import Kube
 from holdfast.activities.machine import Provisioning
+from holdfast.activities.machine_identity import Identities
 from holdfast.activities.node_marks import look_nodes, mark_nodes
 from holdfast.activities.nodes import Marks
 from holdfast.activities.observe import observe
@@ -113,6 +114,7 @@ class ClusterActivities:
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
         self._provisioning = provisioning
+        self._identities = Identities()
         self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing, rendezvous=rendezvous, data=data)
 
     @property
@@ -242,7 +244,7 @@ class ClusterActivities:
     @activity.defn(name=names.ACTIVITY_PROVISION)
     async def provision_node(self, given: ProvisionInput) -> Provisioned:
         """Boot, wipe or power off a node's machine, or lift its quarantine, or a part of it."""
-        return await provisioner.provision(self._site, self._provisioning, given)
+        return await provisioner.provision(self._site, self._provisioning, given, self._identities)
 
     @activity.defn(name=names.ACTIVITY_CHECK_PROVISIONER)
     async def check_provisioner(self, given: CheckProvisionerInput) -> Checked:

@@ -50,6 +50,10 @@ class Erasure(Enum):
 class Machine(Protocol):
     """One machine of the service. Every call may raise a `ServiceError`."""
 
+    async def uuid(self) -> str:
+        """Return its UUID as the service says it; empty where it says none."""
+        ...
+
     async def power(self) -> str:
         """Return how its power is: `On`, `Off`, or a word for something in between."""
         ...
@@ -85,6 +89,11 @@ class Machine(Protocol):
 
 class Provisioning(Protocol):
     """The service."""
+
+    @property
+    def allows_unverified(self) -> bool:
+        """Whether a machine that cannot be compared with its node is acted on all the same."""
+        ...
 
     def service_of(self, url: str) -> str:
         """Return which service a machine's URL is of: scheme, host and port.

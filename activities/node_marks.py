@@ -10,7 +10,7 @@ from holdfast import names
 from holdfast.activities.contract import LookedNodes, LookNodesInput, MarkedNodes, MarkNodesInput
 from holdfast.activities.kube import Conflict, Forbidden, KubeError, NotFound
 from holdfast.activities.node_taints import is_fenced, unfence
-from holdfast.activities.node_word import is_ready, marked_by, patch_of
+from holdfast.activities.node_word import is_marked, is_ready, patch_of
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import Pulse, Site, persist, told
 from holdfast.model import NodeMarked, NodeSight, NodeWish, NodeWord
@@ -115,7 +115,7 @@ async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
             patch = unfence(node, site.installation, patch)
         if patch is None:
             return done
-        if not fenced and site.installation not in marked_by(node) and not await _has_ours(site, wish.name):
+        if not fenced and not is_marked(node, site.installation) and not await _has_ours(site, wish.name):
             return done
         try:
             version = node["metadata"]["resourceVersion"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.raw import mapping, mappings
+from holdfast.activities.raw import mapping, mappings, time_of
 
 Patch = dict[str, Any]
 
@@ -28,12 +28,22 @@ def let_go(node: Mapping[str, Any], installation: str) -> Patch | None:
     return {"spec": {"taints": others or None}} if len(others) < len(_taints(node)) else None
 
 
-def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str) -> Patch | None:
-    """Return the change that says that a node's power is off, and has Kubernetes let its pods go; None if it is so."""
+def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str, renewed: str = "") -> Patch | None:
+    """Return the change that says that a node's power is off, and has Kubernetes let its pods go; None if it is so.
+
+    Args:
+        node: the raw node.
+        installation: whose provisioner says it.
+        at: since when its power is known to be off.
+        why: by which proof.
+        renewed: the last renewal of its lease in the silence that this is the proof for; empty where it has none.
+    """
     there = any(one.get("key") == names.TAINT_OUT_OF_SERVICE for one in _taints(node))
-    if there and is_fenced(node, installation):
+    before = _said(node, installation)
+    if there and before is not None and before.get("renewed", "") == renewed:
         return None
-    said = json.dumps({"at": at.isoformat(), "why": why, "taint": not there})
+    ours = not there or is_own_taint(node, names.TAINT_OUT_OF_SERVICE, installation)
+    said = json.dumps({"at": at.isoformat(), "why": why, "taint": ours, "renewed": renewed})
     patch: Patch = {"metadata": {"annotations": {names.fenced_annotation(installation): said}}}
     if not there:
         taint = {"key": names.TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
@@ -44,6 +54,20 @@ def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str) ->
 def is_fenced(node: Mapping[str, Any], installation: str) -> bool:
     """Whether this installation says of a node that its power is off."""
     return _said(node, installation) is not None
+
+
+def power_off(node: Mapping[str, Any], installation: str) -> tuple[datetime, str, str] | None:
+    """Return what this installation says of a node's power.
+
+    Returns:
+        Since when it is off, by which proof, and the last renewal of its lease before that; None where nothing is said.
+        A time that cannot be read is the earliest there is.
+    """
+    said = _said(node, installation)
+    if said is None:
+        return None
+    at = time_of(said.get("at")) or datetime.min.replace(tzinfo=UTC)
+    return at.astimezone(UTC), str(said.get("why") or ""), str(said.get("renewed") or "")
 
 
 def is_own_taint(node: Mapping[str, Any], key: str, installation: str) -> bool:

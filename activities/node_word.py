@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.node_taints import power_off
 from holdfast.activities.raw import mapping, mappings, time_of
-from holdfast.model import NodeWish, NodeWord
+from holdfast.model import NodeWish, NodeWord, OwnMarks
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
@@ -50,15 +51,56 @@ def annotation_of(wish: NodeWish) -> str | None:
     return json.dumps(said)
 
 
+def is_marked(node: Mapping[str, Any], installation: str) -> bool:
+    """Whether this installation's monitor says something on a raw node, by its annotation or by its taint alone."""
+    return installation in marked_by(node) or _taint(node, installation) is not None
+
+
+def own_marks(node: Mapping[str, Any], installation: str) -> OwnMarks | None:
+    """Return what this installation has said on a raw node; None where that is nothing.
+
+    Where the annotation is gone, or is not understood, the taint says as much as its value tells.
+    """
+    word, why, heard = word_on(node, installation)
+    taint, off = _taint(node, installation), power_off(node, installation)
+    if word is NodeWord.NONE and taint is None and off is None:
+        return None
+    if word is NodeWord.NONE and taint is not None:
+        value = str(taint.get("value") or "")
+        word, why = NodeWord(value) if value in set(NodeWord) - {""} else NodeWord.DOWN, "its taint says so"
+    since = _said(node, installation).get("since")
+    own = OwnMarks(word=word, why=why, since=_utc(since), heard=heard)
+    if off is None:
+        return own
+    at, off_why, renewed = off
+    return own.model_copy(update={"off": at, "off_why": off_why, "off_renewed": renewed})
+
+
+def _taint(node: Mapping[str, Any], installation: str) -> Mapping[str, Any] | None:
+    key = names.node_taint(installation)
+    return next((one for one in mappings(mapping(node.get("spec")).get("taints")) if one.get("key") == key), None)
+
+
+def _utc(text: object) -> datetime | None:
+    at = time_of(text)
+    return at.astimezone(UTC) if at is not None else None
+
+
 def word_on(node: Mapping[str, Any], installation: str) -> tuple[NodeWord, str, datetime | None]:
     """Return what this installation's monitor has said on a raw node: its word, why, and when it was last heard."""
-    text = mapping(mapping(node.get("metadata")).get("annotations")).get(names.node_annotation(installation))
-    if not isinstance(text, str):
-        return NodeWord.NONE, "", None
+    said = _said(node, installation)
     try:
-        said = mapping(json.loads(text))
         word = NodeWord(str(said.get("state", "")))
     except ValueError:
         return NodeWord.NONE, "", None
-    heard = time_of(said.get("heard"))
-    return word, str(said.get("why") or ""), heard.astimezone(UTC) if heard is not None else None
+    return word, str(said.get("why") or ""), _utc(said.get("heard"))
+
+
+def _said(node: Mapping[str, Any], installation: str) -> Mapping[str, Any]:
+    text = mapping(mapping(node.get("metadata")).get("annotations")).get(names.node_annotation(installation))
+    if not isinstance(text, str):
+        return {}
+    try:
+        return mapping(json.loads(text))
+    except ValueError:
+        return {}

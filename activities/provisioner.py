@@ -15,7 +15,19 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from holdfast import names
 from holdfast.activities import node_taints
 from holdfast.activities.kube import Conflict, Forbidden, NotFound, Unreachable
-from holdfast.activities.machine import Away, Machine, Note, NotNow, Provisioning, Refusal, Step, switch, wipe
+from holdfast.activities.machine import (
+    Away,
+    Machine,
+    Note,
+    NotNow,
+    Provisioning,
+    Refusal,
+    ServiceError,
+    Step,
+    switch,
+    wipe,
+)
+from holdfast.activities.machine_identity import Identities, problem
 from holdfast.activities.provisioner_contract import (
     CheckProvisionerInput,
     Enlisted,
@@ -78,8 +90,16 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
         return Enlisted(uid=uid, service=service)
 
 
-async def provision(site: Site, port: Provisioning | None, given: ProvisionInput) -> Provisioned:
+async def provision(
+    site: Site, port: Provisioning | None, given: ProvisionInput, identities: Identities | None = None
+) -> Provisioned:
     """Do what was asked of a node, or a part of it.
+
+    Args:
+        site: the cluster.
+        port: what does it; None where this worker has nothing that does.
+        given: what was asked.
+        identities: which nodes have which UUID, read for several requests; by default for this one.
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `NoProvisioner`, which are retried.
@@ -88,9 +108,16 @@ async def provision(site: Site, port: Provisioning | None, given: ProvisionInput
     request = given.request
     if port is None and request.action.by_service:
         raise _without()
+    done = await _tried(site, port, request, identities or Identities())
+    return done.model_copy(update={"renewed": request.renewed}) if request.fence else done
+
+
+async def _tried(site: Site, port: Provisioning | None, request: NodeRequest, identities: Identities) -> Provisioned:
+    """Do it, and say what an error means for the request."""
     async with _beating(request.progress) as (progress, note):
         try:
-            return await _done(site, port, request.model_copy(update={"progress": progress()}), note)
+            request = request.model_copy(update={"progress": progress()})
+            return await _done(site, port, request, identities, note)
         except Away as error:
             if error.broken and port is not None and await port.answers(request.service):
                 return Provisioned(result=Result.WAITS, said=str(error), progress=progress(), reached=True)
@@ -120,11 +147,22 @@ async def check(site: Site, port: Provisioning | None, given: CheckProvisionerIn
     if port is None:
         return Checked(good=False, found=_NONE, remedy="give each worker of this cluster the same settings")
     async with told():
-        said = _said(await site.kube.find("v1", "Node", given.node)) if given.node else ""
-        return await port.check(port.url_of(given.node or "{node}", said))
+        node = await site.kube.find("v1", "Node", given.node) if given.node else None
+        checked = await port.check(port.url_of(given.node or "{node}", _said(node)))
+        if not given.node or not checked.good:
+            return checked
+        try:
+            await _machine(site, port, given.node, node, Identities())
+        except Refusal as refusal:
+            return Checked(good=False, found=f"{checked.found}; {refusal}", remedy="nothing is done to it until then")
+        except ServiceError as error:
+            return Checked(good=False, found=str(error), remedy="ask again")
+        return checked
 
 
-async def _done(site: Site, port: Provisioning | None, request: NodeRequest, note: Note) -> Provisioned:
+async def _done(
+    site: Site, port: Provisioning | None, request: NodeRequest, identities: Identities, note: Note
+) -> Provisioned:
     if request.action is NodeAction.RELEASE:
         await _let_go(site, request)
         return Provisioned(result=Result.DONE, said="it takes pods again")
@@ -136,15 +174,14 @@ async def _done(site: Site, port: Provisioning | None, request: NodeRequest, not
     same = node is not None and node["metadata"]["uid"] == request.uid
     if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine that boots may join anew.
         raise _Gone
-    url = port.url_of(request.node, _said(node))
     if request.fence:
-        return await _fence(site, await port.machine(url), request, note)
+        return await _fence(site, await _machine(site, port, request.node, node, identities), request, note)
     if request.action is NodeAction.WIPE:  # Before its pods are looked at: from then on none is added.
         await _change(site, request.node, request.uid, lambda raw: node_taints.quarantine(raw, site.installation))
     busy = "" if _is_begun(request) or request.force else await _pods(site, request)
     if busy:
         return Provisioned(result=Result.WAITS, said=busy, progress=request.progress)
-    machine = await port.machine(url)
+    machine = await _machine(site, port, request.node, node, identities)
     if request.action is NodeAction.WIPE:
         step = await wipe(machine, request.progress, note)
         if step.result is Result.DONE:
@@ -152,6 +189,23 @@ async def _done(site: Site, port: Provisioning | None, request: NodeRequest, not
         return _provisioned(step)
     on = request.action is NodeAction.BOOT
     return _provisioned(await switch(machine, on, request.progress, note, pxe=request.pxe))
+
+
+async def _machine(
+    site: Site, port: Provisioning, name: str, node: Mapping[str, Any] | None, identities: Identities
+) -> Machine:
+    """Return a node's machine.
+
+    Raises:
+        Refusal: if it is another one, or that cannot be known.
+        ServiceError: if it cannot be looked at.
+    """
+    machine = await port.machine(port.url_of(name, _said(node)))
+    uuid, owners = await machine.uuid(), await identities.owners(site.kube)
+    wrong = problem(name, node, uuid, owners, allow_absent=port.allows_unverified)
+    if wrong:
+        raise Refusal(wrong)
+    return machine
 
 
 def _is_begun(request: NodeRequest) -> bool:
@@ -175,7 +229,7 @@ async def _fence(site: Site, machine: Machine, request: NodeRequest, note: Note)
         return _provisioned(step)
     at = datetime.now(UTC)
     said = f"powered off at {at:%H:%M:%S} UTC, by proof of its PowerState (rule fence)"
-    await _change(site, request.node, request.uid, lambda raw: node_taints.fence(raw, site.installation, at, said))
+    await _say_off(site, request, at, said, request.renewed)
     return Provisioned(result=Result.DONE, said=said, progress=step.progress, reached=True, off_since=at)
 
 
@@ -190,8 +244,13 @@ async def _by_hand(site: Site, request: NodeRequest) -> Provisioned:
         raise Refusal("its lease is being renewed, so that it is on")
     at = datetime.now(UTC)
     said = f"powered off by hand, said at {at:%H:%M:%S} UTC: {request.why}"
-    await _change(site, request.node, request.uid, lambda raw: node_taints.fence(raw, site.installation, at, said))
-    return Provisioned(result=Result.DONE, said=said, off_since=at)
+    await _say_off(site, request, at, said, before)
+    return Provisioned(result=Result.DONE, said=said, off_since=at, renewed=before)
+
+
+async def _say_off(site: Site, request: NodeRequest, at: datetime, said: str, renewed: str) -> None:
+    ours = site.installation
+    await _change(site, request.node, request.uid, lambda raw: node_taints.fence(raw, ours, at, said, renewed))
 
 
 async def _renewal(site: Site, node: str) -> str:

@@ -45,6 +45,8 @@ class Provisioned(Payload):
     """Whether the service has answered."""
     off_since: Time | None = None
     """Of a node that is proven, or said, to be off: since when that is known."""
+    renewed: str = ""
+    """Of a fence: the last renewal of the lease in the silence that this try was for."""
 
 
 class CheckProvisionerInput(Payload):

@@ -19,7 +19,8 @@ PLACEHOLDER: Final = "{node}"
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
 _SAID_MAXIMUM: Final = 200
-_THREADS: Final = 16
+_THREADS: Final = 64
+"""As many fences are worked at at once; each machine may hang for as long as is waited for an answer."""
 _ERASE: Final = "#Drive.SecureErase"
 _RUNNING: Final = frozenset({"New", "Starting", "Running", "Pending", "Suspended", "Stopping", "Service", "Cancelling"})
 """States of a task that is not over (DSP0268)."""
@@ -45,6 +46,8 @@ class Access:
     insecure: bool = False
     services: tuple[str, ...] = ()
     """Services that a node's annotation may name besides the template's own."""
+    allow_unverified: bool = False
+    """Whether a machine that says no UUID, or whose node says none, is taken by its URL alone."""
 
     def password(self) -> str:
         """Return the password.
@@ -74,6 +77,11 @@ class Redfish:
         self._access = access
         # The client blocks. A service that hangs is not to take the threads that the rest of the process lives on.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redfish")
+
+    @property
+    def allows_unverified(self) -> bool:
+        """Whether a machine that cannot be compared with its node is acted on all the same."""
+        return self._access.allow_unverified
 
     def url_of(self, node: str, said: str) -> str:
         """Return a node's URL."""
@@ -188,6 +196,10 @@ class System:
     def __init__(self, service: Redfish, system: Any) -> None:
         """Take one that was just read."""
         self._service, self._system = service, system
+
+    async def uuid(self) -> str:
+        """Return its UUID, as it was when this was read."""
+        return str(self._system.json.get("UUID") or "")
 
     async def power(self) -> str:
         """Return how its power is."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.model import Interval, NodeSight, NodesSeen, NodeTimings
-from holdfast.policy.node_monitor import held_back
-from holdfast.policy.sight import due
+from holdfast.model import Interval, NodeSight, NodesSeen, NodeTimings, OwnMarks
+from holdfast.model.state import INTERVALS_KEPT
+from holdfast.policy.node_monitor import held_back, is_mass
+from holdfast.policy.sight import due, union
 
 GATHER: Final = timedelta(seconds=2)
 """What else falls silent, or is heard again, within so much is told with it."""
@@ -53,6 +54,20 @@ class NodeLedger:
         self._told = {one.name: _Told(one.silent, one.fault, one.message, one.uid) for one in known}
         self._old: set[str] = set()
         """Silent ones on which the monitor has had its time to decide."""
+        self._believed = {one.name for one in known if one.silent and one.believed}
+        """Silent ones that were doubted for long enough, or are Down: none of them raises a doubt again (row D3)."""
+        self._doubted: tuple[Interval, ...] = ()
+        """When silence was not believed; the monitor's time to decide begins after that."""
+        self._marks: dict[str, OwnMarks] | None = {}
+        """What stands on nodes' objects, until all have been listed once; None from then on (row D11)."""
+        self._moved: set[str] = set()
+        """Nodes that were heard to renew before all had been listed."""
+        self._adopted: dict[str, OwnMarks] = {}
+        """Marks that the monitor is to be told of."""
+        self._unheard: set[str] = set()
+        """Adopted nodes that were silent, and have not renewed since: when their lease was renewed is not known."""
+        self._nobody: datetime | None = None
+        """When nobody was heard last: from then on some renew."""
         self._held: datetime | None = None
         self._held_told: datetime | None = None
         self._first: datetime | None = None
@@ -68,6 +83,9 @@ class NodeLedger:
         node = self._nodes.setdefault(name, _Node())
         if node.heard is not None and node.renewed == renewed:
             return
+        if node.heard is not None and self._marks is not None:
+            self._moved.add(name)
+        self._unheard.discard(name)
         known = self._known.pop(name, None)
         same = known is not None and known.silent and known.renewed == renewed
         node.heard = known.heard if known is not None and same else at
@@ -80,13 +98,21 @@ class NodeLedger:
             node.heard, node.renewed = None, ""
             self._drop(name)
 
-    def node(self, name: str, uid: str, fault: str, message: str) -> None:
-        """There is a node, sound where `fault` is empty."""
+    def node(self, name: str, uid: str, fault: str, message: str, own: OwnMarks | None = None) -> None:
+        """There is a node, sound where `fault` is empty; `own` is what this installation has said on it."""
         node = self._nodes.setdefault(name, _Node())
+        if self._marks is not None:
+            self._marks.pop(name, None)
+            if own is not None:
+                self._marks[name] = own
         node.uid, node.fault, node.message, node.present = uid, fault, message, True
 
     def unnode(self, name: str) -> None:
         """A node is gone."""
+        for marks in (self._marks, self._adopted):
+            if marks is not None:
+                marks.pop(name, None)
+        self._unheard.discard(name)
         node = self._nodes.get(name)
         if node is not None:
             node.uid, node.fault, node.message, node.present = "", "", "", False
@@ -107,14 +133,9 @@ class NodeLedger:
         """
         if not listed:
             return None
-        silent = {name for name, node in self._nodes.items() if self._is_silent(node, now, blind)}
-        self._old &= silent
-        fresh = silent - self._old
-        total = self.leases - len(self._old)
-        self._held = held_back(len(fresh), total, self._held, self._timings, now)
-        if self._held is None:
-            grown = self._timings.until_down + GATHER
-            self._old |= {name for name in fresh if name in self._told and self._is_over(name, grown, now, blind)}
+        self._adopt()
+        silent = {name for name, node in self._nodes.items() if self._is_silent(node, now, blind)} | self._unheard
+        self._doubt(silent, now, blind)
         news = self._changed(silent)
         if not news and self._held == self._held_told:
             self._first = None
@@ -136,6 +157,7 @@ class NodeLedger:
         """The monitor has been told."""
         self._held_told, self._first = seen.held_since, None
         for one in seen.nodes:
+            self._adopted.pop(one.name, None)
             said = _Told(one.silent, one.fault, one.message, one.uid)
             if one.gone or said == _Told(uid=one.uid):
                 self._told.pop(one.name, None)
@@ -145,6 +167,45 @@ class NodeLedger:
     def exceptions(self) -> list[NodeSight]:
         """Return what the monitor knows of nodes that are not healthy, for whoever watches next."""
         return [self._sight(name, told.silent) for name, told in self._told.items()]
+
+    def _adopt(self) -> None:
+        """Begin with what stands on nodes' objects, once all have been listed, where it is not known to the monitor.
+
+        That a lease bears a renewal tells not when it was renewed: a node that was silent is heard by the next one.
+        Its silence counts from now on, since nobody watched before.
+        """
+        if self._marks is None:
+            return
+        marks, self._marks = self._marks, None
+        self._adopted = {name: own for name, own in marks.items() if name not in self._told}
+        for name, own in self._adopted.items():
+            if own.is_silent and name not in self._moved and self._nodes[name].heard is not None:
+                self._unheard.add(name)
+                self._believed.add(name)
+        self._moved.clear()
+
+    def _doubt(self, silent: set[str], now: datetime, blind: tuple[Interval, ...]) -> None:
+        """Decide whether it is rather our sight that is lost, once for each node that is silent."""
+        self._old &= silent
+        self._believed &= silent
+        standing = silent - self._old
+        total = self.leases - len(self._old)
+        # While nobody renews, it is our sight again, whatever was believed before.
+        fresh = standing if len(standing) >= total else standing - self._believed
+        if len(standing) >= total:
+            self._nobody = now
+        since = self._held if self._held is None or self._nobody is None else max(self._held, self._nobody)
+        before, held = self._held, held_back(len(fresh), total, since, self._timings, now)
+        self._held = held if held is None or before is None else before
+        if held is not None:
+            return
+        if before is not None:
+            self._doubted = union((*self._doubted, Interval(begin=before, end=now)), INTERVALS_KEPT)
+        if is_mass(len(fresh), total):
+            self._believed |= fresh
+        grown = self._timings.until_down + GATHER
+        unseen = union((*blind, *self._doubted), 2 * INTERVALS_KEPT)
+        self._old |= {name for name in standing if name in self._told and self._is_over(name, grown, now, unseen)}
 
     def _is_silent(self, node: _Node, now: datetime, blind: tuple[Interval, ...]) -> bool:
         if not node.present or node.heard is None or now - node.heard < self._timings.degraded:
@@ -157,15 +218,18 @@ class NodeLedger:
 
     def _changed(self, silent: set[str]) -> list[NodeSight]:
         news: list[NodeSight] = []
-        for name in {*silent, *self._told, *(name for name, node in self._nodes.items() if node.fault)}:
+        faulty = {name for name, node in self._nodes.items() if node.fault}
+        for name in {*silent, *self._told, *self._adopted, *faulty}:
             node, told = self._nodes.get(name), self._told.get(name, WELL)
             if node is None or (told is not WELL and not node.present):
                 news.append(NodeSight(name=name, uid=told.uid, gone=True))
                 continue
             # So many at once are not believed, but for those that were told of before.
-            unheard = name in silent or (node.heard is None and told.silent)
-            is_silent = unheard and (self._held is None or told.silent)
-            if _Told(is_silent, node.fault, node.message, node.uid) != _Told(
+            own = self._adopted.get(name)
+            before = told.silent or (own is not None and own.is_silent)
+            unheard = name in silent or (node.heard is None and before)
+            is_silent = unheard and (self._held is None or before)
+            if own is not None or _Told(is_silent, node.fault, node.message, node.uid) != _Told(
                 told.silent, told.fault, told.message, told.uid or node.uid
             ):
                 news.append(self._sight(name, is_silent))
@@ -181,4 +245,6 @@ class NodeLedger:
             silent=silent,
             fault=node.fault,
             message=node.message,
+            believed=silent and (name in self._believed or name in self._old),
+            own=self._adopted.get(name),
         )

@@ -17,10 +17,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.contract import WatchNodesInput
+from holdfast.activities.node_word import own_marks
 from holdfast.activities.nodes import Marks
 from holdfast.activities.raw import mapping
 from holdfast.activities.sight import SPANS_KEPT, Sight
-from holdfast.model import Interval, NodeSight, NodesSeen
+from holdfast.model import Interval, NodeSight, NodesSeen, OwnMarks
 from holdfast.policy.sight import union
 from holdfast.worker.feeds import SHORTEST_BLINDNESS
 from holdfast.worker.informer import Informer, Restored, Standing, StreamSight
@@ -58,6 +59,8 @@ class NodeFacts:
     uid: str
     fault: str
     message: str
+    own: OwnMarks | None
+    """What this installation has said on it."""
 
 
 def lease_seen(raw: Mapping[str, Any]) -> LeaseSeen | None:
@@ -72,7 +75,8 @@ def node_facts(faults: Marks) -> Callable[[Mapping[str, Any]], NodeFacts]:
     def decode(raw: Mapping[str, Any]) -> NodeFacts:
         metadata, mark = mapping(raw.get("metadata")), faults.of(raw)
         fault, message = (mark.reason, mark.message) if mark is not None else ("", "")
-        return NodeFacts(str(metadata.get("name", "")), str(metadata.get("uid", "")), fault, message)
+        own = own_marks(raw, faults.own) if faults.own else None
+        return NodeFacts(str(metadata.get("name", "")), str(metadata.get("uid", "")), fault, message, own)
 
     return decode
 
@@ -101,7 +105,7 @@ class _Nodes:
 
     def put(self, item: NodeFacts) -> None:
         """There is a node, or it has changed."""
-        self._ledger.node(item.name, item.uid, item.fault, item.message)
+        self._ledger.node(item.name, item.uid, item.fault, item.message, item.own)
         if item.fault:
             self._wake()
 

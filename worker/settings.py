@@ -281,8 +281,10 @@ class Settings(BaseSettings):
     """Whether any certificate of the service is taken."""
     provisioner_services: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """Services that a node's annotation may name besides that of the URL: https://host:port, by commas."""
+    provisioner_allow_unverified_machine: bool = False
+    """Whether a machine is powered or erased by its URL alone, where it or its node says no UUID to compare."""
     provisioner_at_once: Annotated[int, Field(ge=1, le=100)] = AT_ONCE
-    """How many of its requests are worked at at the same time."""
+    """How many of its requests are worked at at the same time, and beside them as many fences of each service."""
     fence: bool = False
     """Whether a node that is Down by its silence is powered off before its pods are replaced."""
 
@@ -413,6 +415,7 @@ class Settings(BaseSettings):
             ca_file=self.provisioner_ca_file,
             insecure=self.provisioner_insecure,
             services=self.provisioner_services,
+            allow_unverified=self.provisioner_allow_unverified_machine,
         )
 
     @property

@@ -235,6 +235,7 @@ class NodeMonitor:
                 renewed=one.renewed,
                 heard=one.heard,
                 silent=one.steady is None,
+                believed=one.steady is None and (one.believed or one.state is NodeState.DOWN),
                 fault=one.fault,
                 message=one.message,
             )

@@ -171,6 +171,7 @@ class Provisioner:
             self._clock.now(),
             reached=done.reached,
             off_since=done.off_since,
+            renewed=done.renewed,
         )
         self._end(request)
 

@@ -85,6 +85,13 @@ def worker(
         str | None,
         typer.Option(help="Services that nodes' annotations may name: https://HOST:PORT", rich_help_panel=_MACHINES),
     ] = None,
+    provisioner_allow_unverified_machine: Annotated[
+        bool | None,
+        typer.Option(
+            help="Power and erase machines by their URL alone, where there is no UUID to compare.",
+            rich_help_panel=_MACHINES,
+        ),
+    ] = None,
     provisioner_at_once: Annotated[
         int | None, typer.Option(help="Requests worked at at the same time.", rich_help_panel=_MACHINES)
     ] = None,

@@ -23,6 +23,7 @@ from holdfast.model.nodes import (
     NodeTimings,
     NodeWish,
     NodeWord,
+    OwnMarks,
 )
 from holdfast.model.observation import (
     ComponentView,
@@ -143,6 +144,7 @@ __all__ = [
     "OnUnresponsive",
     "Operation",
     "OperationKind",
+    "OwnMarks",
     "Parking",
     "Payload",
     "Phase",

@@ -74,6 +74,26 @@ class NodeWord(StrEnum):
     RETURNING = "Returning"
 
 
+class OwnMarks(Payload):
+    """What this installation has said on a node's object before: whoever has an empty memory begins with that."""
+
+    word: NodeWord = NodeWord.NONE
+    why: str = ""
+    since: Time | None = None
+    heard: Time | None = None
+    """When a renewal of its lease was last seen, as of then."""
+    off: Time | None = None
+    """Since when its power is said to be off; None where that is not said."""
+    off_why: str = ""
+    off_renewed: str = ""
+    """The last renewal of its lease before that."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether this was said of a node that nobody heard."""
+        return self.off is not None or self.word in {NodeWord.DOWN, NodeWord.LOST, NodeWord.FENCING}
+
+
 class NodeSight(Payload):
     """One node as seen: a whole snapshot of what matters of it."""
 
@@ -91,6 +111,10 @@ class NodeSight(Payload):
     """Whether the node's object is gone, or another one has its name."""
     ready: bool = True
     """Whether its kubelet says that it is ready (live looks)."""
+    believed: Annotated[bool, _Unset] = False
+    """Whether its silence is no reason to doubt the watch: it was doubted for long enough, or the node is Down."""
+    own: Annotated[OwnMarks | None, _Unset] = None
+    """At the start of a watch: what stands on its object, where the monitor may not know of it."""
 
 
 class NodesSeen(Payload):
@@ -117,6 +141,8 @@ class NodeRecord(Payload):
     """When it was last seen."""
     renewed: str = ""
     heard: Time | None = None
+    believed: Annotated[bool, _Unset] = False
+    """Whether its silence was doubted, with that of most nodes, and is believed since."""
     steady: Time | None = None
     """Since when it has been heard without a break; None while it is silent."""
     fault: str = ""

@@ -12,7 +12,7 @@ from holdfast.model.observation import Payload
 from holdfast.model.packed import PackedPayload
 
 PENDING_MAXIMUM: Final = 400
-"""How many requests may be pending: what is asked beyond that is refused."""
+"""How many requests may be pending besides fences, which are counted apart: beyond that a request is refused."""
 OUTCOMES_KEPT: Final = 50
 AT_ONCE: Final = 8
 
@@ -70,6 +70,9 @@ class FenceNews(Payload):
     uid: str
     at: Time
     why: Outside
+    renewed: Annotated[str, _Unset] = ""
+    """The last renewal of the node's lease before its power went off: by it the monitor knows which silence this
+    proves. Empty where the lease bears none, and from earlier releases."""
 
 
 class Progress(Payload):
@@ -178,6 +181,8 @@ class ProvisionerState(PackedPayload):
     """How many requests have come to an end."""
     news: tuple[FenceNews, ...] = ()
     """What the monitor of nodes has not been told yet."""
+    turned_away: Annotated[int, _Unset] = 0
+    """How many fences found no room, and were left to be asked for again."""
 
 
 class ProvisionerStatus(PackedPayload):

@@ -13,6 +13,8 @@ from holdfast.policy.edit import edit
 ASKED_AGAIN: Final = timedelta(minutes=10)
 """The provisioner keeps what it was asked. It may have been ended, and begun anew, since."""
 UNASKED_AGAIN: Final = timedelta(minutes=1)
+FENCES_AT_ONCE: Final = 800
+"""Nodes whose power is asked to be off at the same time; the others follow as these are off, or have had their turn."""
 REMEMBERED: Final = 50
 
 
@@ -46,6 +48,21 @@ def ask_due(record: NodeRecord, now: datetime, *, lost: bool) -> datetime | None
     if record.asked is None:
         return now
     return record.asked + (UNASKED_AGAIN if record.unasked else ASKED_AGAIN)
+
+
+def in_turn(book: NodeBook, due: Iterable[NodeRecord], now: datetime) -> list[NodeRecord]:
+    """Return those of whom the provisioner is told now, of all that are due: who was never asked for goes first.
+
+    It remembers a bounded number. So as many wait here, where each has its record anyway, and say so.
+    """
+    due = sorted(due, key=lambda record: (not record.withdraw, record.asked is not None, record.asked or now))
+    withdrawn = sum(record.withdraw for record in due)
+    names = {record.name for record in due}
+    under_way = sum(
+        record.word is NodeWord.FENCING and record.asked is not None and record.name not in names
+        for record in book.nodes.values()
+    )
+    return due[: withdrawn + max(0, FENCES_AT_ONCE - under_way)]
 
 
 def ask_of(record: NodeRecord) -> FenceAsk:
@@ -83,7 +100,7 @@ def fenced(book: NodeBook, news: FenceNews) -> NodeBook:
     """Return the book after the power of a node was proven, or said, to be off.
 
     Of a node that is not silent yet it is remembered until it is. Of one that is heard it is not true any more; what
-    was put on its object for it is taken off.
+    was put on its object for it is taken off. News of an earlier silence proves nothing: the proof is asked for again.
     """
     record = book.nodes.get(news.node)
     if record is None:
@@ -93,9 +110,21 @@ def fenced(book: NodeBook, news: FenceNews) -> NodeBook:
         return book
     if record.steady is not None:
         changed = edit(record, told=NodeWord.FENCING)
-    else:
+    elif is_proof(record, news):
         changed = edit(record, fencing=record.fencing or news.at, fenced=news.at, fenced_why=news.why)
+    else:
+        changed = edit(record, asked=None)
     return edit(book, nodes={**book.nodes, news.node: changed})
+
+
+def is_proof(record: NodeRecord, news: FenceNews) -> bool:
+    """Whether news of a power-off is about the silence that a node is in: nothing was heard of it since.
+
+    Clocks of different workers are not compared where the news names a renewal of the lease.
+    """
+    if news.renewed:
+        return news.renewed == record.renewed
+    return record.heard is None or record.heard <= news.at
 
 
 def remembered(book: NodeBook) -> NodeBook:
@@ -107,6 +136,6 @@ def remembered(book: NodeBook) -> NodeBook:
     book = edit(book, fenced=kept)
     for news in found:
         record = book.nodes[news.node]
-        if record.steady is None and (record.heard is None or record.heard <= news.at):
+        if record.steady is None and is_proof(record, news):
             book = fenced(book, news)
     return book

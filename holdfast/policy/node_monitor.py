@@ -17,6 +17,7 @@ from holdfast.model import (
     NodeTimings,
     NodeWish,
     NodeWord,
+    OwnMarks,
     format_duration,
 )
 from holdfast.model.state import INTERVALS_KEPT
@@ -90,7 +91,7 @@ def saw(book: NodeBook, seen: NodesSeen) -> NodeBook:
             # What was said of an earlier node of its name is not true of it.
             nodes.pop(sight.name, None)
             known = None
-        if sight.gone or (known is None and not sight.silent and not sight.fault):
+        if sight.gone or (known is None and not sight.silent and not sight.fault and sight.own is None):
             continue
         nodes[sight.name] = _seen(known, sight, seen.at)
     book = node_fence.remembered(edit(book, nodes=nodes))
@@ -98,18 +99,43 @@ def saw(book: NodeBook, seen: NodesSeen) -> NodeBook:
 
 
 def _seen(known: NodeRecord | None, sight: NodeSight, at: datetime) -> NodeRecord:
-    record = known or NodeRecord(name=sight.name, uid=sight.uid, since=at, at=at)
+    record = known or _adopted(sight, sight.own or OwnMarks(), at)
     heard = sight.heard or record.heard or at
+    if sight.own is not None and record.heard is not None:
+        heard = max(heard, record.heard)  # A mark tells what was, and a record what is.
     return edit(
         record,
         uid=sight.uid or record.uid,
         at=at,
         renewed=sight.renewed or record.renewed,
         heard=heard,
+        believed=sight.silent and sight.believed,
         steady=None if sight.silent else record.steady or heard,
         fault=sight.fault,
         message=sight.message,
     )
+
+
+def _adopted(sight: NodeSight, own: OwnMarks, at: datetime) -> NodeRecord:
+    """Return what is known of a node by what stands on its object alone: it stands as that says (row D11).
+
+    A node that is to be off is marked once more, since only that tells whose pods are there. Where a power-off is said
+    of an earlier silence than the one it is in, it proves nothing.
+    """
+    record = NodeRecord(name=sight.name, uid=sight.uid, since=own.since or at, at=at)
+    if own.word is NodeWord.NONE and own.off is None:
+        return record
+    if own.word is NodeWord.NONE:  # What is said of its power is taken off, or made good by a word.
+        record = edit(record, told=NodeWord.FENCING)
+    else:
+        state = NodeState.RETURNING if own.word is NodeWord.RETURNING else NodeState.DOWN
+        told = NodeWord.NONE if own.word is NodeWord.FENCING else own.word
+        record = edit(record, state=state, downs=1, word=own.word, told=told, why=own.why)
+    if own.word is NodeWord.FENCING:
+        record = edit(record, fencing=record.since, ours=True)
+    if own.off is not None and sight.silent and own.off_renewed and own.off_renewed == sight.renewed:
+        record = edit(record, fencing=own.off, fenced=own.off, fenced_why=own.off_why)
+    return record
 
 
 def looked(book: NodeBook, sights: Iterable[NodeSight], begun: datetime, blind: Iterable[Interval]) -> NodeBook:
@@ -198,6 +224,7 @@ def plan(book: NodeBook, timings: NodeTimings, now: datetime) -> Plan:
     first = min(waits, default=None)
     # All that falls due soon after the first waits for the last of these, so that it is one operation.
     at = max((each for each, _ in waits if first and each <= first[0] + TOGETHER), default=None)
+    asks = node_fence.in_turn(book, asks, now)
     return Plan(tuple(looks[:AT_ONCE]), tuple(marks[:AT_ONCE]), at, first[1] if first else "", tuple(asks[:AT_ONCE]))
 
 

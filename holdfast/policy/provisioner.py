@@ -22,6 +22,7 @@ from holdfast.model.provisioner import (
     Result,
     ServiceAway,
 )
+from holdfast.policy import fences
 from holdfast.policy.edit import edit
 
 AWAY_FIRST: Final = timedelta(seconds=2)
@@ -63,8 +64,9 @@ def refusal(state: ProvisionerState, ask: NodeAsk, busy: Set[int]) -> str:
     there = [one for one in state.pending if one.node == ask.node]
     if _same(there, ask) is not None:
         return ""
-    if len(state.pending) >= PENDING_MAXIMUM:
-        return f"{len(state.pending)} requests are pending, which is the most: ask again later"
+    others = sum(not one.fence for one in state.pending)
+    if others >= PENDING_MAXIMUM:
+        return f"{others} requests are pending, which is the most: ask again later"
     for one in there:
         where = f"{ask.node}: request {one.number} ({verb_of(one.action)}) is pending"
         if ask.action is NodeAction.BOOT and (one.fence or one.action is NodeAction.FENCED):
@@ -109,12 +111,15 @@ def _same(there: Iterable[NodeRequest], ask: NodeAsk) -> NodeRequest | None:
 def fence(state: ProvisionerState, ask: FenceAsk, now: datetime) -> ProvisionerState:
     """Return the state after the monitor of nodes has asked for a node's power to be off; asked again it is the same.
 
-    Where too much is pending it is let fall: the monitor asks again.
+    Fences have room of their own. Where that is used up, one that waits for a service that is away yields; else this
+    one is turned away, which is counted. The monitor asks for either again, and shows what it has asked for.
     """
     there = next((one for one in state.pending if one.fence and (one.node, one.uid) == (ask.node, ask.uid)), None)
     if there is not None:
-        return state if there.renewed == ask.renewed else _with(state, edit(there, renewed=ask.renewed, why=ask.why))
-    if len(state.pending) >= PENDING_MAXIMUM or not names.DNS_SUBDOMAIN.match(ask.node):
+        # Another renewal is another silence: what was begun for the one before proves nothing of it.
+        anew = edit(there, renewed=ask.renewed, why=ask.why, progress=Progress())
+        return state if there.renewed == ask.renewed else _with(state, anew)
+    if not names.DNS_SUBDOMAIN.match(ask.node):
         return state
     request = NodeRequest(
         number=state.last + 1,
@@ -127,6 +132,12 @@ def fence(state: ProvisionerState, ask: FenceAsk, now: datetime) -> ProvisionerS
         uid=ask.uid,
         renewed=ask.renewed,
     )
+    while not fences.has_room(state, request):
+        other = fences.yields(state)
+        if other is None:
+            return edit(state, turned_away=state.turned_away + 1)
+        said = f"{other.service} is away, and others wait: it is asked for again"
+        state = _ended(state, other, Result.WITHDRAWN, said, now)
     return _queued(state, request)
 
 
@@ -187,6 +198,7 @@ def came_to(
     *,
     reached: bool = False,
     off_since: datetime | None = None,
+    renewed: str = "",
 ) -> ProvisionerState:
     """Return the state after a try has come to something.
 
@@ -199,27 +211,33 @@ def came_to(
         now: the time.
         reached: whether the service has answered.
         off_since: of a node that is off, since when that is known.
+        renewed: of a fence, the last renewal in the silence that the try was for.
     """
     request = _of(state, number)
     if request is None:
         return state
+    is_earlier = request.fence and bool(renewed) and renewed != request.renewed
     if reached:
         state = edit(state, away={key: one for key, one in state.away.items() if key != request.service})
-    request = edit(request, progress=progress)
+    request = edit(request, progress=Progress() if is_earlier else progress)
+    if is_earlier and result is not Result.AWAY:  # The node was heard meanwhile, and is silent again.
+        return _with(state, edit(request, tries=0, again=None))
     if result is Result.WAITS:
         return _with(state, _later(request, said, now, WAIT_LAST))
     if result is Result.AWAY:
         state = _with(state, edit(request, said=said, tries=request.tries + 1))
         return edit(state, away={**state.away, request.service: _away(state.away.get(request.service), said, now)})
     if result is Result.DONE and (request.fence or request.action is NodeAction.FENCED):
-        state = _fenced(state, request, said, off_since or now, now)
+        state = _fenced(state, request, said, off_since or now, renewed or request.renewed, now)
     return _ended(state, request, result, said, now)
 
 
-def _fenced(state: ProvisionerState, request: NodeRequest, said: str, at: datetime, now: datetime) -> ProvisionerState:
+def _fenced(
+    state: ProvisionerState, request: NodeRequest, said: str, at: datetime, renewed: str, now: datetime
+) -> ProvisionerState:
     """Return the state with news for the monitor of nodes; whatever else would cut this node's power is done."""
     why = f"powered off by hand: {request.why}" if request.action is NodeAction.FENCED else said
-    news = FenceNews(node=request.node, uid=request.uid, at=at, why=why)
+    news = FenceNews(node=request.node, uid=request.uid, at=at, why=why, renewed=renewed)
     for one in state.pending:
         if one.fence and one.node == request.node and one.number != request.number:
             state = _ended(state, one, Result.DONE, why, now)
@@ -279,7 +297,8 @@ def plan(state: ProvisionerState, busy: Set[int], now: datetime) -> Plan:
     """Return what is to be begun.
 
     In the order in which it was asked, but for what the monitor of nodes waits for, which goes first; of one node one
-    after the other, of all together at most `at_once`. A service that is away is asked again by the first alone.
+    after the other, of all together at most `at_once`, and beside them as many fences of each service. A service that
+    is away is asked again by the first alone.
     """
     enlist: list[NodeRequest] = []
     begin: list[NodeRequest] = []
@@ -287,7 +306,7 @@ def plan(state: ProvisionerState, busy: Set[int], now: datetime) -> Plan:
     order = in_order(state)
     nodes = {one.node for one in order if one.number in busy and one.enlisted}
     asks = {one.service for one in order if one.number in busy}
-    free = state.at_once - sum(one.number in busy and one.enlisted for one in order)
+    places = fences.Places(state, busy)
     for one in order:
         if one.number in busy:
             continue
@@ -296,7 +315,8 @@ def plan(state: ProvisionerState, busy: Set[int], now: datetime) -> Plan:
             nodes.add(one.node)
             continue
         if not one.enlisted:
-            enlist.append(one)
+            if places.look_up():
+                enlist.append(one)
             nodes.add(one.node)
             continue
         if one.node in nodes:
@@ -306,11 +326,10 @@ def plan(state: ProvisionerState, busy: Set[int], now: datetime) -> Plan:
         if away is not None and away.again > now:
             waits.append((away.again, f"{one.service} is asked again"))
             continue
-        if free <= 0 or (away is not None and one.service in asks):
+        if (away is not None and one.service in asks) or not places.take(one):
             continue
         asks.add(one.service)
         begin.append(one)
-        free -= 1
     first = min(waits, default=None)
     return Plan(tuple(enlist), tuple(begin), first[0] if first else None, first[1] if first else "")
 

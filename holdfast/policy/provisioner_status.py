@@ -8,6 +8,8 @@ from typing import Final
 
 from holdfast.model import NodeBook, NodeWord
 from holdfast.model.provisioner import NodeAction, NodeRequest, ProvisionerState, ProvisionerStatus
+from holdfast.policy.fences import Places
+from holdfast.policy.node_fence import FENCES_AT_ONCE
 from holdfast.policy.provisioner import in_order, verb_of
 
 _SHOWN: Final = 20
@@ -17,12 +19,16 @@ _OUTCOMES_SHOWN: Final = 5
 def status(state: ProvisionerState, busy: Set[int], now: datetime) -> ProvisionerStatus:
     """Return how a provisioner stands."""
     order = in_order(state)
+    first: dict[str, NodeRequest] = {}
+    for one in order:
+        first.setdefault(one.node, one)
+    places = Places(state, busy)
     return ProvisionerStatus(
         cluster=state.cluster,
         message=_message(state, busy),
         at_once=state.at_once,
         pending=tuple(order),
-        waits={one.number: _waits(state, order, one, busy, now) for one in order},
+        waits={one.number: _waits(state, first[one.node], places, one, busy, now) for one in order},
         away=state.away,
         quarantined=state.quarantined,
         outcomes=tuple(reversed(state.outcomes)),
@@ -32,7 +38,13 @@ def status(state: ProvisionerState, busy: Set[int], now: datetime) -> Provisione
 
 def _message(state: ProvisionerState, busy: Set[int]) -> str:
     under_way = sum(one.number in busy for one in state.pending)
-    text = f"{len(state.pending)} requests are pending, {under_way} of them under way; {state.done} have ended"
+    text = f"{len(state.pending)} requests are pending, {under_way} of them under way"
+    fences = sum(one.fence for one in state.pending)
+    if fences:
+        text += f", {fences} of them fences"
+    text += f"; {state.done} have ended"
+    if state.turned_away:
+        text += f"; {state.turned_away} fences found no room so far, and are asked for again"
     if state.quarantined:
         text += f"; {len(state.quarantined)} nodes are in quarantine"
     for service, one in sorted(state.away.items()):
@@ -41,7 +53,12 @@ def _message(state: ProvisionerState, busy: Set[int]) -> str:
 
 
 def _waits(
-    state: ProvisionerState, order: list[NodeRequest], request: NodeRequest, busy: Set[int], now: datetime
+    state: ProvisionerState,
+    first: NodeRequest,
+    places: Places,
+    request: NodeRequest,
+    busy: Set[int],
+    now: datetime,
 ) -> str:
     """Say why a request is not done."""
     said = f" ({request.said})" if request.said else ""
@@ -49,14 +66,14 @@ def _waits(
         return ("is under way" if request.enlisted else "whom to ask is being looked up") + said
     if request.again is not None and request.again > now:
         return f"{request.said}: tried again at {request.again:%H:%M:%S} UTC"
-    before = order[: order.index(request)]
-    first = next((one for one in before if one.node == request.node), None)
-    if first is not None:
+    if first is not request:
         return f"after request {first.number} of the same node ({verb_of(first.action)})"
     away = state.away.get(request.service) if request.action.by_service else None
     if away is not None:
         return f"{request.service} is away: {away.why}: asked again at {away.again:%H:%M:%S} UTC"
-    return "it is its turn" if request.enlisted else "whom to ask is to be looked up"
+    if not request.enlisted:
+        return "whom to ask is to be looked up"
+    return places.lacks(request) or "it is its turn"
 
 
 def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
@@ -87,16 +104,17 @@ def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
 def unfenced(book: NodeBook, told: ProvisionerStatus) -> dict[str, str]:
     """Return the nodes that are to be off before their workloads hear of it, each with what it waits for."""
     found: dict[str, str] = {}
+    pending = {one.node: told.waits[one.number] for one in told.pending if one.fence}
+    ended = {one.node: f"{one.result}: {one.said}" for one in reversed(told.outcomes) if one.fence}
+    before = sum(record.word is NodeWord.FENCING and record.asked is not None for record in book.nodes.values())
     for record in book.nodes.values():
         if record.word is not NodeWord.FENCING or not record.ours:
             continue
-        asked = next((one for one in told.pending if one.fence and one.node == record.name), None)
-        ended = next((one for one in told.outcomes if one.fence and one.node == record.name), None)
-        if asked is not None:
-            why = told.waits[asked.number]
+        if record.asked is None and before >= FENCES_AT_ONCE:
+            rest = f"{before} others are asked for before it"
         else:
-            why = record.unasked or (f"{ended.result}: {ended.said}" if ended is not None else "it is to be asked for")
-        found[record.name] = why
+            rest = "it is to be asked for" if record.asked is None else "it is asked for again"
+        found[record.name] = pending.get(record.name) or record.unasked or ended.get(record.name) or rest
     return found
 
 

@@ -64,6 +64,10 @@ def test_L15_the_out_of_service_taint_is_taken_off_only_where_we_have_put_it():
     assert node_taints.unfence(raw, "us", None) is None
     lost = {**fenced, "spec": {"taints": [OTHERS]}}
     assert after(lost, node_taints.fence(lost, "us", AT, "off"))["spec"]["taints"] == [OTHERS, OUT], "it is put again"
+    later = after(fenced, node_taints.fence(fenced, "us", AT, "off again", "r9"))
+    assert later["spec"]["taints"] == [OTHERS, OUT]
+    assert node_taints.fence(later, "us", AT, "off again", "r9") is None
+    assert after(later, node_taints.unfence(later, "us", None)) == raw, "the taint is ours as before"
 
 
 @ROW("L15", level="pure")

@@ -16,12 +16,14 @@ from holdfast.activities.kube import Conflict, Unreachable
 from holdfast.activities.machine import Away, Erasure, Machine, NotNow, Provisioning, Refusal
 from holdfast.activities.provisioner import check, enlist, provision
 from holdfast.activities.provisioner_contract import CheckProvisionerInput, EnlistInput, ProvisionInput
+from holdfast.activities.redfish import Redfish
 from holdfast.activities.site import Site
 from holdfast.model.provisioner import Checked, NodeAction, NodeRequest, Result
 from tests.policy.life import START
 
 ROW = pytest.mark.row
 BMC = "https://bmc"
+UUID = "00112233-4455-6677-8899-aabbccddeeff"
 QUARANTINE = names.quarantine_taint("us")
 
 
@@ -30,8 +32,14 @@ class Cluster:
     """One node, its lease and its pods; all that is done is noted in order."""
 
     node: dict[str, Any] | None = field(
-        default_factory=lambda: {"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}, "spec": {}}
+        default_factory=lambda: {
+            "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"},
+            "spec": {},
+            "status": {"nodeInfo": {"systemUUID": UUID}},
+        }
     )
+    others: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Other nodes."""
     renewed: str = "r0"
     pods: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     conflicts: int = 0
@@ -46,9 +54,13 @@ class Cluster:
         return copy.deepcopy(self.node)
 
     async def list(self, api_version: str, kind: str, **options: Any) -> dict[str, Any]:
-        self.log.append("pods")
         keep: Callable[[Any], Any] = options["keep"]
-        return {"items": [kept for pod in self.pods if (kept := keep(pod)) is not None]}
+        if kind == "Node":
+            there = [*([self.node] if self.node is not None else []), *self.others]
+        else:
+            self.log.append("pods")
+            there = self.pods
+        return {"items": [kept for one in there if (kept := keep(one)) is not None]}
 
     async def patch(self, api_version: str, kind: str, name: str, **options: Any) -> None:
         if self.conflicts:
@@ -76,6 +88,11 @@ class Service:
     on: bool = True
     error: Exception | None = None
     root: bool = True
+    identity: str = UUID
+    allows_unverified: bool = False
+
+    async def uuid(self) -> str:
+        return self.identity
 
     def url_of(self, node: str, said: str) -> str:
         return said or f"{BMC}/redfish/v1/Systems/{node}"
@@ -147,7 +164,7 @@ def request(action: NodeAction, **fields: Any) -> NodeRequest:
     return NodeRequest.model_validate({**base, **fields})
 
 
-async def tried(service: Service | None, cluster: Cluster, one: NodeRequest) -> tuple[Result, str]:
+async def tried(service: Service | Redfish | None, cluster: Cluster, one: NodeRequest) -> tuple[Result, str]:
     site = cast("Site", _Site(cluster))
     done = await provision(
         site, cast("Provisioning | None", service), ProvisionInput(cluster="c", cluster_uid="k", request=one)
@@ -281,3 +298,70 @@ async def test_an_api_server_that_is_away_is_waited_for_and_a_worker_without_a_s
     given = CheckProvisionerInput(cluster="c", cluster_uid="k", node="n")
     found = await check(cast("Site", _Site(cluster)), cast("Provisioning", service), given)
     assert found.found == f"{BMC}/redfish/v1/Systems/n"
+
+
+def named(name: str, uuid: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": {"nodeInfo": {"systemUUID": uuid}}}
+
+
+ANOTHER = "f2c1f2a4-3d5e-4c55-9d29-0c4b0d1e7a33"
+DONE = [
+    request(NodeAction.POWER_OFF, fence=True, renewed="r0"),
+    request(NodeAction.POWER_OFF),
+    request(NodeAction.WIPE),
+    request(NodeAction.BOOT, pxe=True),
+]
+
+
+@ROW("D9", level="pure")
+@pytest.mark.parametrize("one", DONE, ids=["fence", "power-off", "wipe", "boot"])
+async def test_D9_a_swapped_cable_cuts_no_power_and_erases_nothing(
+    cluster: Cluster, service: Service, one: NodeRequest
+):
+    service.on, service.identity = one.action is not NodeAction.BOOT, ANOTHER
+    cluster.others = [named("healthy", ANOTHER)]
+    result, said = await tried(service, cluster, one)
+    assert result is Result.REFUSED
+    assert said.startswith(f"its URL leads to the machine of node healthy (UUID {ANOTHER})")
+    assert not {"on", "off", "pxe", "erase d1", names.TAINT_OUT_OF_SERVICE} & set(cluster.log)
+    cluster.others = []
+    assert (await tried(service, cluster, one))[1].startswith(f"its URL leads to another machine: UUID {ANOTHER}")
+    service.allows_unverified = True
+    assert (await tried(service, cluster, one))[0] is Result.REFUSED, "what differs is never allowed"
+    service.identity = "33221100-5544-7766-8899-AABBCCDDEEFF"
+    assert (await tried(service, cluster, one))[0] is Result.DONE, "the same in the other order of bytes"
+
+
+@ROW("D9", level="pure")
+@pytest.mark.parametrize("machine", ["", UUID], ids=["machine-none", "node-none"])
+async def test_D9_a_machine_that_cannot_be_compared_is_acted_on_only_where_that_is_allowed(
+    cluster: Cluster, service: Service, machine: str
+):
+    fence = request(NodeAction.POWER_OFF, fence=True, renewed="r0")
+    service.identity = machine
+    assert cluster.node is not None
+    if machine:
+        cluster.node["status"]["nodeInfo"]["systemUUID"] = "00000000-0000-0000-0000-000000000000"
+    result, said = await tried(service, cluster, fence)
+    assert (result, "provisioner_allow_unverified_machine" in said, cluster.log) == (Result.REFUSED, True, [])
+    service.allows_unverified = True
+    assert (await tried(service, cluster, fence))[0] is Result.DONE
+
+
+@ROW("D9", level="pure")
+async def test_D9_a_machine_is_booted_before_it_joins_unless_it_is_that_of_a_node(cluster: Cluster, service: Service):
+    cluster.node, service.on = None, False
+    boot = request(NodeAction.BOOT, pxe=True, uid="")
+    cluster.others = [named("healthy", UUID)]
+    assert (await tried(service, cluster, boot))[0] is Result.REFUSED
+    cluster.others = []
+    assert (await tried(service, cluster, boot))[0] is Result.DONE
+
+
+@ROW("D9", level="pure")
+async def test_D9_a_look_at_a_nodes_machine_says_that_it_is_another(cluster: Cluster, service: Service):
+    site, given = cast("Site", _Site(cluster)), CheckProvisionerInput(cluster="c", cluster_uid="k", node="n")
+    assert (await check(site, cast("Provisioning", service), given)).good
+    service.identity = ANOTHER
+    found = await check(site, cast("Provisioning", service), given)
+    assert (found.good, "its URL leads to another machine" in found.found) == (False, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +47,13 @@ class Nodes:
         taint = {"key": GROUP, "value": group, "effect": "NoSchedule"}
         for name in self.names:
             await self.patch(name, {"metadata": {"labels": {GROUP: group}}, "spec": {"taints": [taint]}})
+
+    async def identify(self, uuids: Mapping[str, str]) -> None:
+        """Have each node's status name its machine by a UUID, as its kubelet would."""
+        for name, uuid in uuids.items():
+            found = await self.kube.get("v1", "Node", name)
+            patch = {"status": {"nodeInfo": {"systemUUID": uuid}}}
+            await self.kube.patch("v1", "Node", name, uid=found["metadata"]["uid"], patch=patch, subresource="status")
 
     async def condition(self, name: str, kind: str, status: str) -> None:
         """Set a condition of a node's status, as whatever watches over its hardware would."""

@@ -15,7 +15,7 @@ import pytest
 from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import NodeState, NodeWord
-from holdfast.model.provisioner import Result
+from holdfast.model.provisioner import NodeAction, Result
 from tests.e2e.agents import SHORT_SILENCE, Agents, open_agents
 from tests.e2e.nodes import Nodes
 from tests.e2e.site import job, open_site, until
@@ -49,6 +49,18 @@ class Rack(Ground):
     @property
     def node(self) -> str:
         return self.nodes.names[0]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**SHORT_SILENCE, **self.settings(HOLDFAST_FENCE="true")}
+
+    async def is_free(self) -> bool:
+        """Whether nothing of this installation stands on the node."""
+        found = await self.site.kube.get("v1", "Node", self.node)
+        said = {names.fenced_annotation(self.site.cluster), names.node_annotation(self.site.cluster)}
+        keys = {taint.partition(":")[0] for taint in await self.taints(self.node)}
+        ours = keys & {names.TAINT_OUT_OF_SERVICE, names.node_taint(self.site.cluster)}
+        return not ours and not said & set(found["metadata"].get("annotations", {}))
 
     async def is_fencing(self) -> bool:
         return await word(self.site, self.node) is NodeWord.FENCING
@@ -86,7 +98,9 @@ async def rack(stack: Stack, directory: Path, **config: Any) -> AsyncIterator[Ra
         open_agents(stack, site.kube, directory, 3) as (well, _),
         open_agents(stack, site.kube, directory, 1) as (nodes, agents),
     ):
-        redfish = Emulator(directory, nodes.names, **config)
+        redfish = Emulator(directory, [*nodes.names, *well.names[:1]], **config)
+        await nodes.identify({nodes.names[0]: redfish.ids[nodes.names[0]]})
+        await well.identify({well.names[0]: redfish.ids[well.names[0]]})
         await redfish.start()
         try:
             fencing = {"HOLDFAST_PROVISIONER_URL": redfish.template, "HOLDFAST_FENCE": "true"}
@@ -101,14 +115,7 @@ async def came_back(here: Rack) -> None:
     """Have the node's agent be there again, as after power-on, and see the node free of all that was said on it."""
     here.agents.start()
     await stands(here.site, here.node, NodeState.HEALTHY, 90)
-
-    async def free() -> bool:
-        found = await here.site.kube.get("v1", "Node", here.node)
-        ours = names.fenced_annotation(here.site.cluster) not in found["metadata"].get("annotations", {})
-        keys = {taint.partition(":")[0] for taint in await here.taints(here.node)}
-        return ours and not keys & {names.TAINT_OUT_OF_SERVICE, names.node_taint(here.site.cluster)}
-
-    await until(free, 30, "nothing of ours stands on it")
+    await until(here.is_free, 30, "nothing of ours stands on it")
 
 
 @ROW("L15", level="e2e")
@@ -240,3 +247,120 @@ async def test_L15_a_node_with_sensitive_pods_has_as_long_as_those_wait(stack: S
         assert record.asked is not None
         assert (record.asked - record.heard).total_seconds() >= 25, "degraded and sensitive_down"
         assert (await here.site.status(handle)).sensitive
+
+
+@ROW("D9", level="e2e")
+async def test_D9_a_swapped_cable_powers_off_no_healthy_node_and_proves_nothing(stack: Stack, tmp_path: Path):
+    async with rack(stack, tmp_path) as here:
+        handle = await here.runs()
+        healthy = here.well.names[0]
+        swapped = {"metadata": {"annotations": {names.ANNOTATION_REDFISH: here.redfish.url(healthy)}}}
+        await here.nodes.patch(here.node, swapped)
+        here.agents.kill()
+
+        async def refused() -> bool:
+            return any(one.fence and one.result is Result.REFUSED for one in (await here.status()).outcomes)
+
+        await until(refused, 120, "its power-off is refused")
+        (outcome,) = [one for one in (await here.status()).outcomes if one.fence]
+        uuid = here.redfish.ids[healthy]
+        assert outcome.said.startswith(f"its URL leads to the machine of node {healthy} (UUID {uuid})")
+        assert here.redfish.resets() == []
+        assert await here.redfish.power(healthy) == "On"
+        shown = await command(here.site, "node", "list", "--cluster", here.site.cluster)
+        assert "its URL leads to the machine" in " ".join(shown.split())
+        status = await here.site.status(handle)
+        assert (status.phase, status.attempt) == ("Running", 1), "nothing is proven, so nothing is replaced"
+        here.nothing_was_replaced()
+        assert OUT not in await here.taints(here.node)
+
+
+@ROW("D9", level="e2e")
+async def test_D9_a_node_that_says_no_uuid_is_powered_off_only_where_that_is_allowed(stack: Stack, tmp_path: Path):
+    async with rack(stack, tmp_path) as here:
+        handle = await here.runs()
+        await here.nodes.identify({here.node: "00000000-0000-0000-0000-000000000000"})
+        here.agents.kill()
+
+        async def refused() -> bool:
+            return any(one.fence and one.result is Result.REFUSED for one in (await here.status()).outcomes)
+
+        await until(refused, 120, "its power-off is refused")
+        assert here.redfish.resets() == []
+        here.site.workers[0].kill()
+        allowed = {"HOLDFAST_PROVISIONER_ALLOW_UNVERIFIED_MACHINE": "true"}
+        await here.site.start_worker(kubeconfig=None, **here.environment, **allowed)
+        await here.ask(NodeAction.POWER_OFF, here.node, force=True, why="it says no UUID")
+
+        async def off() -> bool:
+            return here.redfish.resets() == [here.node]
+
+        await until(off, 90, "its power is cut by its URL alone")
+        assert (await here.site.status(handle)).attempt == 1
+
+
+@ROW("D11", level="e2e")
+async def test_D11_a_monitor_that_begins_anew_adopts_its_marks_and_frees_the_node_that_is_back(
+    stack: Stack, tmp_path: Path
+):
+    async with rack(stack, tmp_path) as here:
+        handle = await here.runs()
+        here.agents.kill()
+        await here.space.reach(handle, "Running", 2, 150)
+        assert OUT in await here.taints(here.node)
+        before = len(here.patches())
+        here.site.workers[0].kill()
+        monitor = here.site.client.get_workflow_handle(names.node_monitor_id(here.site.cluster))
+        await monitor.terminate("its memory is lost")
+        await here.site.start_worker(kubeconfig=None, **here.environment)
+        await stands(here.site, here.node, NodeState.DOWN, 60)
+        record = (await book(here.site)).book.nodes[here.node]
+        assert (record.word, record.fenced is not None) == (NodeWord.LOST, True), "by what stands on its object"
+        assert OUT in await here.taints(here.node)
+        assert len(here.patches()) == before, "nothing new is said while it is silent"
+        assert here.redfish.resets() == [here.node], "nor is its power cut again"
+        await came_back(here)
+        status = await here.site.status(handle)
+        assert (status.phase, status.attempt) == ("Running", 2)
+
+
+@ROW("D11", level="e2e")
+async def test_D11_a_node_that_came_back_while_there_was_no_monitor_is_freed(stack: Stack, tmp_path: Path):
+    async with rack(stack, tmp_path) as here:
+        handle = await here.runs()
+        here.agents.kill()
+        await here.space.reach(handle, "Running", 2, 150)
+        here.site.workers[0].kill()
+        monitor = here.site.client.get_workflow_handle(names.node_monitor_id(here.site.cluster))
+        await monitor.terminate("its memory is lost")
+        here.agents.start()
+        await here.site.start_worker(kubeconfig=None, **here.environment)
+        await until(here.is_free, 60, "nothing of ours stands on it")
+
+
+@ROW("L15", level="e2e")
+async def test_L15_a_worker_killed_in_the_middle_of_a_fence_cuts_the_power_once_and_the_workload_moves(
+    stack: Stack, tmp_path: Path
+):
+    async with rack(stack, tmp_path, power_seconds=8) as here:
+        handle = await here.runs()
+        here.agents.kill()
+
+        async def told() -> bool:
+            return here.redfish.resets() == [here.node]
+
+        await until(told, 90, "its machine was told to be off")
+        here.site.workers[0].kill()
+        assert await here.redfish.power(here.node) == "On", "it is going down"
+        await here.site.start_worker(kubeconfig=None, **here.environment)
+        await here.space.reach(handle, "Running", 2, 150)
+        assert here.redfish.resets() == [here.node]
+        assert await here.redfish.power(here.node) == "Off"
+        found = await here.site.kube.get("v1", "Node", here.node)
+        said = json.loads(found["metadata"]["annotations"][names.fenced_annotation(here.site.cluster)])
+        assert datetime.fromisoformat(said["at"]) < here.first_of_attempt_2()
+        assert OUT in await here.taints(here.node)
+        (ended,) = [one for one in (await here.status()).outcomes if one.fence]
+        assert ended.result is Result.DONE
+        await here.space.truth.settle()
+        here.space.truth.assert_one_attempt_at_a_time("train")

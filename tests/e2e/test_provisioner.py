@@ -97,6 +97,7 @@ async def ground(
     """Open a site with nodes of its own, whose machines the emulator has."""
     async with open_site(stack, directory, prefix="p") as site, open_nodes(site.kube, count) as nodes:
         redfish = Emulator(directory, nodes.names, **config)
+        await nodes.identify(redfish.ids)
         await redfish.start()
         try:
             environment = {"HOLDFAST_PROVISIONER_URL": redfish.template, **more}

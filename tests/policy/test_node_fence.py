@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from holdfast.model import NodeMarked, NodeState, NodeTimings, NodeWord
-from holdfast.model.provisioner import FenceAsk, FenceNews
+from holdfast.model.provisioner import FenceAsk, FenceNews, ProvisionerStatus
 from holdfast.policy import node_fence
 from holdfast.policy.node_monitor import looked, marked, plan, settle
+from holdfast.policy.provisioner_status import unfenced
 from tests.policy.test_node_monitor import DEGRADED, DOWN, HEALTHY, RETURNING, TIMINGS, Monitor, at
 
 ROW = pytest.mark.row
@@ -56,8 +57,8 @@ class Fenced(Monitor):
                 return
         raise AssertionError("it does not come to rest")
 
-    def is_off(self, name: str = "a", uid: str = "uid-a", second: float | None = None) -> None:
-        news = FenceNews(node=name, uid=uid, at=at(self.now if second is None else second), why=WHY)
+    def is_off(self, name: str = "a", uid: str = "uid-a", second: float | None = None, **more: str) -> None:
+        news = FenceNews(node=name, uid=uid, at=at(self.now if second is None else second), why=WHY, **more)
         self.book = node_fence.fenced(self.book, news)
         self.step()
 
@@ -218,3 +219,76 @@ def test_without_fencing_nothing_of_it_is_written():
     assert not any(word in document for word in ("fenc", '"ours"', '"sensitive"', "asked", "withdraw"))
     assert "fence" not in TIMINGS.model_dump_json()
     assert monitor.book.nodes["a"].state is NodeState.DOWN
+
+
+@ROW("D12", level="pure")
+def test_D12_late_news_of_an_earlier_power_off_is_no_proof_for_a_later_silence():
+    monitor = Fenced()
+    monitor.falls_silent("a", heard=0)
+    monitor.until(95)
+    assert len(monitor.asks) == 1
+    monitor.until(200)  # Its power was cut at 100, and the news of that is on its way.
+    monitor.renews("a")
+    monitor.until(300)
+    assert monitor.state() is HEALTHY, "a person has switched it on again"
+    monitor.falls_silent("a", heard=400)
+    monitor.until(495)
+    assert monitor.words["a"] is FENCING
+    before = len(monitor.log)
+    monitor.is_off(second=100)
+    assert (monitor.words["a"], monitor.log[before:]) == (FENCING, []), "it may be on: it was heard since"
+    assert monitor.asks[-1][1].renewed == "1", "proof of this silence is asked for"
+    monitor.is_off()
+    assert monitor.words["a"] is LOST
+
+
+@ROW("D12", level="pure")
+def test_D12_late_news_does_not_let_a_node_be_down_before_its_time():
+    monitor = Fenced()
+    monitor.falls_silent("a", heard=0)
+    monitor.until(95)
+    monitor.renews("a")
+    monitor.until(200)
+    monitor.falls_silent("a", heard=300)
+    monitor.is_off(second=94)
+    assert (monitor.state(), monitor.words["a"]) == (DEGRADED, NodeWord.NONE)
+
+
+@ROW("D12", level="pure")
+def test_D12_a_proof_names_the_last_renewal_and_clocks_are_not_compared():
+    monitor = Fenced()
+    monitor.falls_silent("a", heard=0)
+    monitor.until(95)
+    asked = len(monitor.asks)
+    monitor.is_off(renewed="another")
+    assert monitor.words["a"] is FENCING
+    assert len(monitor.asks) == asked + 1, "it is asked for again at once"
+    monitor.is_off(second=-50, renewed="0")
+    assert monitor.words["a"] is LOST, "by a clock that is 50 s behind"
+    monitor.is_off("b", uid="uid-b", renewed="1")
+    monitor.falls_silent("b", heard=100)
+    assert monitor.state("b") is DEGRADED, "said of a silence before it was heard last"
+
+
+@ROW("D10", level="pure")
+def test_D10_of_a_thousand_lost_nodes_each_is_asked_for_as_others_are_off_and_the_others_say_what_they_wait_for():
+    monitor = Fenced()
+    monitor.until(30)
+    names = [f"n{number}" for number in range(1000)]
+    monitor.sees(*(monitor.sight(name, silent=True, heard=0) for name in names[:500]))
+    monitor.sees(*(monitor.sight(name, silent=True, heard=0) for name in names[500:]))
+    monitor.until(95)
+    asked = [ask.node for _, ask in monitor.asks]
+    assert len(set(asked)) == len(asked) == node_fence.FENCES_AT_ONCE
+    told = ProvisionerStatus(cluster="c", message="", at_once=8)
+    waits = unfenced(monitor.book, told)
+    assert len(waits) == 1000
+    assert waits[next(name for name in names if name not in asked)] == "800 others are asked for before it"
+    for name in asked[:300]:
+        monitor.book = node_fence.fenced(
+            monitor.book, FenceNews(node=name, uid=f"uid-{name}", at=at(monitor.now), why=WHY, renewed="0")
+        )
+    monitor.step()
+    assert {ask.node for _, ask in monitor.asks} == set(names)
+    monitor.until(95 + 660)
+    assert len(monitor.asks) <= 1000 + 700, "and again now and then, each in its turn"

@@ -218,19 +218,19 @@ def test_L15_what_fences_goes_before_others_and_a_persons_word_before_that():
     play = Play(ProvisionerState(cluster="c", cluster_uid="u", at_once=1))
     wipe, boot = play.ask(WIPE, "a"), play.ask(BOOT, "b")
     play.fence("a")
-    assert play.begin() == [3], "before the wipe of the same node, whose pods it would wait for"
+    assert play.begin() == [3, boot], "before the wipe of the same node, and in the place of no other's"
+    play.ends(boot)
     play.ends(3, Result.AWAY, "connection refused")
     assert play.begin() == [], "all of that service wait"
     by_hand = play.ask(FENCED, "a", why="pulled the plug")
     assert play.begin() == [by_hand]
     play.ends(by_hand, off_since=at(7))
-    assert [(one.number, one.result) for one in play.state.outcomes] == [(3, Result.DONE), (by_hand, Result.DONE)]
+    assert [(one.number, one.result) for one in play.state.outcomes[1:]] == [(3, Result.DONE), (by_hand, Result.DONE)]
     (news,) = play.state.news
     assert (news.node, news.uid, news.at, news.why) == ("a", "uid-a", at(7), "powered off by hand: pulled the plug")
     assert policy.told(play.state, news).news == ()
     play.now = 2
     assert play.begin() == [wipe]
-    assert play.request(boot).begun is None
 
 
 @ROW("L15", level="pure")
@@ -253,6 +253,21 @@ def test_L15_a_node_that_is_heard_again_is_not_powered_off_unless_that_has_begun
     assert play.request(2).renewed == "r1", "by what it is heard of last"
 
 
+@ROW("D12", level="pure")
+def test_D12_a_proof_for_an_earlier_silence_ends_no_request_for_a_later_one():
+    play = Play()
+    play.fence("a", renewed="r0")
+    play.begin()
+    play.fence("a", renewed="r7")  # Heard meanwhile, and silent again: the proof of r0 comes late.
+    play.ends(1, said="powered off", progress=Progress(sent=at(1)), off_since=at(2), renewed="r0")
+    assert (play.state.news, play.state.outcomes) == ((), ())
+    assert (play.request(1).renewed, play.request(1).progress) == ("r7", Progress()), "its lease is read before a reset"
+    assert play.begin() == [1]
+    play.ends(1, said="powered off", off_since=at(9), renewed="r7")
+    (news,) = play.state.news
+    assert (news.node, news.renewed, news.at) == ("a", "r7", at(9))
+
+
 @ROW("L15", level="pure")
 def test_L15_one_refused_for_good_fails_alone_and_the_last_outcomes_are_kept():
     play = Play()
@@ -272,8 +287,8 @@ def test_so_many_may_be_pending_and_no_more():
         play.ask(BOOT, f"n{number}")
     assert "which is the most" in play.refusal(BOOT, "another")
     assert play.refusal(BOOT, "n7") == "", "it is asked already"
-    before = play.state
-    assert policy.fence(before, FenceAsk(node="x", uid="u", renewed=""), at(0)) == before
+    fenced = policy.fence(play.state, FenceAsk(node="x", uid="u", renewed=""), at(0))
+    assert fenced.pending[-1].node == "x", "fences have room of their own"
     assert pending(play.state)[BOOT] == PENDING_MAXIMUM
     assert len(play.state.model_dump_json()) < 256 * 1024
 
@@ -319,7 +334,10 @@ def test_whatever_comes_of_them_nothing_is_lost_and_no_node_has_two_at_once(data
         play.begin()
         busy = [one for one in play.state.pending if one.number in play.busy]
         assert len(busy) == len(play.busy)
-        assert len({one.node for one in busy}) == len(busy) <= play.state.at_once
+        assert len({one.node for one in busy}) == len(busy)
+        assert sum(not one.fence for one in busy) <= play.state.at_once
+        for service in (HERE, THERE):
+            assert sum(one.fence and one.service == service for one in busy) <= play.state.at_once
         asked = play.state.last
         assert len(play.state.pending) + play.state.done == asked, "each is pending, or has an outcome"
         wiped = {one.node for one in play.state.pending if one.action is WIPE}
@@ -344,3 +362,97 @@ def test_what_was_remembered_before_is_read_as_it_was():
     play.ends(2, Result.AWAY, "timed out", progress=Progress(sent=at(1), ordered={"d": ("t",)}, tasks={"d": "t"}))
     assert ProvisionerState.model_validate_json(play.state.model_dump_json()) == play.state
     assert edit(play.state, at_once=3).at_once == 3
+
+
+@ROW("D10", level="pure")
+def test_D10_five_hundred_nodes_lost_at_once_are_all_fenced_whatever_else_is_pending():
+    play = Play(ProvisionerState(cluster="c", cluster_uid="u", at_once=8))
+    for number in range(PENDING_MAXIMUM):
+        play.ask(WIPE, f"w{number}")
+    wiping = play.begin()
+    assert len(wiping) == 8, "and each takes its time"
+    for number in range(500):
+        play.state = policy.fence(play.state, FenceAsk(node=f"n{number}", uid=f"u{number}", renewed="r"), at(play.now))
+    fences = {one.number: one.node for one in play.state.pending if one.fence}
+    assert len(fences) == 500, "none is dropped"
+    rounds = 0
+    while fences and rounds < 100:
+        rounds += 1
+        play.enlist()
+        begun = [number for number in play.begin() if number in fences]
+        assert begun, "they need no place of a wipe"
+        play.now += 5
+        for number in begun:
+            play.ends(number, said="powered off", off_since=at(play.now))
+            del fences[number]
+    assert {news.node for news in play.state.news} == {f"n{number}" for number in range(500)}
+    assert pending(play.state)[WIPE] == PENDING_MAXIMUM, "nor is any of the others"
+    assert 500 * 5 / 8 <= play.now <= 500 * 5 / 8 + 10, "as many of one service at once as may be"
+
+
+@ROW("D10", level="pure")
+def test_D10_nodes_whose_services_are_their_own_wait_for_no_other():
+    play = Play()
+    nodes = [f"n{number}" for number in range(100)]
+    play.services = {node: f"https://{node}.bmc" for node in nodes}
+    for node in nodes:
+        play.fence(node)
+    play.enlist()
+    begun = play.begin()
+    assert len(begun) >= 50
+    for number in begun:
+        play.ends(number, Result.AWAY, "timed out")
+    assert len(begun) + len(play.begin()) == 100, "one that is away takes no place"
+
+
+@ROW("D10", level="pure")
+def test_D10_what_waits_says_for_what():
+    play = Play(ProvisionerState(cluster="c", cluster_uid="u", at_once=1))
+    play.fence("a")
+    play.fence("b")
+    boot, other = play.ask(BOOT, "c"), play.ask(BOOT, "d")
+    assert play.begin() == [1, boot]
+    said = status(play.state, play.busy, at(0))
+    assert said.waits[2] == f"1 fences of {HERE} are under way, which is the most at once"
+    assert said.waits[other] == "1 requests are under way, which is the most at once"
+    assert "2 of them fences" in said.message
+
+
+@ROW("D10", level="pure")
+def test_D10_memory_is_bounded_in_bytes_and_what_has_no_room_says_so():
+    play = Play()
+    for number in range(PENDING_MAXIMUM):
+        play.ask(BOOT, f"b{number}", why="w" * 200)
+    long = "n" * 240
+    for number in range(2_000):
+        ask = FenceAsk(node=f"{long}{number}", uid="u" * 36, renewed="r" * 27, why="w" * 200)
+        play.state = policy.fence(play.state, ask, at(play.now))
+    fences = [one for one in play.state.pending if one.fence]
+    assert len(fences) >= 400
+    for one in fences:
+        service = f"https://{one.node}.bmc:8443"
+        play.state = policy.enlisted(play.state, one.number, one.uid, service, "", at(0))
+        play.state = policy.came_to(play.state, one.number, Result.WAITS, "é" * 200, Progress(sent=at(0)), at(0))
+    assert len(play.state.model_dump_json()) < 1024 * 1024
+    assert f"{2_000 - len(fences)} fences found no room" in status(play.state, play.busy, at(0)).message
+
+
+@ROW("D10", level="pure")
+def test_D10_a_fence_of_a_service_that_is_away_makes_room_for_one_that_may_be_done():
+    play = Play()
+    number = 0
+    while not play.state.turned_away:
+        play.state = policy.fence(play.state, FenceAsk(node=f"n{number}", uid="u" * 36, renewed="r"), at(0))
+        number += 1
+    for one in play.state.pending:
+        play.state = policy.enlisted(play.state, one.number, one.uid, HERE, "", at(0))
+    (first, *_) = play.begin()
+    play.ends(first, Result.AWAY, "timed out")
+    turned_away = play.state.turned_away
+    while not any(one.result is Result.WITHDRAWN for one in play.state.outcomes):
+        number += 1
+        play.state = policy.fence(play.state, FenceAsk(node=f"n{number}", uid="u" * 36, renewed="r"), at(0))
+    assert (play.state.pending[-1].node, play.state.turned_away) == (f"n{number}", turned_away)
+    (gone,) = [one for one in play.state.outcomes if one.result is Result.WITHDRAWN]
+    assert gone.said == f"{HERE} is away, and others wait: it is asked for again"
+    assert play.request(first).node == "n0", "whoever asks whether it is back stays"

@@ -11,10 +11,12 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from holdfast import names
 from holdfast.activities import machine as port
 from holdfast.activities.machine import Away, Refusal, switch, wipe
 from holdfast.activities.redfish import Access, Redfish
-from holdfast.model.provisioner import Progress, Result
+from holdfast.model.provisioner import NodeAction, Progress, Result
+from tests.activities.test_provisioner import Cluster, named, request, tried
 from tests.e2e.site import until
 from tests.redfish.server import Emulator
 
@@ -215,3 +217,34 @@ async def test_without_the_client_it_says_what_is_to_be_installed(monkeypatch: p
     redfish = Redfish(Access(template="http://127.0.0.1:1/redfish/v1/Systems/{node}"))
     with pytest.raises(Refusal, match=r"pip install 'holdfast\[redfish\]'"):
         await redfish.machine("http://127.0.0.1:1/redfish/v1/Systems/a")
+
+
+@ROW("D9", level="pure")
+async def test_D9_a_machine_says_its_uuid(emulator: Emulator, redfish: Redfish):
+    for name in ("a", "b"):
+        assert await (await redfish.machine(redfish.url_of(name, ""))).uuid() == emulator.ids[name]
+    assert not redfish.allows_unverified
+
+
+@ROW("D9", level="pure")
+@pytest.mark.parametrize("swapped", [False, True])
+async def test_D9_a_fence_by_a_wrong_url_resets_nothing_of_the_published_emulators(
+    emulator: Emulator, redfish: Redfish, swapped: bool
+):
+    cluster = Cluster(named("n", emulator.ids["a"]), others=[named("m", emulator.ids["b"])])
+    assert cluster.node is not None
+    cluster.node["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    url = emulator.url("b" if swapped else emulator.ids["a"])
+    cluster.node["metadata"]["annotations"] = {names.ANNOTATION_REDFISH: url}
+    cluster.node["spec"] = {}
+    fence = request(NodeAction.POWER_OFF, fence=True, renewed="r0")
+    result, said = await tried(redfish, cluster, fence)
+    if swapped:
+        assert result is Result.REFUSED
+        assert said.startswith(f"its URL leads to the machine of node m (UUID {emulator.ids['b']})")
+        assert emulator.resets() == []
+        assert cluster.log == []
+    else:
+        assert result is Result.DONE
+        assert emulator.resets() == ["a"]
+    assert await emulator.power("b") == "On"
