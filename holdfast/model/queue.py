@@ -172,6 +172,11 @@ class QueueState(Payload):
     """Whether Kueue is installed in its cluster: queues are Kueue's then, and this one lets all in."""
     closing: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Why it is to end, once a person has said so."""
+    doubted: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = {}
+    """Holders of quota that could not be told something, by uid: how many looks at the cluster each still waits for.
+
+    Each keeps its quota until a look proves that no pod of it exists.
+    """
 
 
 class QueueLine(Payload):
