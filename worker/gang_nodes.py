@@ -18,7 +18,7 @@ NODES_MAXIMUM: Final = 256
 """Nodes that are read in one look: what is silent beyond them is looked at once some of these are settled."""
 LEASE_SECONDS: Final = 40.0
 """How long a lease holds that does not say so itself: the kubelet's default."""
-_DOWN: Final = frozenset({NodeWord.DOWN, NodeWord.LOST, NodeWord.FENCING})
+_DOWN: Final = frozenset({NodeWord.DOWN, NodeWord.LOST})
 
 
 class _Renewal(NamedTuple):

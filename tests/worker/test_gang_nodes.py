@@ -29,7 +29,7 @@ class Nodes:
     async def find(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Any:
         self.reads += 1
         if self.away:
-            raise Unreachable("no answer")
+            raise Unreachable(503, "ServiceUnavailable", "no answer")
         assert (kind, namespace) in {("Node", None), ("Lease", names.NODE_LEASES)}
         return self.objects.get((kind, name))
 
@@ -56,13 +56,13 @@ def looks(nodes: Nodes) -> GangNodes:
 
 
 @ROW("D4", level="pure")
-def test_D4_the_monitors_verdict_counts_and_what_comes_before_it_does_not(nodes: Nodes, looks: GangNodes) -> None:
-    for word in (NodeWord.DEGRADED, NodeWord.DOWN, NodeWord.LOST):
+def test_D4_the_monitors_verdict_counts_and_its_other_words_do_not(nodes: Nodes, looks: GangNodes) -> None:
+    for word in (NodeWord.FAULTY, NodeWord.RETURNING, NodeWord.DOWN, NodeWord.LOST):
         wish = NodeWish(name=word.value, uid="u", word=word, since=NOW, why="nothing was heard", heard=NOW)
         said = annotation_of(wish)
         assert said is not None
         nodes.node(word.value, **{names.node_annotation("here"): said})
-    found = nodes.look(looks, 0, "Degraded", "Down", "Lost")
+    found = nodes.look(looks, 0, "Faulty", "Returning", "Down", "Lost")
     assert found == {name: f"its node {name} is Down: nothing was heard" for name in ("Down", "Lost")}
 
 
