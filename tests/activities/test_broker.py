@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
@@ -55,7 +55,7 @@ def look(temporal: Listed) -> tuple[Weighed, float]:
     loop = VirtualLoop()
     try:
         given = WeighInput(broker=Broker(cluster="dev"))
-        seen = loop.run_until_complete(ActivityEnvironment().run(weigh, temporal, given))
+        seen = loop.run_until_complete(ActivityEnvironment().run(weigh, cast(Any, temporal), given))
         return seen, loop.time()
     finally:
         loop.close()
