@@ -44,12 +44,6 @@ async def held(space: Space, handle: Handle, seconds: float) -> None:
     await until(check, seconds, "it is held until a person says what")
 
 
-def made(space: Space) -> set[str]:
-    """Return the pods of the workload that were ever created, by the audit log."""
-    found = [one for one in space.truth.requests() if (one.verb, one.resource) == ("create", "pods")]
-    return {one.name for one in found if one.name.startswith("train")}
-
-
 async def stays_one(space: Space, seconds: float) -> None:
     """See that no pod is made for a while beside the first one."""
     end = asyncio.get_running_loop().time() + seconds
@@ -61,7 +55,7 @@ async def stays_one(space: Space, seconds: float) -> None:
             assert not any(each["restartCount"] for each in statuses), "its kubelet has restarted it"
         await asyncio.sleep(0.5)
     await space.truth.settle()
-    assert len(made(space)) == 1
+    assert len(space.truth.of(1, "Pod")) == 1, "by the audit log"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
