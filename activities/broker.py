@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -21,13 +23,20 @@ from holdfast.policy.broker import candidate, is_saving, weighed
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _AT_ONCE: Final = 8
-"""How many workloads are asked how they stand at the same time: each may have to be replayed for it."""
+"""How many workloads are queried in the same turn: each may have to be replayed for it."""
+TURN: Final = 0.25
+"""Seconds until the next workload is queried, if this one has not answered: it may still do so by its deadline."""
+BUDGET: Final = 240.0
+"""Seconds after which a look ends with the answers it has, well before the activity's timeout."""
 _AWAY_MAXIMUM: Final = 500
 _DEADLINE: Final = timedelta(seconds=10)
 
 
 async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> Weighed:
     """Look at all that run and can save their state, and weigh them (`policy.broker`); at a store, too.
+
+    A workload that does not answer delays no other: the look ends after `BUDGET` at the latest, with the answers that
+    it has (row D8). The order is random, so that each workload is reached sooner or later, however many do not answer.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -48,10 +57,11 @@ async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> 
             known += 1
         else:
             wanted.append(execution.id)
-    turns = asyncio.Semaphore(_AT_ONCE)
-    statuses = await asyncio.gather(*(_status(client, one, turns) for one in wanted))
+    random.shuffle(wanted)
+    statuses = await _answers(client, wanted)
     found = list[Candidate]()
-    for workflow_id, status in zip(wanted, statuses, strict=True):
+    for workflow_id in wanted:
+        status = statuses.get(workflow_id)
         if status is None:
             unheard += 1
         elif is_saving(status):
@@ -63,15 +73,44 @@ async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> 
     return seen.model_copy(update={"running": seen.running + known, "away": away[:_AWAY_MAXIMUM]})
 
 
-async def _status(client: Client, workflow_id: str, turns: asyncio.Semaphore) -> Status | None:
-    async with turns:
+async def _answers(client: Client, wanted: Iterable[str]) -> dict[str, Status]:
+    """Query workloads for their status; return the answers that have come when the budget ends, by workflow id."""
+    loop, found, late = asyncio.get_running_loop(), dict[str, Status](), set[asyncio.Task[None]]()
+    end, left = loop.time() + BUDGET, iter(wanted)
+
+    async def query(workflow_id: str) -> None:
+        status = await _status(client, workflow_id)
+        if status is not None:
+            found[workflow_id] = status
+
+    async def take_turns() -> None:
+        for workflow_id in left:
+            if loop.time() >= end:
+                return
+            activity.heartbeat()
+            task = asyncio.create_task(query(workflow_id))
+            late.add(task)
+            task.add_done_callback(late.discard)
+            await asyncio.wait({task}, timeout=TURN)
+
+    try:
+        await asyncio.gather(*(take_turns() for _ in range(_AT_ONCE)))
         activity.heartbeat()
-        handle: Any = client.get_workflow_handle(workflow_id)
-        try:
-            found = await handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=_DEADLINE)
-        except (RPCError, WorkflowQueryFailedError):
-            return None  # It is looked at in the next cycle.
-        return found if isinstance(found, Status) else None
+        if late:
+            await asyncio.wait(set(late), timeout=_DEADLINE.total_seconds())
+    finally:
+        for task in late:
+            task.cancel()
+    return found
+
+
+async def _status(client: Client, workflow_id: str) -> Status | None:
+    handle: Any = client.get_workflow_handle(workflow_id)
+    try:
+        found = await handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=_DEADLINE)
+    except (RPCError, WorkflowQueryFailedError):
+        return None  # It is looked at in the next cycle.
+    return found if isinstance(found, Status) else None
 
 
 async def ask(client: Client, given: AskInput) -> AskDone:

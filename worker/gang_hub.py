@@ -28,6 +28,7 @@ from holdfast.activities.updates import update
 from holdfast.model.gang import Absence
 from holdfast.model.gang_orders import Orders
 from holdfast.policy.gang_hub import GangHub
+from holdfast.worker.gang_nodes import GangNodes
 from holdfast.worker.gangs import Gang, GangName, Gangs, PodSeen, pod_seen
 from holdfast.worker.informer import Informer, Restored, Standing, StreamSight
 from holdfast.worker.kube import WorkerKube
@@ -36,6 +37,8 @@ from holdfast.worker.pulse import DEADLINE, Pulse
 from holdfast.worker.staying import beat, other_cluster, while_all_last, worker_leaves
 
 TICK: Final = 0.25
+LOOK: Final = 5.0
+"""Seconds between two looks at the nodes of members that are not heard."""
 TOGETHER: Final = 0.02
 """Seconds from a word until what else has come by then is told with it."""
 UPDATE_DEADLINE: Final = 10.0
@@ -142,6 +145,7 @@ class _Serving:
             self._pods.run(),
             self._serve(),
             self._tick(),
+            self._look_at_nodes(),
             beat(owner.client, self._remember),
             worker_leaves(self._remember),
         )
@@ -185,6 +189,7 @@ class _Serving:
             raise Stale  # A later workload's: this activity is about to be cancelled.
         self._generation = attached.generation
         hub = GangHub(attached.gang, attached.orders, attached.holders, _clock())
+        hub.hearing.reaches(_clock())
         self._gang.hub, self._gang.behind, self._asked, self._polled = hub, False, False, _clock()
         Log.info(
             "serves the gang",
@@ -271,6 +276,7 @@ class _Serving:
         self._take(hub, orders)
 
     def _take(self, hub: GangHub, orders: Orders) -> None:
+        hub.hearing.reaches(_clock())
         if orders.attempt != hub.attempt:
             raise Stale
         if orders.revision < hub.orders.revision:
@@ -310,6 +316,19 @@ class _Serving:
                 Log.warning("this process stood still: nobody is silent for that", seconds=stood.total_seconds())
             if hub.news.losses:
                 self._gang.wake.set()
+
+    async def _look_at_nodes(self) -> None:
+        """Look for evidence, in the cluster, of the loss of members that are not heard (row D4)."""
+        nodes = GangNodes(self._pulse.kube)
+        while True:
+            hub = self._gang.hub
+            suspects = hub.suspects(_clock()) if hub is not None else {}
+            seen = [self._gang.pods[uid] for uid in suspects.values() if uid in self._gang.pods]
+            silent = await nodes.look([one.node for one in seen if one.node and not one.deleting], _clock())
+            if hub is not None:
+                hub.doomed = {one.uid: silent[one.node] for one in seen if one.node in silent}
+                hub.doomed |= {one.uid: "its pod is being deleted" for one in seen if one.deleting}
+            await asyncio.sleep(LOOK)
 
     def _show(self, hub: GangHub) -> None:
         name, metrics = (self._given.namespace, self._given.workload), self._owner.metrics

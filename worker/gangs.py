@@ -31,6 +31,9 @@ class PodSeen(NamedTuple):
     attempt: int
     ended: str
     """In words how, if it has."""
+    node: str = ""
+    deleting: bool = False
+    """Whether it has a deletion timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,4 +182,6 @@ def pod_seen(raw: Object) -> PodSeen | None:
         workload_uid=str(labels.get(names.LABEL_WORKLOAD_UID, "")),
         attempt=int(attempt),
         ended=f"its pod has {phase.lower()}" if phase in _OVER else "",
+        node=str(mapping(raw.get("spec")).get("nodeName") or ""),
+        deleting=bool(metadata.get("deletionTimestamp")),
     )

@@ -22,6 +22,8 @@ with workflow.unsafe.imports_passed_through():
 CYCLES_MAXIMUM: Final = 200
 """Cycles after which a new run begins."""
 _WEIGH_TIMEOUT: Final = timedelta(minutes=5)
+_CYCLE_TIMEOUT: Final = timedelta(minutes=6)
+"""After which a look counts as failed, retries included: the next cycle begins with another one (row D8)."""
 _HEARTBEAT: Final = timedelta(seconds=30)
 _ASK_TIMEOUT: Final = timedelta(seconds=20)
 _ASK_RETRY: Final = RetryPolicy(maximum_attempts=3)
@@ -91,6 +93,7 @@ class CheckpointBroker:
                 task_queue=names.queue_cluster(state.broker.cluster),
                 result_type=Weighed,
                 start_to_close_timeout=_WEIGH_TIMEOUT,
+                schedule_to_close_timeout=_CYCLE_TIMEOUT,
                 heartbeat_timeout=_HEARTBEAT,
                 retry_policy=RETRY,
                 summary="who runs, and how much of each is unsaved",

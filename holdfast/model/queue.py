@@ -185,6 +185,11 @@ class QueueState(PackedPayload):
     """Why it is to end, once a person has said so."""
     owed: Annotated[tuple[QueueOwed, ...], Field(exclude_if=lambda value: not value)] = ()
     """Whom the next run is to ask how it stands."""
+    doubted: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = {}
+    """Holders of quota that could not be told something, by uid: how many looks at the cluster each still waits for.
+
+    Each keeps its quota until a look proves that no pod of it exists.
+    """
 
 
 class QueueLine(Payload):

@@ -22,6 +22,7 @@ from holdfast.model.members import check_gang, members_of
 from holdfast.model.mount import MOUNTS_MAXIMUM, Mount, check_mounts
 from holdfast.model.policy import Policy
 from holdfast.model.probe import Probe
+from holdfast.model.sensitive import contrary, contrary_gang, settled_fields
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
@@ -85,6 +86,15 @@ class Workload(Model):
         if fields.get("kind") != Kind.SERVICE or _bounds(fields.get("lifecycle", Bounded())):
             return fields
         return {**fields, "lifecycle": Unbounded()}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_run_once(cls, given: Any) -> Any:
+        # Sensitive work is run again by nobody: said or not, it is the same, and so reads the same when written.
+        if not isinstance(given, dict):
+            return given
+        fields = cast("dict[str, Any]", given)
+        return settled_fields(fields) if fields.get("sensitive") else fields
 
     @field_validator("name", "run_as")
     @classmethod
@@ -176,6 +186,11 @@ class Workload(Model):
         for path, one in [("policy.replacement", self.policy.replacement), *given]:
             if one is not None and (one.failed or one.completed or one.deleted):
                 raise ValueError(f"{path}: a sensitive workload is not run again by itself: expected none")
+        for at, one in enumerate(self.components):
+            for wrong in contrary(one):
+                raise ValueError(f"components[{at}].{wrong}")
+        for wrong in contrary_gang(self.gang) if self.gang is not None else ():
+            raise ValueError(str(wrong))
 
     def _check_autoscalers(self, life: Reactive) -> None:
         """Refuse autoscalers among the components that go beyond the range (row L28: Reactive)."""

@@ -32,9 +32,14 @@ class GangHub:
         self.attempt = orders.attempt
         self.orders = orders
         self.news = News(gang.keep_alive)
-        self.hearing = Hearing(gang.keep_alive, since=at, ticked=at)
+        self.hearing = Hearing(gang.keep_alive, gang.heartbeat, since=at, ticked=at)
         self.holders = {one.member: one for one in holders}
         self.directives: dict[str, Directive] = {}
+        self.doomed: dict[str, str] = {}
+        """Pods of which the cluster says that they, or their nodes, are gone or about to go: by uid, in words why.
+
+        One that is heard all the same is there. One that is not is lost, even if this hub hears nobody.
+        """
         self._asked: tuple[datetime, float] | None = None
         """What fell due, and when the rendezvous was last told that it was heard."""
         self.takes(orders)
@@ -88,10 +93,19 @@ class GangHub:
         """Let time go on, and note who has fallen silent; return for how long this process stood still, if it did."""
         stood = self.hearing.tick(at)
         if self.orders.phase is not GangPhase.CLOSED:
-            for member in self.hearing.silent(self.present(), at):
-                span = self.gang.keep_alive.total_seconds()
-                self.lost(member, self.holders[member].pod_uid, Absence.SILENT, f"nothing was heard for {span:g} s")
+            present, span = self.present(), self.gang.keep_alive.total_seconds()
+            pods = {member: self.holders[member].pod_uid for member in present}
+            doomed = {member for member, uid in pods.items() if uid in self.doomed}
+            for member in self.hearing.silent(present, at, doomed):
+                why = self.doomed.get(pods[member], "")
+                told = f"nothing was heard for {span:g} s" + (f", and {why}" if why else "")
+                self.lost(member, pods[member], Absence.SILENT, told)
         return stood
+
+    def suspects(self, at: float) -> dict[str, str]:
+        """Return the pods, by member, that are not heard and of which it is not known whether they are lost."""
+        quiet = self.hearing.quiet(self.present(), at) if self.orders.phase is not GangPhase.CLOSED else ()
+        return {member: self.holders[member].pod_uid for member in quiet}
 
     def present(self) -> list[str]:
         """Return who should be heard."""

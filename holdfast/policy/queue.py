@@ -118,18 +118,23 @@ def _kept(state: QueueState, uid: str, item: QueueItem) -> QueueState:
 
 def forgotten(state: QueueState, uid: str) -> QueueState:
     """Return the state without a workload: it asks for nothing, and holds nothing."""
-    return edit(state, items={key: one for key, one in state.items.items() if key != uid})
+    items = {key: one for key, one in state.items.items() if key != uid}
+    return edit(state, items=items, doubted={key: left for key, left in state.doubted.items() if key != uid})
 
 
 def gone(state: QueueState, order: Order) -> QueueState:
-    """Return the state after a workload could not be told: its workflow is closed.
+    """Return the state after a workload could not be told something: most likely its workflow is closed.
 
-    What was let in and never heard of that has nothing in the cluster, nor has what waits; of what holds its place only
-    a look at the cluster can tell.
+    A workload that waits holds nothing, and is forgotten. One that was let in may have pods, whether or not it got
+    that message: it keeps its quota until a look at the cluster proves that none exists (row D13). That look is due at
+    once.
     """
     state = edit(state, awaited=tuple(one for one in state.awaited if one != order.workload))
-    waited = [uid for uid, one in _pending(state) if one.workload == order.workload]
-    for uid in [order.given.uid] if order.given.admit else waited:
+    if order.given.admit:
+        item = state.items.get(order.given.uid)
+        holds = item is not None and item.admitted
+        return edit(state, doubted={**state.doubted, order.given.uid: _SETTLING}) if holds else state
+    for uid in [uid for uid, one in _pending(state) if one.workload == order.workload]:
         state = forgotten(state, uid)
     return state
 
@@ -152,9 +157,13 @@ def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tup
     missed: tuple[str, ...] = ()
     if state.looks >= _SETTLING:
         missed = tuple(one.workload for _, one in _pending(state) if one.workload not in there)
-    state = edit(state, looked_at=now, looks=state.looks + 1, kueue=given.kueue, awaited=awaited)
+    # A holder that is open and could not be told is asked: if it still asks, it is told again.
+    unsure = tuple(state.items[uid].workload for uid in state.doubted if state.items[uid].workload in there)
+    # The first look may have begun before the doubt arose; the second one has not.
+    doubted = {uid: left - 1 for uid, left in state.doubted.items() if left > 1}
+    state = edit(state, looked_at=now, looks=state.looks + 1, kueue=given.kueue, awaited=awaited, doubted=doubted)
     why = f"queue {state.queue.name} asks how it stands"
-    return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in (*asked, *missed))
+    return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in (*asked, *missed, *unsure))
 
 
 def _is_full(state: QueueState, share: float = 1) -> bool:
@@ -177,7 +186,9 @@ def _look_due(state: QueueState) -> datetime | None:
     """Return when the cluster is to be looked at again; None: not before something is heard."""
     if state.looked_at is None:
         return None
-    if state.looks < _SETTLING or state.awaited:
+    if _SETTLING in state.doubted.values():
+        return state.looked_at
+    if state.looks < _SETTLING or state.awaited or state.doubted:
         return state.looked_at + LOOK_SOON
     needs = any(True for _ in _pending(state)) or (state.closing and state.items)
     return state.looked_at + LOOK_EVERY if needs else None

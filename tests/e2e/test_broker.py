@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
 from holdfast import names
 from holdfast.client import Holdfast
@@ -143,6 +144,54 @@ async def test_L11_a_broker_that_is_lost_loses_nothing_but_its_cycle(alone: Spac
         await saves(alone, other)
         assert (await saved(alone, handles[other])).restarts == 0
     assert (await shows(alone, running=3)).broker.every == timedelta(seconds=1)
+
+
+@ROW("D8", level="e2e")
+async def test_D8_a_thousand_workloads_that_do_not_answer_delay_no_checkpoint_of_others(alone: Space):
+    handle = await begin(alone, "a")
+    await alone.reach(handle, "Running", 1)
+    await silent(alone, 1000)
+    began = asyncio.get_running_loop().time()
+    await holdfast(alone).apply_broker(eager(alone))
+
+    async def is_asked() -> bool:
+        return await requested(alone) == {"a"}
+
+    # A quarter of a second for each, eight at a time, and the deadline of the last ones: 42 s on an idle machine.
+    await until(is_asked, 90, "the one that answers is asked", pause=0.3)
+    print(f"MEASURED {asyncio.get_running_loop().time() - began:.1f} s until the one that answers was asked")
+    assert (await shows(alone, unheard=1000)).running == 1
+    await command(alone.site, "broker", "stop")
+
+
+async def silent(space: Space, count: int) -> None:
+    """Begin workloads that run, can save their state, and answer no query: no worker serves them."""
+    attributes = TypedSearchAttributes(
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword(names.SA_CLUSTER), space.site.cluster),
+            SearchAttributePair(SearchAttributeKey.for_keyword(names.SA_PHASE), "Running"),
+        ]
+    )
+    turns = asyncio.Semaphore(32)
+
+    async def begins(at: int) -> None:
+        async with turns:
+            await space.site.client.start_workflow(
+                names.WORKLOAD_WORKFLOW,
+                id=f"workload/{space.site.cluster}/{space.namespace}/silent-{at}",
+                task_queue="nobody-serves-it",
+                memo={names.MEMO_SAVES: True},
+                search_attributes=attributes,
+                execution_timeout=timedelta(minutes=10),
+            )
+
+    await asyncio.gather(*(begins(at) for at in range(count)))
+    query = f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running'"
+
+    async def listed() -> bool:
+        return (await space.site.client.count_workflows(query)).count == count + 1
+
+    await until(listed, 60, "all are listed")
 
 
 async def test_without_a_broker_it_is_said_how_to_start_one(alone: Space):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from holdfast.client.queue import QueueRun
 from holdfast.errors import HoldfastError, InvalidWorkload
 from holdfast.local import Stack
 from holdfast.model import Limits, Reason, Status, Workload
-from holdfast.model.queue import QueueLine, QueueStatus
+from holdfast.model.queue import QueueLine, QueueNews, QueueStatus, Standing
 from tests.e2e.lattice import NAME, allocation, loses_its_node
 from tests.e2e.site import Site, Worker, open_site, until
 from tests.e2e.space import Handle, Space, open_space
@@ -337,6 +339,37 @@ async def test_a_workload_terminated_by_hand_holds_its_place_until_nothing_of_it
         return (await look()).gone == (uid,)
 
     await until(gone, 60, "nothing of it is left")
+
+
+@ROW("D13", level="e2e")
+async def test_D13_nobody_is_admitted_beyond_the_quota_while_pods_of_a_terminated_workload_run(bare: Queues):
+    space, site = bare.space, bare.site
+    first = await serve(site, "gpus")
+    await bare.apply("gpus", quota={"pods": 2})
+    holder = await bare.submit(job("holder", "gpus"))
+    uid = (await space.reach(holder, "Running", 1)).uid
+    first.kill()
+    # A memory that was restored to an earlier time asks again. Its workflow is closed before the queue can answer.
+    asks = QueueNews(
+        workload=holder.id,
+        uid=uid,
+        turn=1,
+        standing=Standing.ASKS,
+        demand={"pods": 2000},
+        submitted_at=datetime.now(UTC),
+    )
+    await site.client.get_workflow_handle(names.queue_id(site.cluster, "gpus")).signal(names.SIGNAL_NEWS, asks)
+    await holder.terminate("by hand")
+    late = await bare.submit(job("late", "gpus"))
+    await serve(site, "gpus")
+    await bare.waits(late, "free")
+    end = asyncio.get_running_loop().time() + 20
+    while asyncio.get_running_loop().time() < end:
+        assert len(await space.pods("holder")) == 2
+        status = await bare.run("gpus").status()
+        assert (status.admitted, status.waiting) == (1, 1), "admitted beyond the quota"
+        assert not await space.pods("late")
+        await asyncio.sleep(0.5)
 
 
 async def test_kueue_is_seen_where_it_is_installed(queues: Queues, monkeypatch: pytest.MonkeyPatch):

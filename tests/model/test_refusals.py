@@ -258,6 +258,14 @@ TABLE: list[tuple[Spoiled, str]] = [
         {"sensitive": True, "components": [job(replacement={"deleted": True})]},
         "components[0].replacement: a sensitive workload is not run",
     ),
+    (
+        {"sensitive": True, **of_template(spec={"backoffLimit": 6})},
+        "components[0].template.spec.backoffLimit: 6: expected 0",
+    ),
+    (
+        {"sensitive": True, **gang(min=2, max=2, maxRestarts=1)},
+        "gang.maxRestarts: 1: expected 0",
+    ),
     (policy(default={"kind": "Fail", "requeue": True}), "requeue: expected only where kind is Restart and unit is W"),
     (
         {"components": [job(template=POD)], **policy(rules=[rule(action={"unit": "Component", "requeue": True})])},

@@ -199,16 +199,6 @@ def test_T9_time_in_which_the_hub_stood_still_is_no_silence():
 
 
 @ROW("T9", level="pure")
-def test_T9_while_half_of_the_gang_is_silent_at_once_nobody_is_lost():
-    one = Scene(high=4)
-    one.running("a", "b", "c", "d")
-    one.wait(60, ("a", "b"))
-    assert not one.hub.news.losses
-    one.wait(1, ("a", "b", "c"))
-    assert list(one.hub.news.losses) == ["d"]
-
-
-@ROW("T9", level="pure")
 def test_T9_a_failure_waits_until_all_others_have_spoken():
     one = Scene(high=3)
     one.running("a", "b", "c")
@@ -282,6 +272,91 @@ def test_T8_the_rendezvous_is_told_that_it_is_listened_to_when_something_falls_d
     one.wait(10, ("a",))
     one.tell()
     assert one.state.closed is not None
+
+
+@ROW("D4", level="pure")
+@pytest.mark.parametrize(("size", "dead"), [(2, 1), (4, 2), (16, 8), (1000, 500), (16, 15)])
+def test_D4_a_gang_that_loses_half_of_its_members_or_more_begins_a_new_round(size: int, dead: int):
+    one = Scene(low=1, high=size, last_call=timedelta(seconds=1))
+    names = tuple(f"m-{index}" for index in range(size))
+    left = names[dead:]
+    one.running(*names)
+    one.wait(2, names)
+    assert one.state.round == 1
+    one.wait(14.5, left)
+    assert not one.hub.news.losses, "the member timeout is not over"
+    for _ in range(30):
+        one.wait(1, left)
+        for name in left:
+            if one.kind(name) == "Rejoin":
+                one.says(name, MemberState.INIT)
+        if one.due() == 0:
+            one.tell()
+        if one.state.round == 2:
+            break
+    assert sorted(one.state.participants) == sorted(left), "no new round within 30 s of the member timeout"
+    assert not any(member.restarts for member in one.state.members.values()), "a loss is charged to nobody"
+
+
+@ROW("D4", level="pure")
+@pytest.mark.parametrize("attempts", [2, 3, 10])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 16])
+def test_D4_a_hub_that_is_cut_off_itself_declares_nobody_lost(size: int, attempts: int):
+    one = Scene(low=1, high=size, keep_alive_attempts=attempts)
+    names = tuple(f"m-{index}" for index in range(size))
+    one.running(*names)
+    # Each speaks once a heartbeat, not all at once; then nobody is heard any more.
+    for tick in range(160):
+        one.wait(0.25, tuple(name for index, name in enumerate(names) if (tick - index * 20 // size) % 20 == 0))
+    one.wait(600)
+    assert not one.hub.news.losses
+    assert one.state.round == 1
+
+
+@ROW("D4", level="pure")
+def test_D4_who_is_heard_again_after_the_hub_was_cut_off_was_never_lost():
+    one = Scene(low=1, high=4)
+    one.running("a", "b", "c", "d")
+    one.wait(60)
+    one.wait(4, ("a", "b", "c", "d"))
+    assert not one.hub.news.losses
+
+
+@ROW("D4", level="pure")
+def test_D4_a_hub_that_hears_nobody_believes_the_cluster_of_a_pod_that_is_gone_with_its_node():
+    one = Scene(low=1, high=3)
+    one.running("a", "b", "c")
+    one.hub.doomed[one.joins["a"].pod_uid] = "its node node-1 is Down"
+    one.wait(14, ("b", "c"))
+    assert not one.hub.news.losses
+    one.wait(60)
+    assert list(one.hub.news.losses) == ["a"]
+    assert one.hub.news.losses["a"].why == "nothing was heard for 15 s, and its node node-1 is Down"
+    assert set(one.hub.suspects(one.at)) == {"a", "b", "c"}
+
+
+@ROW("D4", level="pure")
+def test_D4_a_member_that_is_heard_is_there_whatever_the_cluster_says_of_its_node():
+    one = Scene(low=1, high=2)
+    one.running("a", "b")
+    one.hub.doomed[one.joins["a"].pod_uid] = "its node node-1 is Down"
+    one.wait(60, ("a", "b"))
+    assert not one.hub.news.losses
+
+
+@ROW("D4", level="pure")
+def test_D4_while_the_rendezvous_is_not_reached_nobody_is_lost_and_all_have_a_keep_alive_after_it():
+    one = Scene(low=1, high=3)
+    one.running("a", "b", "c")
+    one.hub.hearing.reaches(one.at)
+    one.wait(60, ("a",))  # It is on the host of this hub, and what is cut off is that host.
+    assert not one.hub.news.losses
+    one.hub.hearing.reaches(one.at)
+    one.wait(10, ("a", "b"))
+    assert not one.hub.news.losses
+    one.hub.hearing.reaches(one.at)
+    one.wait(6, ("a", "b"))
+    assert list(one.hub.news.losses) == ["c"]
 
 
 def test_nobody_is_silent_to_a_gang_that_is_closed():

@@ -252,15 +252,59 @@ def test_before_its_first_look_nobody_is_let_in() -> None:
 
 
 @ROW("L9", level="pure")
-def test_one_that_cannot_be_told_has_ended_and_its_place_is_free() -> None:
+def test_one_that_cannot_be_asked_how_it_stands_is_not_awaited() -> None:
     one = Life(queue(2), workloads=["x"])
     one.state = policy.gone(one.state, policy.Order("workload/dev/ns/x", policy.QueueOrder(uid="", again=True, why="")))
+    assert one.asks("a") == ["a"]
+
+
+@ROW("D13", level="pure")
+def test_D13_one_that_holds_quota_and_cannot_be_told_keeps_it_until_a_look_proves_that_no_pod_is_left() -> None:
+    one = Life(queue(2))
+    assert one.asks("a") == ["a"]
+    # Its pods run. It asks again, since its memory was restored; then somebody terminates its workflow.
+    answer = one.hears("a", ASKS)
+    assert answer is not None
+    one.state = policy.gone(one.state, policy.Order("workload/dev/ns/a", answer))
+    assert one.asks("b") == [], "admitted beyond the quota while the pods of another run"
+    assert policy.looks(one.state, one.now), "a look at the cluster is due at once"
+    one.looked(["b"])
+    assert one.step() == []
+    one.looked(["b"], gone=["a"])
+    assert one.step() == ["b"]
+
+
+@ROW("D13", level="pure")
+def test_D13_one_that_was_let_in_and_is_gone_is_counted_out_by_the_look_that_follows_at_once() -> None:
+    one = Life(queue(2))
     assert one.asks("a") == ["a"]
     assert one.asks("b") == []
     one.state = policy.gone(
         one.state, policy.Order("workload/dev/ns/a", policy.QueueOrder(uid="a", admit=True, why=""))
     )
+    assert one.step() == []
+    assert policy.wakes(one.state, one.now) == one.now
+    one.looked(["b"], gone=["a"])
     assert one.step() == ["b"]
+    assert not policy.looks(one.state, one.now)
+
+
+@ROW("D13", level="pure")
+def test_D13_two_looks_settle_a_doubt_and_an_open_workload_is_asked_again() -> None:
+    one = Life(queue(2))
+    one.asks("a")
+    one.state = policy.gone(
+        one.state, policy.Order("workload/dev/ns/a", policy.QueueOrder(uid="a", admit=True, why=""))
+    )
+    one.looked(["a"])  # This look may have begun before the doubt.
+    assert policy.wakes(one.state, one.now) == one.now + policy.LOOK_SOON
+    one.looked(["a"])
+    assert one.asked == ["a", "a"]
+    assert policy.wakes(one.state, one.now) is None, "nobody waits, and nothing is in doubt any more"
+    # It has not had the word that lets it in, and is told again.
+    answer = one.hears("a", ASKS)
+    assert answer is not None
+    assert answer.admit
 
 
 @ROW("L9", level="pure")

@@ -268,6 +268,29 @@ async def test_T9_four_agents_meet_one_is_killed_and_the_others_form_the_next_ro
     assert updates <= 20
 
 
+@ROW("D4", level="e2e")
+@pytest.mark.parametrize(("size", "dead"), [(2, 1), (4, 2), (4, 3)])
+async def test_D4_a_gang_of_which_half_or_more_falls_silent_begins_a_new_round(crowd: Crowd, size: int, dead: int):
+    members = [f"gang-{index}" for index in range(size)]
+    for name in members:
+        await crowd.pod(name)
+    settings = {"min": 1, "max": size, "heartbeat": timedelta(seconds=1), "last_call": timedelta(seconds=1)}
+    begin = crowd.begin(**settings)
+    await crowd.gangs.begin_gang(begin)
+    for name in members:
+        await crowd.agent(name)
+    await crowd.ran(size)
+    for name in members[:dead]:
+        # Their pods stay as they are: the cluster says nothing of it.
+        crowd.agents[name].kill()
+    killed = time.monotonic()
+    ranks = await crowd.ran(size - dead, begin.gang.keep_alive.total_seconds() + 30)
+    print(f"MEASURED {time.monotonic() - killed:.1f} s until {size - dead} of {size} ran in the next round")
+    assert set(ranks) == set(members[dead:])
+    status = await crowd.status()
+    assert (status.round, status.charged, set(status.absent)) == (2, {}, set(members[:dead]))
+
+
 async def test_a_hub_that_dies_is_followed_by_another_and_nobody_is_lost(crowd: Crowd):
     members = ["gang-0", "gang-1"]
     for name in members:

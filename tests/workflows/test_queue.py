@@ -239,15 +239,17 @@ async def test_another_queue_s_configuration_is_refused(opens: Opens):
     await scene.handle.terminate()
 
 
-async def test_one_that_was_terminated_before_it_could_be_told_takes_no_room(opens: Opens):
+async def test_one_that_was_terminated_before_it_could_be_told_is_counted_out_by_a_look_at_once(opens: Opens):
     scene = await opens().open()
     await told(await scene.asks("a"))
     b, c = await scene.asks("b"), await scene.asks("c")
     await scene.shows(1, 2)
     await b.terminate()
+    scene.cluster.seen[scene.queue.name] = SeenQueue(kueue=False, workloads=(scene.id("c"),), gone=("b",))
     await scene.says("a", Standing.RELEASED)
     assert (await told(c))[0].admit
     await scene.shows(1, 0)
+    assert [one.uid for one in scene.cluster.looks[-1].holders] == ["b"]
     await scene.handle.terminate()
 
 
