@@ -412,7 +412,8 @@ class Cache:
 
     def stuck_next(self, attempt: AttemptSeen, at: datetime) -> datetime | None:
         """Return when the next of its pods will have waited too long for its node, without any other news."""
-        times = (pod.facts.stuck_from for pod in self._pods.get(attempt.workload_uid, {}).values())
+        pods = self._pods.get(attempt.workload_uid, {}).values()
+        times = (time for pod in pods for time in (pod.facts.stuck_from, pod.facts.waits_from))
         return min((time for time in times if time is not None and time > at), default=None)
 
     def revision(self, workload_uid: str) -> int:

@@ -33,6 +33,7 @@ from holdfast.model.observation import (
     Payload,
     PodCounts,
     Quiet,
+    Waiting,
 )
 from holdfast.model.policy import (
     Action,
@@ -177,6 +178,7 @@ __all__ = [
     "Toleration",
     "Unbounded",
     "Unhealthy",
+    "Waiting",
     "Workload",
     "format_duration",
     "parse_duration",

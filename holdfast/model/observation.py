@@ -12,6 +12,19 @@ from holdfast.model.base import Time
 from holdfast.model.vocabulary import FailureClass, Scope
 
 FAILURES_MAXIMUM = 16
+WAITING_MAXIMUM = 8
+"""Groups of pods that wait, in a snapshot: each has a message of at most 320 characters."""
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULING_GATED = "SchedulingGated"
+FAILED_CREATE = "FailedCreate"
+_WAITS: dict[str, str] = {
+    UNSCHEDULABLE: "unschedulable",
+    SCHEDULING_GATED: "held by scheduling gates",
+    FAILED_CREATE: "not created",
+    "ErrImagePull": "cannot pull an image",
+    "CreateContainerConfigError": "cannot be configured",
+    "PodNotPrepared": "not prepared by their nodes",
+}
 
 
 class Payload(BaseModel):
@@ -75,6 +88,25 @@ class Failure(Payload):
         if self.message:
             text += f": {self.message}"
         return text
+
+
+class Waiting(Payload):
+    """Pods of one component that wait for the same: how many, and for what (row D34)."""
+
+    reason: str
+    """The source's own word: a condition's reason, a container's, or an Event's."""
+    count: int
+    message: str = ""
+    component: str = ""
+    subject: str = ""
+    """One of the pods; empty where there are none yet."""
+
+    def sentence(self) -> str:
+        """Say it in one line: `2 pods unschedulable: 0/8 nodes have enough cpu (each asks for 5000)`."""
+        text = f"{self.count} pod{'' if self.count == 1 else 's'} {_WAITS.get(self.reason, 'cannot start')}"
+        if self.reason not in _WAITS:
+            text += f": {self.reason}"
+        return f"{text}: {self.message}" if self.message else text
 
 
 class PodCounts(Payload):
@@ -197,6 +229,8 @@ class Observation(Payload):
     failures_total: int = 0
     stuck: Annotated[tuple[Failure, ...], Field(exclude_if=lambda value: not value)] = ()
     """Pods that their kubelets could not start so far, at most 16; failures only to a policy that says so (row L16)."""
+    waiting: Annotated[tuple[Waiting, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What pods wait for that do not run yet, at most 8 groups: the largest first."""
     quietest: Annotated[Quiet | None, Field(exclude_if=lambda value: value is None)] = None
     """Of the nodes where its pods live, the one that was heard of least lately (live looks that ask for it)."""
     blind: tuple[Interval, ...] = ()
