@@ -87,6 +87,7 @@ def status(view: StatusView, now: datetime) -> str:
         lines.append(_labelled("data", text))
     if told.pods != PodCounts():
         lines.append(_labelled("pods", pods(told.pods)))
+    lines += [_labelled("waits", one.sentence()) for one in told.waiting]
     if view.gang is not None:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))
     for condition in told.conditions:

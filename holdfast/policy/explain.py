@@ -103,6 +103,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         budgets=budgets_of(state, asked or now),
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=expected_now(spec, state)),
+        waiting=_waiting(spec, state),
         copies={name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {},
         gang=_gang(spec),
         next=deadlines[0] if deadlines else None,
