@@ -27,6 +27,7 @@ from holdfast.model.nodes import (
 from holdfast.model.observation import (
     ComponentView,
     CopyCounts,
+    Death,
     Failure,
     Interval,
     Observation,
@@ -111,6 +112,7 @@ __all__ = [
     "CopyLabel",
     "CopyWord",
     "Deadline",
+    "Death",
     "Deletion",
     "Duration",
     "Event",

@@ -47,6 +47,32 @@ class Interval(Payload):
     end: Time
 
 
+class Death(Payload):
+    """What a pod died of whose controller then gave up (row D35)."""
+
+    kind: str = ""
+    """Of the controller: Job."""
+    pod: str
+    reason: str = ""
+    exit_code: int | None = None
+    node: str = ""
+    message: str = ""
+    time: Time
+
+    def sentence(self) -> str:
+        """Say it in one line: `Job failed: pod train-5c49b OOMKilled, exit 137, on node-7`."""
+        text = f"{self.kind or 'component'} failed: pod {self.pod} {_died(self.reason)}"
+        if self.exit_code is not None:
+            text += f", exit {self.exit_code}"
+        if self.node:
+            text += f", on {self.node}"
+        return f"{text}: {self.message}" if self.message else text
+
+
+def _died(reason: str) -> str:
+    return "failed" if reason in {"", "Error"} else reason
+
+
 class Failure(Payload):
     """One thing that went wrong, as evidence: what, where, when."""
 
@@ -66,6 +92,8 @@ class Failure(Payload):
     """Whether its node is proven to be powered off, so that nothing of it runs on (row L15)."""
     stuck: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is of a pod that has not started, and may yet: its kubelet tries again (row L16)."""
+    death: Annotated[Death | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of a component's verdict: the pod's death that came first."""
 
     def order(self) -> tuple[datetime, bool, str, str]:
         """Sort key: of failures seen together the earliest decides, ties by name.
@@ -77,6 +105,9 @@ class Failure(Payload):
     def sentence(self) -> str:
         """Say what happened in one line: `worker-3 exited 137 (OOMKilled) on node-7`."""
         text = self.subject or self.component or "the workload"
+        if self.death is not None:
+            text += f": {self.reason}{f': {self.message}' if self.message else ''}"
+            return f"{text}; {self.death.sentence()}"
         if self.exit_code is not None:
             text += f" exited {self.exit_code}"
             if self.reason and self.reason != "Error":
