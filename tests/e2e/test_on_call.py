@@ -159,3 +159,96 @@ async def test_D38_the_api_server_is_asked_with_strict_fields(site: Site, tmp_pa
     code, out, _, _ = await typed(site, "validate", "--server", good, "-n", f"{site.cluster}-missing")
     assert code == 2
     assert f"holdfast namespace enable {site.cluster}-missing" in out
+
+
+async def explained(site: Site, name: str, *words: str) -> str:
+    """Wait until `explain` says all of this in its why, and return it."""
+    last = [""]
+
+    async def says() -> bool:
+        _, out, err, _ = await typed(site, "explain", name, "-o", "json")
+        last[0] = json.loads(out)["explanation"]["why"] if out else err
+        return all(each in last[0] for each in words)
+
+    try:
+        await until(says, 60, f"{name} says {words}")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; it says {last[0]!r}") from None
+    return last[0]
+
+
+@ROW("D34", level="e2e")
+async def test_D34_explain_says_why_pods_wait(site: Site, tmp_path: Path):
+    namespace, full = await site.namespace(), await site.namespace()
+    quota = {"metadata": {"name": "pods", "namespace": full}, "spec": {"hard": {"pods": "0"}}}
+    await site.kube.create({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+
+    def asking(name: str, **changes: Any) -> dict[str, Any]:
+        one = job(name)
+        one["template"]["spec"]["template"]["spec"] |= changes
+        patient = {"admissionGracePeriodDuration": "5m", "warmupGracePeriodDuration": "10m"}
+        return appwrapper(name, one, **patient)
+
+    container = {"name": "main", "image": "example.com/train:1", "resources": {"requests": {"cpu": "5000"}}}
+    cases: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+        "large": (
+            namespace,
+            {"containers": [container], "nodeSelector": {}},
+            ("2 pods unschedulable: ", "cpu", "(each asks for 5000)"),
+        ),
+        "choosy": (
+            namespace,
+            {"nodeSelector": {"zone": "nowhere"}},
+            ("2 pods unschedulable: ", "node affinity/selector"),
+        ),
+        "volume": (
+            namespace,
+            {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+            ("2 pods unschedulable: ", 'persistentvolumeclaim "data" not found'),
+        ),
+        "gated": (
+            namespace,
+            {"schedulingGates": [{"name": "example.com/hold"}]},
+            ("2 pods held by scheduling gates: example.com/hold",),
+        ),
+        "quota": (full, {}, ("2 pods not created: ", "exceeded quota: pods")),
+    }
+    for name, (where, changes, _) in cases.items():
+        file = written(tmp_path / f"{name}.yaml", asking(name, **changes))
+        code, _, err, _ = await typed(site, "submit", file, "-n", where)
+        assert code == 0, err
+    for name, (where, _, words) in cases.items():
+        print(name, await explained(site, f"{where}/{name}", *words))
+        _, out, _, _ = await typed(site, "status", f"{where}/{name}")
+        assert all(each in out for each in words), out
+    for name, (where, _, _) in cases.items():
+        code, _, err, _ = await typed(site, "cancel", f"{where}/{name}", "--wait")
+        assert code == 0, err
+
+
+@ROW("D35", level="e2e")
+async def test_D35_what_a_pod_died_of_is_kept_with_its_jobs_verdict(site: Site, tmp_path: Path):
+    namespace = await site.namespace()
+    name = f"{namespace}/train"
+    file = written(tmp_path / "train.yaml", appwrapper("train", job(pods=1), retryLimit="0"))
+    assert (await typed(site, "submit", file, "-n", namespace))[0] == 0
+    handle = site.client.get_workflow_handle(names.workflow_id(site.cluster, namespace, "train"))
+    await site.reach(handle, "Running")
+    (victim,) = await site.pods(namespace)
+    pod, node = victim["metadata"]["name"], victim["spec"]["nodeName"]
+    await site.annotate("Pod", pod, namespace, kwok_exit_code="137", kwok_reason="OOMKilled", kwok_fail="0s")
+    await site.reach(handle, "Failed")
+    death = f"Job failed: pod {pod} OOMKilled, exit 137, on {node}"
+    _, out, _, _ = await typed(site, "status", name)
+    assert death in out, out
+    _, out, _, _ = await typed(site, "history", name)
+    assert death in out, out
+    life = json.loads((await typed(site, "history", name, "-o", "json"))[1])
+    assert (life["failure"]["exitCode"], life["failure"]["node"]) == (137, node)
+    assert life["attempts"][-1]["failure"]["exitCode"] == 137
+
+    async def told() -> bool:
+        events = await site.objects("v1", "Event", namespace)
+        return any(death in each.get("message", "") for each in events)
+
+    await until(told, 30, "an Event says it, too")
