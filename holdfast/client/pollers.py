@@ -41,7 +41,7 @@ class Polled:
     def sentence(self, now: datetime) -> str:
         """Say who polls it, or since when nobody does: `last poll 95s ago, at 02:13:10 UTC`."""
         if self.last is None:
-            return f"no poll of the task queue {self.queue} for {format_duration(FORGOTTEN)} or more"
+            return f"no poll of the task queue {self.queue} in the last {format_duration(FORGOTTEN)}"
         ago = format_duration(timedelta(seconds=max(0, round((now - self.last).total_seconds()))))
         if self.served:
             return f"{self.polling} polling the task queue {self.queue}, last {ago} ago"
