@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from holdfast import names
-from holdfast.activities import unprepared
+from holdfast.activities import refused_pods, unprepared
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.copies import read_objects
@@ -16,6 +16,7 @@ from holdfast.activities.node_marks import LEASE
 from holdfast.activities.nodes import STRANDED, NodeMark
 from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
+from holdfast.activities.pod_waits import groups
 from holdfast.activities.raw import mapping, time_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told
@@ -93,6 +94,12 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     # Whether a node has gone that nobody has missed yet is only asked of an application's failure (`policy.fate`).
     unsure = given.leases and any(failure.cls is FailureClass.APP for failure in seen.failures)
     quietest = await _quietest(site, seen_pods, given.attempt) if unsure else None
+    absent = {name: view.absent for name, view in seen.components.items() if view.absent}
+    if absent and owned is not None and owned.submitted and not owned.suspended:
+        events = await refused_pods.events_of(kube, target.namespace)
+        refused = refused_pods.words(events, given.plan, owned.created or at)
+        ours = [pod for pod in seen_pods if pod.attempt == given.attempt]
+        seen = seen.model_copy(update={"waiting": groups(ours, refused, absent, at)})
     held = anchor is not None and names.FINALIZER in (anchor["metadata"].get("finalizers") or ())
     return seen.model_copy(
         update={

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.contract import PrepareInput, RehearseInput, Target
-from holdfast.activities.kube import Forbidden, NotFound, UnknownKind
+from holdfast.activities.kube import Forbidden, Kube, NotFound, UnknownKind
 from holdfast.activities.permits import Permits
 from holdfast.activities.places import written
 from holdfast.activities.raw import mapping
@@ -95,29 +96,56 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
     await asyncio.gather(*(_check_sight(site, given.target, *kind, permits) for kind in sorted(ruled)))
 
 
+class Closed(NamedTuple):
+    """Why no workload may begin in a namespace."""
+
+    why: str
+    opens: bool
+    """Whether it ends when somebody enables the namespace: some workloads wait for that."""
+
+
+async def closed_to(kube: Kube, namespace: str, run_as: str) -> Closed | None:
+    """Return why no workload may begin in a namespace, with the command that mends it; None if one may (row D37).
+
+    Args:
+        kube: a client of its cluster.
+        namespace: its name.
+        run_as: the service account that components are created as.
+
+    Raises:
+        KubeError: if the API server does not say.
+    """
+    command = f"`holdfast namespace enable {namespace}`"
+    enable = f"run {command}"
+    try:
+        found = await kube.get("v1", "Namespace", namespace)
+    except NotFound:
+        return Closed(f"namespace {namespace} does not exist: {command} makes and enables it", opens=False)
+    metadata = mapping(found["metadata"])
+    if mapping(metadata.get("labels")).get(names.LABEL_NAMESPACE_ENABLED) != "true":
+        return Closed(f"namespace {namespace} is not enabled for Holdfast: {enable}", opens=True)
+    if "deletionTimestamp" in metadata:
+        return Closed(f"namespace {namespace} is being deleted", opens=False)
+    try:
+        account = await kube.get("v1", "ServiceAccount", run_as, namespace)
+    except NotFound:
+        return Closed(f"service account {namespace}/{run_as} does not exist: {enable}", opens=True)
+    annotations = mapping(mapping(account["metadata"]).get("annotations"))
+    if annotations.get(names.ANNOTATION_RUN_AS) != names.RUN_AS_ALLOWED:
+        return Closed(
+            f"service account {namespace}/{run_as} does not let workloads run as it: {enable}, "
+            f"or annotate it with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}",
+            opens=True,
+        )
+    return None
+
+
 async def _check_namespace(site: Site, target: Target, permits: Permits) -> None:
     if permits.has("namespace", target.namespace, target.run_as):
         return
-    enable = f"run `holdfast namespace enable {target.namespace}`"
-    try:
-        namespace = await site.kube.get("v1", "Namespace", target.namespace)
-    except NotFound:
-        raise refused(f"namespace {target.namespace} does not exist") from None
-    metadata = mapping(namespace["metadata"])
-    if mapping(metadata.get("labels")).get(names.LABEL_NAMESPACE_ENABLED) != "true":
-        raise _NotYet(f"namespace {target.namespace} is not enabled for Holdfast: {enable}")
-    if "deletionTimestamp" in metadata:
-        raise refused(f"namespace {target.namespace} is being deleted")
-    try:
-        account = await site.kube.get("v1", "ServiceAccount", target.run_as, target.namespace)
-    except NotFound:
-        raise _NotYet(f"service account {target.namespace}/{target.run_as} does not exist: {enable}") from None
-    annotations = mapping(mapping(account["metadata"]).get("annotations"))
-    if annotations.get(names.ANNOTATION_RUN_AS) != names.RUN_AS_ALLOWED:
-        raise _NotYet(
-            f"service account {target.namespace}/{target.run_as} does not let workloads run as it: {enable}, "
-            f"or annotate it with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
-        )
+    closed = await closed_to(site.kube, target.namespace, target.run_as)
+    if closed is not None:
+        raise _NotYet(closed.why) if closed.opens else refused(closed.why)
     permits.give("namespace", target.namespace, target.run_as)
 
 

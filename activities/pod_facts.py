@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
+from holdfast.activities.scheduling import unscheduled
 from holdfast.model import DEADLINE_EXCEEDED, FailureClass
 
 MESSAGE_MAXIMUM = 200
@@ -74,6 +75,8 @@ class PodFacts:
     failure_time: datetime | None = None
     stuck_from: datetime | None = None
     """Of a pod that its kubelet has not been able to start: from when on that is so."""
+    waits_from: datetime | None = None
+    """Of a pod that has no node yet, and whose scheduler has said why: from when on that is worth telling."""
     copy: int | None = None
     """Of which copy of its component it came; None where that has no copies."""
 
@@ -103,6 +106,8 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
         facts |= _failure(status)
     elif state is PodState.PENDING and facts["node"]:
         facts |= _stuck(status, facts["created"])
+    elif state is PodState.PENDING:
+        facts |= unscheduled(raw)
     return PodFacts(**facts)
 
 

@@ -12,6 +12,7 @@ from holdfast.activities.contract import PlannedComponent
 from holdfast.activities.nodes import NodeMark
 from holdfast.activities.object_facts import ObjectFacts
 from holdfast.activities.pod_facts import PodFacts, PodState
+from holdfast.activities.pod_waits import groups
 from holdfast.activities.raw import mapping, mappings
 from holdfast.model import ComponentView, Failure, FailureClass, Interval, Observation, Scope
 from holdfast.model.observation import FAILURES_MAXIMUM
@@ -42,6 +43,7 @@ def summarize(
     blind: tuple[Interval, ...] = (),
     unseen: Collection[str] = (),
     marks: Mapping[str, NodeMark] = MappingProxyType({}),
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> Observation:
     """Return the snapshot of one attempt.
 
@@ -63,6 +65,7 @@ def summarize(
         blind: when the observer could not see.
         unseen: components whose kind the observer does not read: taken to be there.
         marks: the nodes that are marked as bad, by name.
+        refused: why pods of a component cannot be created, by component.
     """
     ours = [pod for pod in pods if pod.workload_uid == workload_uid and pod.attempt == attempt]
     if owner is not None and owner_uid and owner.uid != owner_uid:
@@ -112,6 +115,7 @@ def summarize(
         failures=_kept(failures, FAILURES_MAXIMUM),
         failures_total=len(failures),
         stuck=_kept(stuck, FAILURES_MAXIMUM),
+        waiting=groups(ours, refused, {name: view.absent for name, view in views.items()}, at),
         blind=blind,
     )
 

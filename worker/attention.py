@@ -20,6 +20,8 @@ PER_POD: Final = 0.00005
 """Seconds between two looks at a workload for each pod it has, so that large workloads do not fill the loop."""
 RECORD_BYTES: Final = KEY_BYTES + DIGEST_BYTES
 DOUBT_FIRST: Final = 1.0
+UNADMITTED: Final = 5.0
+"""Seconds for which pods may be absent before their namespace's Events are read."""
 DOUBT_AGAIN: Final = 5.0
 ACKNOWLEDGED_MAXIMUM: Final = 50_000
 """How many workloads' digests a heartbeat carries: under 1 MiB."""
@@ -112,6 +114,7 @@ class Attention:
         self._acknowledged: dict[bytes, bytes] = {}
         self._busy: set[str] = set()
         self._doubts: dict[Doubt, float] = {}
+        self._unadmitted: dict[str, float] = {}
         self.counts = Counts()
 
     # What happened.
@@ -182,6 +185,11 @@ class Attention:
                 del self._doubts[doubt]
         return asked
 
+    def unadmitted(self, now: float) -> list[AttemptSeen]:
+        """Return the attempts whose pods have not all been created for some time: somebody may say why."""
+        uids = [uid for uid, since in self._unadmitted.items() if now - since >= UNADMITTED]
+        return [live for live in map(self._live, uids) if live is not None]
+
     # What became of it.
 
     def arrived(self, send: Send, now: float) -> None:
@@ -246,9 +254,11 @@ class Attention:
                 self._looks[uid] = now + DOUBT_FIRST  # Whether it has vanished can only be told once all can be read.
                 return
             self._forget_if_gone(uid)
+            self._note_admission(uid, None, now)
             return
-        facts, key, _ = found
+        facts, key, observation = found
         live = self._live(uid)
+        self._note_admission(uid, observation if live is not None else None, now)
         for place in self._missing(live) if live is not None else ():
             self._doubts.setdefault(Doubt(uid, key, place), now + DOUBT_FIRST)
         stuck = self._cache.stuck_next(live, at) if live is not None else None
@@ -267,6 +277,14 @@ class Attention:
         if soon is not Urgency.URGENT and live is not None and self._missing(live):
             soon = Urgency.LAZY  # Good news may be none: what is in doubt is asked for first.
         self.counts.coalesced += self._signals.want(uid, soon, now, since)
+
+    def _note_admission(self, uid: str, seen: Observation | None, now: float) -> None:
+        """Remember since when pods of a workload are absent; once they are there, nobody says why they are not."""
+        if seen is not None and any(view.absent for view in seen.components.values()):
+            self._unadmitted.setdefault(uid, now)
+        else:
+            self._unadmitted.pop(uid, None)
+            self._cache.put_refused(uid, {})
 
     def _known(self, subject: _Subject, facts: Facts, key: str) -> bool:
         acknowledged = self._acknowledged.get(short_key(key))

@@ -197,6 +197,8 @@ class Cache:
         self._revisions: dict[str, int] = {}
         self._marks: dict[str, NodeMark] = {}
         """The marked ones among the nodes."""
+        self._refused: dict[str, dict[str, str]] = {}
+        """Of workloads whose pods are not all created: why not, by component, as far as Events say it."""
         self.pod_count = 0
 
     @property
@@ -311,6 +313,16 @@ class Cache:
             return set()
         return self._on_node(seen.name, revision)
 
+    def put_refused(self, workload_uid: str, refused: dict[str, str]) -> set[str]:
+        """Remember why pods of a workload are not created, by component; nothing forgets it."""
+        if self._refused.get(workload_uid, {}) == refused:
+            return set()
+        if refused:
+            self._refused[workload_uid] = refused
+        else:
+            del self._refused[workload_uid]
+        return {workload_uid}
+
     def put_object(self, place: Place, facts: ObjectFacts) -> set[str]:
         """Remember a component's object."""
         self._objects[place] = facts
@@ -399,6 +411,7 @@ class Cache:
             blind=blind,
             unseen=hidden | {name for name, place in single.items() if place in doubtful},
             marks=self._marks,
+            refused=self._refused.get(attempt.workload_uid, {}),
         )
         if not seen.missing:
             return seen
@@ -412,7 +425,8 @@ class Cache:
 
     def stuck_next(self, attempt: AttemptSeen, at: datetime) -> datetime | None:
         """Return when the next of its pods will have waited too long for its node, without any other news."""
-        times = (pod.facts.stuck_from for pod in self._pods.get(attempt.workload_uid, {}).values())
+        pods = self._pods.get(attempt.workload_uid, {}).values()
+        times = (time for pod in pods for time in (pod.facts.stuck_from, pod.facts.waits_from))
         return min((time for time in times if time is not None and time > at), default=None)
 
     def revision(self, workload_uid: str) -> int:
@@ -485,6 +499,7 @@ class Cache:
     def _touched(self, workload_uid: str, revision: int) -> set[str]:
         if not any(workload_uid in held for held in (self._anchors, self._attempts, self._pods)):
             self._revisions.pop(workload_uid, None)  # Nothing of it is left.
+            self._refused.pop(workload_uid, None)
             return {workload_uid}
         self._revisions[workload_uid] = max(self._revisions.get(workload_uid, 0), revision)
         return {workload_uid}

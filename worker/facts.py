@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Final
 
-from holdfast.model import ComponentView, FailureClass, Observation, PodCounts
+from holdfast.model import ComponentView, FailureClass, Observation, PodCounts, Waiting
+from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
 from holdfast.policy.health import shortfall
 
 DIGEST_BYTES: Final = 6
@@ -29,6 +31,8 @@ class Urgency(IntEnum):
     """Admitted, one component of several complete, or some more copies: mostly told by what follows it."""
 
 
+_UNTOLD_OTHERWISE: Final = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, FAILED_CREATE})
+_NUMBER: Final = re.compile(r"\d+")
 DELAYS: Final[dict[Urgency, float]] = {
     Urgency.URGENT: 0.1,
     Urgency.SOON: 0.3,
@@ -76,6 +80,8 @@ class Facts:
 
     stuck: tuple[str, ...] = ()
     """Why which components have pods that cannot be started so far: neither which pods, nor how many."""
+    waiting: tuple[str, ...] = ()
+    """Why which components have pods without a node, or that cannot be created: no numbers, and no names (row D34)."""
 
     @property
     def blank(self) -> bool:
@@ -94,6 +100,7 @@ class Facts:
             or self.done
             or self.awake
             or self.stuck
+            or self.waiting
         )
 
     @property
@@ -106,6 +113,7 @@ class Facts:
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
         said = astuple(self)
         later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
+        later += (bool(self.waiting),)
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
@@ -139,7 +147,16 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
         resumed=resumed,
         made=tuple(f"{name}/{observation.components[name].uid}" for name in made) if expected and not unready else (),
         stuck=tuple(sorted({f"{one.component}/{one.reason}/{one.exit_code}" for one in observation.stuck})),
+        waiting=tuple(sorted({_essence(one) for one in observation.waiting if one.reason in _UNTOLD_OTHERWISE})),
     )
+
+
+def _essence(one: Waiting) -> str:
+    """Return what of a group of pods that wait is news: that the scheduler gives other reasons, and not how many."""
+    if one.reason != UNSCHEDULABLE:
+        return f"{one.component}/{one.reason}"
+    reasons = {_NUMBER.sub("", part).strip() for part in one.message.split(", ")}
+    return f"{one.component}/{one.reason}/{sorted(reasons)}"
 
 
 def _failed(name: str, view: ComponentView) -> str:
@@ -190,7 +207,8 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     anew = (now.ready or now.up) and now.resumed != before.resumed
     ready = now.ready and (not before.ready or now.made != before.made)
     stuck = now.stuck != before.stuck
-    if troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
+    held = bool(now.waiting) and not before.waiting
+    if held or troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
     if now.orphaned or (before.ready and not now.ready):

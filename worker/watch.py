@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities import refused_pods
 from holdfast.activities.contract import WatchInput
 from holdfast.activities.kube import Kube, KubeError, NotFound, Unreachable
 from holdfast.activities.nodes import Marks
@@ -23,7 +24,7 @@ from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval
 from holdfast.policy.sight import union
 from holdfast.worker.attention import HOT, WARM, Attention, Doubt, Send
-from holdfast.worker.cache import Cache
+from holdfast.worker.cache import AttemptSeen, Cache
 from holdfast.worker.darkness import Darkness
 from holdfast.worker.feeds import CORE, Feeds
 from holdfast.worker.informer import Restored
@@ -37,6 +38,9 @@ SIGNALS_AT_ONCE: Final = 20
 DOUBTS_AT_ONCE: Final = 10
 SIGNAL_DEADLINE: Final = 5.0
 TICK: Final = 1.0
+REFUSALS_EVERY: Final = 5.0
+REFUSALS_AT_ONCE: Final = 20
+"""Namespaces whose Events are read in one turn."""
 UNWATCHED: Final = timedelta(seconds=3)
 """A pause between two watchers that is worth being told as blindness."""
 
@@ -206,7 +210,13 @@ class _Watching:
             earlier = (*earlier, Interval(begin=self._memory.at, end=begun))
         self.feeds.recall(earlier)
         await self.feeds.open()
-        works = (self._attend(), beat(self._client, self._remember), worker_leaves(self._remember), self._unbroken())
+        works = (
+            self._attend(),
+            self._hear_refusals(),
+            beat(self._client, self._remember),
+            worker_leaves(self._remember),
+            self._unbroken(),
+        )
         await while_all_last(works, self._close)
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -343,6 +353,34 @@ class _Watching:
             self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
             touched = {doubt.workload_uid}
         self._touched(touched, True)
+
+    async def _hear_refusals(self) -> None:
+        """Read why pods are not created, namespace by namespace, as long as some are absent (row D34).
+
+        It costs one list for each such namespace in `REFUSALS_EVERY`, however many pods and workloads are in it.
+        """
+        turn = 0
+        while True:
+            await asyncio.sleep(REFUSALS_EVERY)
+            waiting: dict[str, list[AttemptSeen]] = {}
+            for attempt in self._attention.unadmitted(self._loop.time()):
+                waiting.setdefault(attempt.namespace, []).append(attempt)
+            places = sorted(waiting)
+            turn = turn % len(places) if places else 0
+            chosen = (places[turn:] + places[:turn])[:REFUSALS_AT_ONCE]
+            turn += len(chosen)
+            for namespace in chosen:
+                try:
+                    events = await refused_pods.events_of(self.feeds.pulse.kube, namespace)
+                except KubeError:
+                    continue  # Asked again later.
+                touched = set[str]()
+                for attempt in waiting[namespace]:
+                    since = attempt.facts.created or datetime.now(UTC)
+                    words = refused_pods.words(events, attempt.plan, since)
+                    touched |= self._cache.put_refused(attempt.workload_uid, words)
+                if touched:
+                    self._touched(touched, False)
 
     def _sample(self, now: float) -> None:
         """Count blindness, and tell of it once it has ended."""

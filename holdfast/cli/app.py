@@ -22,6 +22,7 @@ from holdfast.cli import (
     steer,
     submit,
     sweep,
+    validate,
     watch,
     worker,
 )
@@ -66,7 +67,7 @@ app = typer.Typer(
 _WORKLOADS = "Workloads"
 _SETUP = "Setting up"
 
-for group in (submit, simulate, read, graph, watch, steer):
+for group in (submit, validate, simulate, read, graph, watch, steer):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)

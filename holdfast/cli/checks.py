@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import names
 from holdfast.cli.granted import NODES, Right, granted
@@ -128,24 +129,32 @@ async def _search_attributes(client: Client, *, fix: bool) -> Check:
     return Check("search attributes", True, f"all {len(names.SEARCH_ATTRIBUTES)} there")
 
 
-async def _pollers(client: Client, cluster: str | None) -> list[Check]:
-    from temporalio.api.enums.v1 import TaskQueueType
+_UNSERVED: Final = {
+    "workflows": "no workload is begun, no failure is acted on, and no suspend, cancel or retry is carried out",
+    "cluster": "nothing is created in this cluster, and no status is written to it",
+    "wait": "nothing is removed from this cluster or looked at before a decision, and no data is staged",
+    "probe": "nothing in this cluster is probed",
+    "watch": "what happens in this cluster is not noticed: pods that fail or finish, nodes that are lost",
+    "admission": "no workload of it is let in, and its quota is not released",
+}
+"""What stands still while nobody serves a role."""
 
-    queues = [("workflows", names.QUEUE_WORKFLOWS, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)]
+
+async def _pollers(client: Client, cluster: str | None) -> list[Check]:
+    from holdfast.client.pollers import ACTIVITY, WORKFLOW
+
+    queues = [("workflows", "workflows", names.QUEUE_WORKFLOWS, WORKFLOW)]
     if cluster:
-        activity = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         queues += [
-            ("cluster", names.queue_cluster(cluster), activity),
-            ("wait", names.queue_wait(cluster), activity),
-            ("wait", names.queue_probe(cluster), activity),
-            ("watch", names.queue_watch(cluster), activity),
+            ("cluster", "cluster", names.queue_cluster(cluster), ACTIVITY),
+            ("wait", "wait", names.queue_wait(cluster), ACTIVITY),
+            ("wait", "probe", names.queue_probe(cluster), ACTIVITY),
+            ("watch", "watch", names.queue_watch(cluster), ACTIVITY),
         ]
-    checks: list[Check] = []
-    for role, queue, kind in queues:
-        count = await _polling(client, queue, kind)
-        command = f"holdfast worker --roles {role}" + (f" --cluster {cluster}" if cluster else "")
-        remedy = "" if count else f"start one: {command}"
-        checks.append(Check(f"worker: {role}", count > 0, f"{count} polling the task queue {queue}", remedy))
+    checks = [
+        await _served(client, f"worker: {role}", role, _UNSERVED[what], (queue, kind), cluster)
+        for role, what, queue, kind in queues
+    ]
     if not cluster:
         remedy = "set HOLDFAST_CLUSTER, or give --cluster"
         checks.append(Check("worker: cluster", False, "which cluster is not said", remedy))
@@ -155,20 +164,16 @@ async def _pollers(client: Client, cluster: str | None) -> list[Check]:
 
 async def _admission(client: Client, cluster: str) -> list[Check]:
     """Ask of each admission queue that there is whether a worker serves it."""
-    from temporalio.api.enums.v1 import TaskQueueType
-
     from holdfast.client.connection import Place
+    from holdfast.client.pollers import WORKFLOW
     from holdfast.client.queue import of_cluster
 
     place = Place(target=client.service_client.config.target_host, namespace=client.namespace)
     checks: list[Check] = []
     for one in await of_cluster(client, place, cluster):
         queue = names.queue_admission(cluster, one.name)
-        count = await _polling(client, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
-        remedy = "" if count else f"start one: holdfast worker --roles admission --cluster {cluster}"
-        checks.append(
-            Check(f"admission queue {one.name}", count > 0, f"{count} polling the task queue {queue}", remedy)
-        )
+        name = f"admission queue {one.name}"
+        checks.append(await _served(client, name, "admission", _UNSERVED["admission"], (queue, WORKFLOW), cluster))
     return checks
 
 
@@ -185,6 +190,20 @@ async def _entities(client: Client, cluster: str) -> list[Check]:
         elif one.entity.type not in {names.GRAPH_WORKFLOW, names.RENDEZVOUS_WORKFLOW}:
             checks.append(Check(name, True, f"its workflow is {one.execution.value.lower()}"))
     return checks
+
+
+async def _served(
+    client: Client, name: str, role: str, unserved: str, queue: tuple[str, Any], cluster: str | None
+) -> Check:
+    """Look whether a worker polls a task queue: one that was killed stays in Temporal's list for five minutes."""
+    from holdfast.client.pollers import polled
+
+    found = await polled(client, *queue)
+    told = found.sentence(datetime.now(UTC))
+    if found.served:
+        return Check(name, True, told)
+    command = f"holdfast worker --roles {role}" + (f" --cluster {cluster}" if cluster else "")
+    return Check(name, False, f"{told}: {unserved}", f"start one: {command}")
 
 
 async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
@@ -215,16 +234,6 @@ async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
         found_text = f"{len(fencing)} silent nodes are not off yet, and their workloads wait: {which}"
         checks.append(Check("fencing", False, found_text, remedy))
     return checks
-
-
-async def _polling(client: Client, queue: str, kind: Any) -> int:
-    from temporalio.api.taskqueue.v1 import TaskQueue
-    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
-    )
-    return len((await client.workflow_service.describe_task_queue(request)).pollers)
 
 
 async def _type(kube: Kube, kind: str) -> Check:

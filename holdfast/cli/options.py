@@ -86,12 +86,24 @@ def asked(
     temporal_namespace: str | None,
     cluster: str | None,
     ask: Callable[[Run], Awaitable[T]],
+    then: str = "",
 ) -> T:
-    """Return what is answered when something is asked of one workload."""
+    """Return what is answered when something is asked of one workload.
+
+    Args:
+        named: the workload.
+        address: of Temporal.
+        temporal_namespace: in it.
+        cluster: where the workload is.
+        ask: what is asked of it.
+        then: what happens once a worker answers, which is said where none does; empty where the answer says so itself.
+    """
+    from holdfast.cli.silence import attended
 
     async def go() -> T:
         async with session(address, temporal_namespace, cluster) as holdfast:
-            return await ask(await holdfast.get(named.name, named.namespace))
+            run = await holdfast.get(named.name, named.namespace)
+            return await (attended(run, ask(run), then) if then else ask(run))
 
     return asyncio.run(go())
 

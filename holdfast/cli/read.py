@@ -23,9 +23,10 @@ from holdfast.cli.options import (
     session,
 )
 from holdfast.cli.output import emit
+from holdfast.cli.silence import READ, warn
 
 if TYPE_CHECKING:
-    from holdfast.client import Run, StatusView, Summary
+    from holdfast.client import Holdfast, Run, StatusView, Summary
     from holdfast.model import Workload
 
 
@@ -61,7 +62,10 @@ def list_(
                 query=query,
                 limit=limit,
             )
-            return [each async for each in found]
+            listed = [each async for each in found]
+            if any(each.execution == "Running" for each in listed):
+                await _warn_if_unserved(holdfast)
+            return listed
 
     from holdfast.cli import render
 
@@ -134,7 +138,7 @@ def history(
 
     from holdfast.cli import past_text
 
-    life = asked(named, address, temporal_namespace, cluster, lambda run: run.history())
+    life = asked(named, address, temporal_namespace, cluster, lambda run: run.history(), READ)
     emit(life.model_dump(mode="json"), output, lambda: past_text.history(life))
 
 
@@ -148,6 +152,23 @@ def add_to(app: typer.Typer, panel: str) -> None:
     )
     for name, command in commands:
         app.command(name, rich_help_panel=panel)(command)
+
+
+async def _warn_if_unserved(holdfast: Holdfast) -> None:
+    """Say on standard error if no worker polls for workloads: what is listed is then what was last recorded."""
+    from temporalio.service import RPCError
+
+    from holdfast import names
+    from holdfast.client.pollers import polled
+    from holdfast.client.silence import Silence
+
+    try:
+        found = await polled(holdfast.client, names.QUEUE_WORKFLOWS)
+    except RPCError:
+        return  # Who may list need not be allowed to ask this.
+    if not found.served:
+        why = f"no worker answers: {found.sentence(datetime.now(UTC))}"
+        warn(Silence(why=why, remedy="start one: holdfast worker --roles workflows"), READ)
 
 
 def _phase(given: str | None) -> str | None:

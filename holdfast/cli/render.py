@@ -7,19 +7,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.cli import gang_text
+from holdfast.cli import silence as silent
 from holdfast.client.views import ExplanationView, StatusView, Summary, restart_budget
 from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Status, format_duration
 from holdfast.policy.staging import size_of
 
 _LABEL: Final = 11
-_STALE: Final = "no worker answered: this is what its workflow last wrote down; is `holdfast worker` running?"
+_NEXT_STALE: Final = "nothing is decided until a worker answers; then what has happened meanwhile is acted on"
 
 
 def explanation(view: ExplanationView, now: datetime) -> str:
     """Explain, for a person woken at night (ux.md): why, now, next."""
     told = view.explanation
     arrow = f" → {told.next_attempt}" if told.next_attempt is not None else ""
-    lines = [f"{told.name}  {told.phase.value}  attempt {told.attempt}{arrow}      {_budget(told.budgets)}".rstrip()]
+    lines = _stale(view)
+    lines.append(
+        f"{told.name}  {told.phase.value}  attempt {told.attempt}{arrow}      {_budget(told.budgets)}".rstrip()
+    )
     lines.append(_labelled("why", told.why))
     lines.append(_labelled("now", told.now))
     for activity in view.activities:
@@ -31,7 +35,10 @@ def explanation(view: ExplanationView, now: datetime) -> str:
     if view.queue:
         lines.append(_labelled("queue", view.queue))
     lines += [_labelled("away", each) for each in view.entities]
-    if told.next:
+    if not (view.fresh or view.closed):
+        due = f" (recorded as next: {deadlines(told.next, now)})" if told.next else ""
+        lines.append(_labelled("next", _NEXT_STALE + due))
+    elif told.next:
         lines.append(_labelled("next", deadlines(told.next, now)))
     elif not told.phase.ended and view.activities:
         lines.append(_labelled("next", "goes on by itself as soon as that is done"))
@@ -39,9 +46,16 @@ def explanation(view: ExplanationView, now: datetime) -> str:
         lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, its queue, or a signal"))
     if told.unblock:
         lines.append(_labelled("unblock", told.unblock))
-    if not view.fresh:
-        lines.append(_labelled("stale", f"{_STALE} (written {_clock(told.since, now)})"))
     return "\n".join(lines)
+
+
+def _stale(view: StatusView | ExplanationView) -> list[str]:
+    """Say first, where no worker answered, that what follows is old: since when, and what happens once one does."""
+    if view.fresh or view.closed:
+        return []
+    if view.silence is None:
+        return [_labelled("stale", f"no worker answered: {silent.READ}")]
+    return [_labelled("stale", silent.text(view.silence, silent.READ))]
 
 
 def deadlines(coming: Sequence[Deadline], now: datetime) -> str:
@@ -61,6 +75,7 @@ def status(view: StatusView, now: datetime) -> str:
     """Say how a workload is, in full."""
     told = view.status
     lines = [
+        *_stale(view),
         f"{told.name}  {told.phase.value} ({told.reason.value})  {_budget(told.budgets)}".rstrip(),
         _labelled("where", f"ns {told.namespace} on cluster {told.cluster}, uid {told.uid or '-'}"),
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
@@ -73,6 +88,7 @@ def status(view: StatusView, now: datetime) -> str:
         lines.append(_labelled("data", text))
     if told.pods != PodCounts():
         lines.append(_labelled("pods", pods(told.pods)))
+    lines += [_labelled("waits", one.sentence()) for one in told.waiting]
     if view.gang is not None:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))
     for condition in told.conditions:
@@ -83,8 +99,6 @@ def status(view: StatusView, now: datetime) -> str:
         lines.append(_labelled("failure", told.failure.sentence()))
     if told.next is not None:
         lines.append(_labelled("next", deadlines((told.next,), now)))
-    if not view.fresh:
-        lines.append(_labelled("stale", _STALE))
     return "\n".join(lines)
 
 

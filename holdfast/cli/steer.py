@@ -22,6 +22,7 @@ from holdfast.cli.options import (
     chosen,
 )
 from holdfast.cli.output import emit
+from holdfast.cli.silence import ASKED, ONLY_BY_A_WORKER
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def strip_finalizers(
         await run.strip_finalizers(reason)
         return await run.recorded()
 
-    view = asked(named, address, temporal_namespace, cluster, strip)
+    view = asked(named, address, temporal_namespace, cluster, strip, ONLY_BY_A_WORKER)
     emit(
         view.model_dump(mode="json"),
         output,
@@ -173,7 +174,7 @@ def extend(
 ) -> None:
     """Let it run longer than its walltime said, as far as its `lifecycle.extendableTo` allows."""
     named = chosen(name, namespace)
-    status = asked(named, address, temporal_namespace, cluster, lambda run: run.extend(by, reason))
+    status = asked(named, address, temporal_namespace, cluster, lambda run: run.extend(by, reason), ONLY_BY_A_WORKER)
 
     def said() -> str:
         until = status.walltime_until
@@ -198,7 +199,9 @@ def scale(
     N is how many there are at most; MIN:MAX also says with how few it still runs.
     """
     named, (fewest, highest) = chosen(name, namespace), _size(size)
-    least, most = asked(named, address, temporal_namespace, cluster, lambda run: run.scale(highest, fewest, reason))
+    least, most = asked(
+        named, address, temporal_namespace, cluster, lambda run: run.scale(highest, fewest, reason), ONLY_BY_A_WORKER
+    )
     emit(
         {"min": least, "max": most},
         output,
@@ -258,7 +261,8 @@ def _steer(
     from holdfast.model import CheckpointState, Phase
 
     try:
-        view = asked(named, address, temporal_namespace, cluster, steered)
+        then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
+        view = asked(named, address, temporal_namespace, cluster, steered, then)
     except TimeoutError:
         raise HoldfastError(
             f"{named.namespace}/{named.name}: {verb} was asked for, but is not done after {timeout}: "

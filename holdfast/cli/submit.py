@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.enabled import refuse_closed
 from holdfast.cli.options import Address, Chosen, Cluster, Format, Namespace, Output, TemporalNamespace, asked, session
 from holdfast.cli.output import dumped, emit
+from holdfast.cli.silence import BEGUN, ONLY_BY_A_WORKER, attended
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override one setting: failureGracePeriod=30s. May be given several times."),
 ]
+Kubeconfig = Annotated[
+    str | None, typer.Option("--kubeconfig", help="Of their cluster. Default: $KUBECONFIG.", show_default=False)
+]
+Context = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)]
 As = Annotated[str | None, typer.Option("--name", help="Submit it under this name.", show_default=False)]
 
 
@@ -45,14 +51,19 @@ def submit(
     cluster: Cluster = None,
     address: Address = None,
     temporal_namespace: TemporalNamespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Start workloads; one that is already running as it is stays as it is."""
+    """Start workloads; one that is already running as it is stays as it is.
+
+    Where a kubeconfig leads to their cluster, a namespace that is not there or not enabled is refused at once.
+    """
     place = cluster or os.environ.get("HOLDFAST_CLUSTER")
     if not place:
         raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
     asked = overrides(settings) | ({"allowMissingKinds": "true"} if allow_missing_kinds else {})
-    workloads, graphs = _read_all(files, place, namespace, name, asked)
+    workloads, graphs = read_all(files, place, namespace, name, asked)
     if name is not None and len(workloads) + len(graphs) != 1:
         given = len(workloads) + len(graphs)
         raise typer.BadParameter(f"names one workload, but {given} are given", param_hint="--name")
@@ -61,13 +72,17 @@ def submit(
     everything = [*workloads, *(one for graph in graphs for one in graph.workloads)]
     if dry_run:
         documents = [workload.model_dump(mode="json") for workload in everything]
-        emit(documents[0] if len(documents) == 1 else documents, output, lambda: _lines(everything, "would start"))
+        emit(documents[0] if len(documents) == 1 else documents, output, lambda: lines(everything, "would start"))
         return
 
     async def go() -> bool:
         async with session(address, temporal_namespace, cluster) as holdfast:
+            await refuse_closed(holdfast, everything, kubeconfig, context)
             begun = [await holdfast.submit_graph(one.graph, one.workloads, again=again) for one in graphs]
             runs = [await holdfast.submit(workload, again=again) for workload in workloads]
+            if runs and not watch:
+                # They all wait for the same workers.
+                await attended(runs[0], asyncio.sleep(0), BEGUN)
             documents = [{"workflowId": one.workflow_id, "name": one.name} for one in begun]
             emit(
                 documents + [_document(run) for run in runs],
@@ -115,37 +130,11 @@ def configure(
 
         return await run.update_components(ComponentsChange(components=wanted.components, note=reason))
 
-    changed = asked(Chosen(wanted.namespace, wanted.name), address, temporal_namespace, cluster, change)
+    named = Chosen(wanted.namespace, wanted.name)
+    changed = asked(named, address, temporal_namespace, cluster, change, ONLY_BY_A_WORKER)
     where = f"{wanted.namespace}/{wanted.name}"
     text = f"{where}: made again: {', '.join(changed)}" if changed else f"{where}: nothing differs"
     emit({"name": wanted.name, "namespace": wanted.namespace, "changed": list(changed)}, output, lambda: text)
-
-
-def validate(
-    files: Files,
-    settings: Set = None,
-    name: As = None,
-    namespace: Namespace = None,
-    cluster: Cluster = None,
-    output: Format = Output.TABLE,
-) -> None:
-    """Check files without a server: every problem names its field, its value and what is allowed."""
-    place = cluster or os.environ.get("HOLDFAST_CLUSTER") or "any"
-    found: list[dict[str, Any]] = []
-    texts: list[str] = []
-    for file in files:
-        try:
-            alone, graphs = _read_all([file], place, namespace, name, overrides(settings))
-            workloads = [*alone, *(one for graph in graphs for one in graph.workloads)]
-        except HoldfastError as error:
-            found.append({"file": file, "valid": False, "problem": str(error)})
-            texts.append(f"{file}: {error}")
-        else:
-            found.append({"file": file, "valid": True, "workloads": [f"{w.namespace}/{w.name}" for w in workloads]})
-            texts.append(_lines(workloads, "valid"))
-    emit(found, output, lambda: "\n".join(texts))
-    if not all(each["valid"] for each in found):
-        raise typer.Exit(2)
 
 
 def schema(
@@ -160,7 +149,7 @@ def schema(
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
-    commands: tuple[Callable[..., None], ...] = (submit, configure, validate, schema)
+    commands: tuple[Callable[..., None], ...] = (submit, configure, schema)
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 
@@ -213,7 +202,7 @@ def read_text(
     return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
 
 
-def _read_all(
+def read_all(
     files: list[str], cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
 ) -> tuple[list[Workload], list[GraphDocument]]:
     """Read workloads, and graphs of them, of several files: all is right, or nothing is begun."""
@@ -246,7 +235,8 @@ def overrides(settings: list[str] | None) -> dict[str, str]:
     return result
 
 
-def _lines(workloads: list[Workload], verb: str) -> str:
+def lines(workloads: list[Workload], verb: str) -> str:
+    """Say of each workload in a line what it is, after a verb."""
     from holdfast.client.start import summary
 
     return "\n".join(f"{verb}: {summary(workload)}" for workload in workloads)

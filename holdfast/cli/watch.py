@@ -59,12 +59,13 @@ async def follow(
     live = output is Output.TABLE and sys.stdout.isatty() and not named
     last: StatusView | None = None
     async for view in _changes(run):
-        for line in seen.news(view.status):
+        turned = (last is not None and last.silence is not None) != (view.silence is not None)
+        for line in (*(_turned(view) if turned else ()), *seen.news(view.status)):
             if output is Output.TABLE:
                 if live:
                     _erase()
                 say(prefix + line)
-        if output is not Output.TABLE and (last is None or last.status != view.status):
+        if output is not Output.TABLE and (turned or last is None or last.status != view.status):
             say(json.dumps(view.model_dump(mode="json"), ensure_ascii=False))
         if live:
             _show(render.status(view, datetime.now(UTC)).splitlines()[0] + f"  {render.pods(view.status.pods)}")
@@ -74,6 +75,17 @@ async def follow(
     if live:
         _erase()
     return last is not None and last.phase is not Phase.FAILED
+
+
+def _turned(view: StatusView) -> list[str]:
+    """Say that workers have begun or ceased to answer: from then on what is shown is what was last recorded."""
+    from holdfast.cli import render
+    from holdfast.cli.silence import READ, text
+
+    if view.silence is None:
+        return [render.line(datetime.now(UTC), "", "a worker answers again")]
+    first, second = text(view.silence, READ).splitlines()
+    return [render.line(datetime.now(UTC), "stale", first), render.line(datetime.now(UTC), "", second)]
 
 
 class Seen:

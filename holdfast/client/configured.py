@@ -26,9 +26,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained, refusals
+from holdfast.client.silence import ANSWER_TIMEOUT, unanswered
 from holdfast.errors import HoldfastError
 
-_ANSWER: Final = 10.0
+_ANSWER: Final = ANSWER_TIMEOUT.total_seconds()
+_CHANGE: Final = 10.0
+"""Seconds for a change, which may be under way when it is given up: it is not given up as soon as a question is."""
 Given = TypeVar("Given", bound=BaseModel)
 Told = TypeVar("Told", bound=BaseModel)
 
@@ -65,7 +68,7 @@ class Configured(Generic[Given, Told]):
         except WorkflowQueryRejectedError as error:
             raise self._none() from error
         except (TimeoutError, WorkflowQueryFailedError) as error:
-            raise self._silent() from error
+            raise await self._silent() from error
         except RPCError as error:
             raise self._explained(error) from error
         return self._read(found)
@@ -78,11 +81,11 @@ class Configured(Generic[Given, Told]):
             NotReachable: if Temporal does not answer.
         """
         try:
-            async with asyncio.timeout(_ANSWER):
+            async with asyncio.timeout(_CHANGE):
                 document = given.model_dump(mode="json")
                 found = await self._handle.execute_update(names.UPDATE_CONFIGURE, document, result_type=dict)
         except TimeoutError as error:
-            raise self._silent() from error
+            raise await self._silent() from error
         except WorkflowUpdateFailedError as error:
             raise HoldfastError(str(error.cause)) from error
         except RPCError as error:
@@ -141,8 +144,8 @@ class Configured(Generic[Given, Told]):
     def _none(self) -> HoldfastError:
         return HoldfastError(f"there is no {self.workflow_id.replace('/', ' ', 1)}: {self.remedy}")
 
-    def _silent(self) -> HoldfastError:
-        return HoldfastError(f"{self.workflow_id} does not answer: is `holdfast worker --roles {self.role}` running?")
+    async def _silent(self) -> HoldfastError:
+        return await unanswered(self.client, self.workflow_id, self.role)
 
     @property
     def _handle(self) -> Any:

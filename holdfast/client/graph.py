@@ -23,6 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained, refusals
+from holdfast.client.silence import ANSWER_TIMEOUT, unanswered
 from holdfast.client.submission import begin, clear, word_for
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload
@@ -30,7 +31,7 @@ from holdfast.model.graph import Graph, GraphStatus
 
 _TOGETHER: Final = 16
 """Workloads that are handed in at the same time."""
-_ANSWER: Final = 10.0
+_ANSWER: Final = ANSWER_TIMEOUT.total_seconds()
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class GraphRun:
             async with asyncio.timeout(_ANSWER):
                 found = await self._handle.query(names.QUERY_STATUS, result_type=dict)
         except (TimeoutError, WorkflowQueryFailedError) as error:
-            raise HoldfastError(f"{self.workflow_id} does not answer: is `holdfast worker` running?") from error
+            raise await unanswered(self.client, self.workflow_id, "workflows") from error
         except RPCError as error:
             raise explained(error, self.place) from error
         return GraphStatus.model_validate(found)

@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained
+from holdfast.client.silence import ANSWER_TIMEOUT, unanswered
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeBook
 from holdfast.model.provisioner import Checked, NodeAsk, NodeOutcome, NodeRequest, ProvisionerStatus
@@ -64,14 +65,14 @@ class ProvisionerRun:
             NotReachable: if Temporal does not answer.
         """
         try:
-            async with asyncio.timeout(_ANSWER):
+            async with asyncio.timeout(ANSWER_TIMEOUT.total_seconds()):
                 return await self._handle.query(
                     names.QUERY_STATUS, result_type=ProvisionerStatus, reject_condition=QueryRejectCondition.NOT_OPEN
                 )
         except WorkflowQueryRejectedError as error:
             raise self._none() from error
         except (TimeoutError, WorkflowQueryFailedError) as error:
-            raise self._silent() from error
+            raise await self._silent() from error
         except RPCError as error:
             raise self._explained(error) from error
 
@@ -115,7 +116,7 @@ class ProvisionerRun:
             async with asyncio.timeout(seconds):
                 return await self._handle.execute_update(name, argument, result_type=dict)
         except TimeoutError as error:
-            raise self._silent() from error
+            raise await self._silent() from error
         except WorkflowUpdateFailedError as error:
             raise HoldfastError(str(error.cause)) from error
         except RPCError as error:
@@ -127,8 +128,8 @@ class ProvisionerRun:
     def _none(self) -> HoldfastError:
         return NoProvisioner(f"cluster {self.cluster} has no provisioner: {_REMEDY}")
 
-    def _silent(self) -> HoldfastError:
-        return HoldfastError(f"{self.workflow_id} does not answer: is `holdfast worker --roles workflows` running?")
+    async def _silent(self) -> HoldfastError:
+        return await unanswered(self.client, self.workflow_id, "workflows")
 
     @property
     def _handle(self) -> Any:

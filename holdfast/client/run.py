@@ -26,6 +26,7 @@ from holdfast.client.entities import unhealthy
 from holdfast.client.past import fetch, workload_of
 from holdfast.client.pending import activities_of
 from holdfast.client.queue import place_of
+from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
 from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
@@ -40,7 +41,6 @@ from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.walltime import WalltimeExtension
 
-ANSWER_TIMEOUT: Final = timedelta(seconds=3)
 _POLL_FIRST: Final = 0.2
 _POLL_LONGEST: Final = 3.0
 
@@ -87,7 +87,26 @@ class Run:
             status = Status.model_validate(answer)
             gang = await self.gang() if status.gang is not None else None
             return StatusView(status=status, fresh=True, gang=gang)
-        return await self.recorded()
+        recorded = await self.recorded()
+        return recorded if recorded.closed else recorded.model_copy(update={"silence": await self._silence()})
+
+    async def silence(self) -> Silence | None:
+        """Return why no worker answers for it, and since when; None if one does, or nobody has to any more (row D36).
+
+        It takes 3 s where none answers.
+
+        Raises:
+            WorkloadNotFound: if Temporal does not know it any more.
+            NotReachable: if Temporal does not answer.
+        """
+        if (await self._describe()).status is not WorkflowExecutionStatus.RUNNING:
+            return None
+        return None if await self._ask(names.QUERY_STATUS) is not None else await self._silence()
+
+    async def _silence(self) -> Silence | None:
+        description = await self._describe()
+        running = description.status is WorkflowExecutionStatus.RUNNING
+        return await silence_of(self.client, description) if running else None
 
     async def recorded(self) -> StatusView:
         """Return the status its workflow last wrote down. It costs no worker anything, so it is what waits poll."""
@@ -109,9 +128,11 @@ class Run:
         """Return why it is where it is, what is under way, and what comes next."""
         answer, description = await asyncio.gather(self._ask(names.QUERY_EXPLAIN), self._describe())
         closed = description.status is not WorkflowExecutionStatus.RUNNING
+        silence = None
         if answer is None:
             recorded = await self.recorded()
             explanation, fresh = explanation_from(recorded.status), recorded.fresh
+            silence = await self._silence()
         else:
             explanation, fresh = Explanation.model_validate(answer), True
         activities = await activities_of(description)
@@ -123,6 +144,7 @@ class Run:
             explanation=explanation,
             fresh=fresh,
             closed=closed,
+            silence=silence,
             gang=gang,
             queue=queue,
             activities=activities,

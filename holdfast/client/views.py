@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from holdfast.activities.contract import Progress
+from holdfast.client.silence import Silence
 from holdfast.model import BudgetStatus, Cause, Explanation, Payload, Phase, Status, Time
 from holdfast.model.gang_orders import GangStatus
 
@@ -22,6 +23,8 @@ class StatusView(Payload):
     """Where its gang stands, by its rendezvous; None where it has none, or nobody could say."""
     closed: bool = False
     """Whether the workflow is over: nothing is held or removed any more."""
+    silence: Annotated[Silence | None, Field(exclude_if=lambda value: value is None)] = None
+    """Since when no worker answers, where `status` was asked for and none did (row D36)."""
 
     @property
     def phase(self) -> Phase:
@@ -88,6 +91,8 @@ class ExplanationView(Payload):
     explanation: Explanation
     fresh: bool
     closed: bool = False
+    silence: Annotated[Silence | None, Field(exclude_if=lambda value: value is None)] = None
+    """Since when no worker answers, where none did (row D36)."""
     gang: Annotated[GangStatus | None, Field(exclude_if=lambda value: value is None)] = None
     queue: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Its place in its queue and why it is not let in, in words, while it waits there."""

@@ -28,12 +28,14 @@ from holdfast.model.nodes import (
 from holdfast.model.observation import (
     ComponentView,
     CopyCounts,
+    Death,
     Failure,
     Interval,
     Observation,
     Payload,
     PodCounts,
     Quiet,
+    Waiting,
 )
 from holdfast.model.policy import (
     Action,
@@ -111,6 +113,7 @@ __all__ = [
     "CopyLabel",
     "CopyWord",
     "Deadline",
+    "Death",
     "Deletion",
     "Duration",
     "Event",
@@ -179,6 +182,7 @@ __all__ = [
     "Toleration",
     "Unbounded",
     "Unhealthy",
+    "Waiting",
     "Workload",
     "format_duration",
     "parse_duration",

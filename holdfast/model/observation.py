@@ -12,6 +12,19 @@ from holdfast.model.base import Time
 from holdfast.model.vocabulary import FailureClass, Scope
 
 FAILURES_MAXIMUM = 16
+WAITING_MAXIMUM = 8
+"""Groups of pods that wait, in a snapshot: each has a message of at most 320 characters."""
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULING_GATED = "SchedulingGated"
+FAILED_CREATE = "FailedCreate"
+_WAITS: dict[str, str] = {
+    UNSCHEDULABLE: "unschedulable",
+    SCHEDULING_GATED: "held by scheduling gates",
+    FAILED_CREATE: "not created",
+    "ErrImagePull": "cannot pull an image",
+    "CreateContainerConfigError": "cannot be configured",
+    "PodNotPrepared": "not prepared by their nodes",
+}
 
 
 class Payload(BaseModel):
@@ -34,6 +47,32 @@ class Interval(Payload):
     end: Time
 
 
+class Death(Payload):
+    """What a pod died of whose controller then gave up (row D35)."""
+
+    kind: str = ""
+    """Of the controller: Job."""
+    pod: str
+    reason: str = ""
+    exit_code: int | None = None
+    node: str = ""
+    message: str = ""
+    time: Time
+
+    def sentence(self) -> str:
+        """Say it in one line: `Job failed: pod train-5c49b OOMKilled, exit 137, on node-7`."""
+        text = f"{self.kind or 'component'} failed: pod {self.pod} {_died(self.reason)}"
+        if self.exit_code is not None:
+            text += f", exit {self.exit_code}"
+        if self.node:
+            text += f", on {self.node}"
+        return f"{text}: {self.message}" if self.message else text
+
+
+def _died(reason: str) -> str:
+    return "failed" if reason in {"", "Error"} else reason
+
+
 class Failure(Payload):
     """One thing that went wrong, as evidence: what, where, when."""
 
@@ -53,6 +92,8 @@ class Failure(Payload):
     """Whether its node is proven to be powered off, so that nothing of it runs on (row L15)."""
     stuck: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is of a pod that has not started, and may yet: its kubelet tries again (row L16)."""
+    death: Annotated[Death | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of a component's verdict: the pod's death that came first."""
 
     def order(self) -> tuple[datetime, bool, str, str]:
         """Sort key: of failures seen together the earliest decides, ties by name.
@@ -64,6 +105,9 @@ class Failure(Payload):
     def sentence(self) -> str:
         """Say what happened in one line: `worker-3 exited 137 (OOMKilled) on node-7`."""
         text = self.subject or self.component or "the workload"
+        if self.death is not None:
+            text += f": {self.reason}{f': {self.message}' if self.message else ''}"
+            return f"{text}; {self.death.sentence()}"
         if self.exit_code is not None:
             text += f" exited {self.exit_code}"
             if self.reason and self.reason != "Error":
@@ -75,6 +119,25 @@ class Failure(Payload):
         if self.message:
             text += f": {self.message}"
         return text
+
+
+class Waiting(Payload):
+    """Pods of one component that wait for the same: how many, and for what (row D34)."""
+
+    reason: str
+    """The source's own word: a condition's reason, a container's, or an Event's."""
+    count: int
+    message: str = ""
+    component: str = ""
+    subject: str = ""
+    """One of the pods; empty where there are none yet."""
+
+    def sentence(self) -> str:
+        """Say it in one line: `2 pods unschedulable: 0/8 nodes have enough cpu (each asks for 5000)`."""
+        text = f"{self.count} pod{'' if self.count == 1 else 's'} {_WAITS.get(self.reason, 'cannot start')}"
+        if self.reason not in _WAITS:
+            text += f": {self.reason}"
+        return f"{text}: {self.message}" if self.message else text
 
 
 class PodCounts(Payload):
@@ -197,6 +260,8 @@ class Observation(Payload):
     failures_total: int = 0
     stuck: Annotated[tuple[Failure, ...], Field(exclude_if=lambda value: not value)] = ()
     """Pods that their kubelets could not start so far, at most 16; failures only to a policy that says so (row L16)."""
+    waiting: Annotated[tuple[Waiting, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What pods wait for that do not run yet, at most 8 groups: the largest first."""
     quietest: Annotated[Quiet | None, Field(exclude_if=lambda value: value is None)] = None
     """Of the nodes where its pods live, the one that was heard of least lately (live looks that ask for it)."""
     blind: tuple[Interval, ...] = ()

@@ -234,6 +234,8 @@ class Unhealthy(Payload):
     since: Time
     failure: Failure
     rule: str
+    death: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
+    """The first pod's death of that time, which may not be seen any more (row D35)."""
 
 
 class OperationKind(StrEnum):

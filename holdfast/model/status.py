@@ -9,7 +9,7 @@ from pydantic import Field
 from holdfast.model.base import Time
 from holdfast.model.checkpoint import CheckpointRequest, Saved
 from holdfast.model.mount import DataSet
-from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts
+from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts, Waiting
 from holdfast.model.report import Condition
 from holdfast.model.state import Cause, ExcludedNode
 from holdfast.model.vocabulary import Phase, Reason
@@ -69,6 +69,8 @@ class Status(Payload):
     budgets: tuple[BudgetStatus, ...] = ()
     conditions: tuple[Condition, ...] = ()
     pods: PodCounts = PodCounts()
+    waiting: Annotated[tuple[Waiting, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What its pods wait for that do not run yet."""
     copies: Annotated[dict[str, CopyCounts], Field(exclude_if=lambda value: not value)] = {}
     """Of each component that is made in copies, how they stand."""
     gang: Annotated[GangSize | None, Field(exclude_if=lambda value: value is None)] = None

@@ -46,6 +46,7 @@ from holdfast.policy.decision import (
 )
 from holdfast.policy.ending import clearing
 from holdfast.policy.fate import open_fate
+from holdfast.policy.first_cause import told, with_death
 from holdfast.policy.health import REMOVING, admission_due, awaited, current, failures, lateness, warmup_due
 from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.order import met, returning, turn
@@ -240,7 +241,11 @@ def _waiting(spec: Workload, state: State, seen: Observation | None, now: dateti
 
 def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> Decision:
     """Carry the first of the rulings, which decides, through grace, confirmation and budget to what it comes to."""
-    ruling, unhealthy = found[0], state.unhealthy
+    unhealthy = state.unhealthy
+    death = unhealthy.death if unhealthy is not None else None
+    # It is judged by what it said itself; what it is told with is decided by nothing.
+    ruling = found[0]._replace(failure=with_death(spec, found[0].failure, current(state), death))
+    found = [ruling, *found[1:]]
     since = unhealthy.since if unhealthy is not None else now
     when = due_at(spec, state, ruling, since)
     if now < when:
@@ -257,12 +262,12 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return held
     if ruling.action.kind is ActionKind.FAIL:
         if ruling.lost:
-            return Fail(Reason.SUCCESS_UNREACHABLE, ruling.failure, f"{ruling.lost}: {ruling.failure.sentence()}")
+            return Fail(Reason.SUCCESS_UNREACHABLE, told(ruling.failure), f"{ruling.lost}: {ruling.failure.sentence()}")
         reason = failure_reason(ruling.failure)
         ended = ruling.failure.cls is FailureClass.DEADLINE or ruling.failure.reason == DEADLINE_EXCEEDED
         if ended and walltime(spec, state) is not None:
             reason = Reason.WALLTIME_EXCEEDED
-        return Fail(reason, ruling.failure, f"rule {ruling.rule}: {ruling.failure.sentence()}")
+        return Fail(reason, told(ruling.failure), f"rule {ruling.rule}: {ruling.failure.sentence()}")
     if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
         # What its node would not start has not run: that is tried elsewhere, as for any other.
         why = f"it is sensitive, and is not run again without a person's word: {ruling.failure.sentence()}"
@@ -271,15 +276,15 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return restarted_alone(spec, state, found, since, now)
     acted = state.acted.get(ruling.rule, 0)
     if ruling.action.limit is not None and acted >= ruling.action.limit:
-        return Fail(Reason.RULE_LIMIT_EXCEEDED, ruling.failure, over_limit(ruling, acted))
+        return Fail(Reason.RULE_LIMIT_EXCEEDED, told(ruling.failure), over_limit(ruling, acted))
     charge = ruling.action.charge
     if charge is not None:
         budget, used = state.policy.budget(charge), state.used.get(charge, 0)
         if budget.limit is not None and used >= budget.limit:
             why = f"{charge} budget is used up ({used} of {budget.limit}): {ruling.failure.sentence()}"
-            return Fail(budget.exceeded, ruling.failure, why)
+            return Fail(budget.exceeded, told(ruling.failure), why)
     return Restart(
-        ruling.failure,
+        told(ruling.failure),
         ruling.rule,
         charge,
         blamed(state.policy.exclusion, found, now),

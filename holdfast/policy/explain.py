@@ -25,9 +25,11 @@ from holdfast.model import (
     State,
     Status,
     Success,
+    Waiting,
     Workload,
     format_duration,
 )
+from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
 from holdfast.model.status import GangSize
 from holdfast.policy.budgets import used_of
 from holdfast.policy.checkpoint import asked, due_at
@@ -59,6 +61,15 @@ _REMEDIES: dict[str, str] = {
     Reason.INSUFFICIENT_PODS_READY: "its pods come back if their controller can make them and a node takes them",
 }
 """Where to look, by what makes it unhealthy: what it waits for is not ours to know."""
+_WAITS_SHOWN = 3
+_DESCRIBE = "what that says; more: kubectl -n {ns} describe pod {pod}"
+_UNBLOCKS: dict[str, str] = {
+    UNSCHEDULABLE: "room on nodes that fit, or pods that ask for less: kubectl -n {ns} describe pod {pod}",
+    SCHEDULING_GATED: "whoever set the scheduling gates removes them: kubectl -n {ns} describe pod {pod}",
+    FAILED_CREATE: "the quota, webhook or right that it names: kubectl -n {ns} get events",
+    "ErrImagePull": "the image's name, its registry or its pull secret: kubectl -n {ns} describe pod {pod}",
+}
+"""What would let pods run, by what they wait for."""
 
 
 def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: datetime | None = None) -> Status:
@@ -92,6 +103,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         budgets=budgets_of(state, asked or now),
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=expected_now(spec, state)),
+        waiting=_waiting(spec, state),
         copies={name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {},
         gang=_gang(spec),
         next=deadlines[0] if deadlines else None,
@@ -182,8 +194,12 @@ def _bears_missing(spec: Workload, state: State) -> str:
 def _why(spec: Workload, state: State) -> str:
     if state.held is not None:
         return state.held.why
+    waits = "; ".join(one.sentence() for one in _waiting(spec, state)[:_WAITS_SHOWN])
     if state.unhealthy is not None:
-        return f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
+        why = f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
+        return f"{why}; {waits}" if waits and state.unhealthy.failure.reason in _REMEDIES else why
+    if waits:
+        return waits
     attempt = state.attempt
     if state.reason is Reason.SUFFICIENT_PODS_READY and attempt is not None and attempt.stage is Stage.SUBMITTED:
         unready = not_ready(spec, state)
@@ -193,6 +209,14 @@ def _why(spec: Workload, state: State) -> str:
         if unready:
             return f"{unready} of {expected_now(spec, state)} pods do not run, and no rule takes that for a failure"
     return state.message or state.reason.value
+
+
+def _waiting(spec: Workload, state: State) -> tuple[Waiting, ...]:
+    """Return what pods wait for that are to run now, the largest group first (row D34)."""
+    attempt, seen = state.attempt, current(state)
+    if attempt is None or attempt.stage is not Stage.SUBMITTED or attempt.suspended or state.outcome is not None:
+        return ()
+    return seen.waiting if seen is not None and not_ready(spec, state) else ()
 
 
 def _now(spec: Workload, state: State) -> str:
@@ -433,9 +457,13 @@ def _unblock(spec: Workload, state: State) -> str:
         return room_needed(attempt.avoided)
     if state.phase is Phase.SUCCEEDED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return "nothing has to be done; cancel removes its resources now"
-    if state.unhealthy is not None:
-        return _REMEDIES.get(state.unhealthy.failure.reason, "")
-    return ""
+    failure = state.unhealthy.failure if state.unhealthy is not None else None
+    if failure is not None and failure.reason not in _REMEDIES:
+        return ""
+    waiting = _waiting(spec, state)
+    if waiting:
+        return _UNBLOCKS.get(waiting[0].reason, _DESCRIBE).format(pod=waiting[0].subject, ns=spec.namespace)
+    return _REMEDIES[failure.reason] if failure is not None else ""
 
 
 def markdown(explanation: Explanation) -> str:

@@ -20,6 +20,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.edit import edit
+from holdfast.policy.first_cause import died, with_death
 from holdfast.policy.nodes import heeded
 from holdfast.policy.order import is_to_come
 from holdfast.policy.order import without as not_speaking_of
@@ -277,4 +278,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
         return edit(state, unhealthy=None) if state.unhealthy is not None else state
     first = ruled[0]
     since = _unhealthy_since(state, attempt, now)
-    return edit(state, unhealthy=Unhealthy(since=since, failure=first.failure, rule=first.rule))
+    death = state.unhealthy.death if state.unhealthy is not None else None
+    death = death or died(one.failure for one in ruled)
+    failure = with_death(spec, first.failure, seen, death)
+    return edit(state, unhealthy=Unhealthy(since=since, failure=failure, rule=first.rule, death=death))

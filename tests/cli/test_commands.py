@@ -81,10 +81,33 @@ def test_validate_names_the_field_the_value_and_what_is_allowed(tmp_path: Path) 
     bad.write_text(JOB.read_text().replace('retryLimit: "2"', 'retryLimit: "many"'))
     result = run("validate", str(JOB), str(bad))
     assert result.exit_code == 2
-    assert "valid: AppWrapper sample-job" in result.stdout
+    assert "valid (structure only): AppWrapper sample-job" in result.stdout
     assert "retryLimit" in result.stdout
     assert "many" in result.stdout
     assert json.loads(run("validate", str(JOB), "-o", "json").stdout)[0]["valid"] is True
+
+
+@pytest.mark.row("D38", level="pure")
+def test_D38_validate_says_that_it_checked_the_structure_alone_and_how_the_rest_is_checked(tmp_path: Path) -> None:
+    odd = tmp_path / "odd.yaml"
+    text = (ROOT / "examples" / "job.yaml").read_text()
+    odd.write_text(text.replace("parallelism:", "paralelism:").replace("image:", "imag:"))
+    result = run("validate", str(odd))
+    assert result.exit_code == 0, result.output
+    assert "valid (structure only): List sample" in result.stdout
+    assert "not checked: fields that only Kubernetes knows" in result.stdout
+    assert "holdfast validate --server" in result.stdout
+    (document,) = json.loads(run("validate", str(odd), "-o", "json").stdout)
+    assert document["checked"] == "structure"
+    assert "holdfast validate --server" in document["unchecked"][0]
+
+
+@pytest.mark.row("D38", level="pure")
+def test_D38_a_server_that_does_not_answer_is_exit_code_3_and_never_valid(tmp_path: Path) -> None:
+    result = run("validate", "--server", str(JOB), "--kubeconfig", str(kubeconfig(tmp_path)))
+    assert result.exit_code == 3, result.output
+    assert "cannot reach Kubernetes at https://127.0.0.1:1" in result.output
+    assert "valid (" not in result.stdout
 
 
 def test_a_file_that_is_not_there() -> None:

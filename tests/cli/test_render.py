@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from holdfast.cli import past_text, render
 from holdfast.cli.watch import Seen
+from holdfast.client.silence import Silence
 from holdfast.client.views import ActivityView, ExplanationView, StatusView, Summary, explanation_from
 from holdfast.model import (
     BudgetStatus,
@@ -103,11 +106,43 @@ def test_an_unreadable_heartbeat_is_passed_over() -> None:
     assert odd.sentence(NOW) == ""
 
 
-def test_a_stale_explanation_says_so() -> None:
+@pytest.mark.row("D36", level="pure")
+def test_D36_a_stale_explanation_says_so_first_and_promises_nothing_by_itself() -> None:
     told = explanation_from(status(phase=Phase.PENDING, reason=Reason.QUEUED, message="submitted"))
     text = render.explanation(ExplanationView(explanation=told, fresh=False), NOW)
-    assert "stale      no worker answered" in text
-    assert "next       nothing happens by itself" in text
+    assert text.splitlines()[0].startswith("stale      no worker answered")
+    assert "once a worker answers" in text
+    assert "next       nothing is decided until a worker answers" in text
+    assert "nothing happens by itself" not in text
+
+
+@pytest.mark.row("D36", level="pure")
+def test_D36_a_stale_status_says_so_first() -> None:
+    lines = render.status(StatusView(status=status(), fresh=False), NOW).splitlines()
+    assert lines[0].startswith("stale      no worker answered")
+    assert "once a worker answers" in lines[0]
+    assert sum(line.startswith("stale") for line in lines) == 1
+
+
+@pytest.mark.row("D36", level="pure")
+def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
+    silence = Silence(
+        why="no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
+        since=NOW - timedelta(minutes=4, seconds=40),
+        remedy="start one: holdfast worker",
+    )
+    told = explanation_from(status())
+    deadline = Deadline(at=NOW + timedelta(minutes=1), what="failure grace")
+    told = told.model_copy(update={"next": (deadline,)})
+    text = render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), NOW)
+    assert text.splitlines()[:2] == [
+        "stale      no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
+        "           this is what was last recorded; pods run on meanwhile, and what becomes of them is acted on once a "
+        "worker answers; start one: holdfast worker",
+    ]
+    assert "(recorded as next: 02:15:50 failure grace)" in text, (
+        "a deadline that passes while nobody decides is said so"
+    )
 
 
 def test_deadlines_on_another_day_carry_their_date() -> None:

@@ -206,7 +206,7 @@ async def test_U11_explain_is_true_of_what_waits_for_the_cluster(space: Space):
             r"2 of 2 pods were not created in time \(rule late-pods\)",
             "waiting for 2 of 2 Pod",
             ("failure grace: ", r"reset \(restart 1 of 3\), then attempt 2"),
-            "name the quota",
+            "the quota",
         ),
     )
     await assert_says(

@@ -53,7 +53,7 @@ async def events(space: Space, name: str) -> list[tuple[str, str, str]]:
 async def test_J17_J8_a_story_at_the_terminal_from_submit_to_the_end(space: Space):
     name, file = "fail-jobset-example", str(STORIES / "fail-jobset.yaml")
     job, full = f"{name}-buggy-job-0", f"{space.namespace}/{name}"
-    assert "valid: JobSet fail-jobset-example" in await command(space.site, "validate", file)
+    assert "valid (structure only): JobSet fail-jobset-example" in await command(space.site, "validate", file)
     await command(space.site, "submit", file, "-n", space.namespace)
     handle = space.site.client.get_workflow_handle(names.workflow_id(space.site.cluster, space.namespace, name))
     space.handles.append(handle)

@@ -163,14 +163,14 @@ TOLD = {
     """,
     "resetting": """
         Resetting 1 -> 2
-        why train: BackoffLimitExceeded (rule component)
+        why train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)
         now deleting attempt 1
         next +600 forceful deletion, unless all is gone by then
         next +600 once gone: retry pause 1m30s, then attempt 2
     """,
     "pausing": """
         Resetting 1 -> 2
-        why train: BackoffLimitExceeded (rule component)
+        why train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)
         now pausing before the next attempt; its quota is kept
         next +60 retry pause
         next +60 attempt 2 is created
@@ -244,13 +244,13 @@ TOLD = {
     """,
     "failed": """
         Failed 4 -> None
-        why restart budget is used up (3 of 3): train: BackoffLimitExceeded
-        now restart budget is used up (3 of 3): train: BackoffLimitExceeded
+        why restart budget is used up (3 of 3): train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7
+        now restart budget is used up (3 of 3): train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7
         unblock retry starts it again once this run has ended
     """,
     "failed and kept": """
         Failed 4 -> None
-        why restart budget is used up (3 of 3): train: BackoffLimitExceeded
+        why restart budget is used up (3 of 3): train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7
         now its outcome is settled (Failed); its resources are held
         next +3510 deletion on failure grace is over: its resources are removed
         unblock retry begins anew with its budgets renewed; cancel removes what is held

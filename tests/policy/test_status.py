@@ -89,7 +89,7 @@ RESETTING = """\
 ### train-llm: Resetting (Resetting)
 attempt 1 → 2 · budgets: restart 1 of 3 · since 2026-01-01 00:00:00 UTC
 
-- **why** train: BackoffLimitExceeded (rule component)
+- **why** train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)
 - **now** pausing before the next attempt; its quota is kept
 - **next** 00:01:30 UTC retry pause
 - **next** 00:01:30 UTC attempt 2 is created
@@ -98,7 +98,7 @@ attempt 1 → 2 · budgets: restart 1 of 3 · since 2026-01-01 00:00:00 UTC
 | time (UTC) | attempt | reason | what happened |
 |---|---|---|---|
 | 01-01 00:00:00 | 1 | DeletionComplete | attempt 1 is proven gone |
-| 01-01 00:00:00 | 1 | Resetting | train: BackoffLimitExceeded (rule component) |
+| 01-01 00:00:00 | 1 | Resetting | train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component) |
 | 01-01 00:00:00 | 1 | SufficientPodsReady | attempt 1 runs |
 | 01-01 00:00:00 | 1 | SubmissionSucceeded | submission owner-1: all of attempt 1 exists |"""
 

@@ -705,3 +705,46 @@ def test_L16_a_pod_whose_node_does_not_prepare_it_is_looked_at_when_its_time_is_
     world.pass_time(5)
     (at,) = [at for at, send in world.sent if send.facts.stuck]
     assert at - begun == pytest.approx(PREPARATION.total_seconds(), abs=1)
+
+
+@pytest.mark.row("D34", level="pure")
+def test_D34_what_pods_wait_for_is_told_once_however_many_there_are_and_however_often_it_is_said_anew(
+    world: World,
+) -> None:
+    def waits(name: str, nodes: int) -> None:
+        message = f"0/{nodes} nodes are available: {nodes} Insufficient cpu."
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        status = {"conditions": [{**said, "lastTransitionTime": world.stamp()}]}
+        world.pod(name, "Pending", node="", status=status)
+
+    world.anchor()
+    world.attempt(pods=500)
+    world.job()
+    for index in range(500):
+        waits(f"p{index}", 8)
+    assert [send.observation.waiting for send in world.pass_time(3)] == [], "the scheduler may find one yet"
+    first = world.pass_time(60)
+    assert [send.observation.waiting[0].count for send in first] == [500]
+    for nodes in range(9, 200):
+        waits(f"p{nodes}", nodes)
+        assert world.pass_time(1) == [], "no pod's message wakes a workflow"
+
+
+@pytest.mark.row("D34", level="pure")
+def test_D34_why_pods_are_not_created_is_told_once_and_forgotten_when_they_are(world: World) -> None:
+    world.anchor()
+    world.attempt(pods=2)
+    world.job()
+    world.pod("p0")
+    world.pass_time(10)
+    (attempt,) = world.attention.unadmitted(world.now)
+    for number in range(5):
+        refused = {"c0": f'pods "x-{number}" is forbidden: exceeded quota: team'}
+        world.touch(world.cache.put_refused(attempt.workload_uid, refused), hot=False)
+        told = world.pass_time(10)
+        assert [send.observation.waiting[0].reason for send in told] == ([] if number else ["FailedCreate"])
+    world.pod("p1")
+    world.pass_time(60)
+    assert not world.attention.unadmitted(world.now)
+    world.pod("p1", gone=True)
+    assert all(not send.observation.waiting for send in world.pass_time(60)), "what was said before is not said again"

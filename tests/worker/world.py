@@ -182,6 +182,7 @@ class World:
         deleting: bool = False,
         labels: dict[str, str] | None = None,
         status: dict[str, Any] | None = None,
+        node: str = "node-1",
     ) -> None:
         raw: dict[str, Any] = {
             "metadata": {
@@ -197,7 +198,7 @@ class World:
                     **(labels or {}),
                 },
             },
-            "spec": {"nodeName": "node-1"},
+            "spec": {"nodeName": node},
             "status": {"phase": phase, **(status or {})},
         }
         if deleting:

@@ -1,0 +1,81 @@
+"""Whether a namespace is open to workloads: asked of the cluster before a submission, where that can be (row D37)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast import names
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.activities.kube import Kube
+    from holdfast.client import Holdfast
+    from holdfast.model import Workload
+
+_PATIENCE: Final = 5.0
+"""Seconds for all of it: a submission does not depend on the cluster, which may be away."""
+
+
+async def refuse_closed(
+    holdfast: Holdfast, workloads: Sequence[Workload], kubeconfig: str | None, context: str | None
+) -> None:
+    """Refuse workloads whose namespace does not exist, or is not enabled.
+
+    It is asked of the cluster that the kubeconfig names, if that is the one that the workloads go to by its own
+    identity. Where there is no kubeconfig, it leads to another cluster, or the cluster does not say, nothing is
+    refused here: the worker refuses the workload then.
+
+    Raises:
+        HoldfastError: if a namespace is closed; it names the command that opens it.
+    """
+    chosen = kubeconfig or os.environ.get("KUBECONFIG")
+    if not chosen and not _has_default():
+        return
+    from holdfast.cli.kubernetes import reached
+
+    closed: list[str] = []
+    try:
+        async with asyncio.timeout(_PATIENCE), reached(chosen, context) as kube:
+            here = (await kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
+            ours = [one for one in workloads if await _uid_of(holdfast, one.cluster) == here]
+            closed = await _closed(kube, ours)
+    except (TimeoutError, HoldfastError):
+        return
+    if closed:
+        raise HoldfastError("; ".join(closed))
+
+
+def _has_default() -> bool:
+    return Path("~/.kube/config").expanduser().exists()
+
+
+async def _closed(kube: Kube, workloads: Sequence[Workload]) -> list[str]:
+    from holdfast.activities.permit import closed_to
+    from holdfast.model import RefusedCreate
+
+    found: dict[tuple[str, str], str] = {}
+    for one in workloads:
+        if (one.namespace, one.run_as) in found:
+            continue
+        closed = await closed_to(kube, one.namespace, one.run_as)
+        waits = one.policy.refused_create is RefusedCreate.WAIT
+        if closed is not None and not (closed.opens and waits):
+            found[one.namespace, one.run_as] = closed.why
+    return list(found.values())
+
+
+async def _uid_of(holdfast: Holdfast, cluster: str) -> str:
+    """Return the identity of the cluster that a name stands for, by its watch; empty where it has none yet."""
+    from temporalio.service import RPCError
+
+    from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID
+
+    try:
+        description = await holdfast.client.get_workflow_handle(names.watch_workflow_id(cluster)).describe()
+    except RPCError:
+        return ""
+    return str((await description.memo()).get(MEMO_CLUSTER_UID, ""))

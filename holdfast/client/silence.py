@@ -1,0 +1,64 @@
+"""Nobody answers: since when, and what can be done. One rule for whatever asks a workflow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.service import RPCError
+
+from holdfast import names
+from holdfast.client.pollers import polled
+from holdfast.errors import HoldfastError
+from holdfast.model import Payload, Time, format_duration
+
+ANSWER_TIMEOUT: Final = timedelta(seconds=3)
+"""How long a worker has for an answer. Every command says within 5 s that none came."""
+_FAILING: Final = 3
+"""So many tries of one workflow task, and it does not fail by chance."""
+
+
+class Silence(Payload):
+    """That no worker answers."""
+
+    why: str
+    """Says since when: `no worker answers: last poll of the task queue NAME 4m40s ago, at 02:10:10 UTC`."""
+    since: Time | None = None
+    """The last poll of any worker; None where Temporal remembers none."""
+    remedy: str = ""
+
+
+async def silence_of(client: Client, description: WorkflowExecutionDescription, role: str = "workflows") -> Silence:
+    """Return why a workflow that runs does not answer.
+
+    Args:
+        client: of Temporal.
+        description: of the workflow that was asked and did not answer.
+        role: of the worker that would answer.
+    """
+    remedy = f"start one: holdfast worker --roles {role}"
+    queue = description.task_queue or names.QUEUE_WORKFLOWS
+    try:
+        found = await polled(client, queue)
+    except RPCError as error:
+        return Silence(why=f"no worker answers, and Temporal does not say who polls: {error.message}", remedy=remedy)
+    if not found.served:
+        return Silence(why=f"no worker answers: {found.sentence(datetime.now(UTC))}", since=found.last, remedy=remedy)
+    tries = description.raw_description.pending_workflow_task.attempt
+    if tries >= _FAILING:
+        why = f"no worker can answer: its workflow task is tried for the {tries}th time ({found.identity} polls)"
+        return Silence(why=why, since=found.last, remedy="the worker's log says why it fails")
+    waited, told = format_duration(ANSWER_TIMEOUT), found.sentence(datetime.now(UTC))
+    why = f"no worker answered within {waited} ({told}): it has just ended, or is overloaded"
+    return Silence(why=why, since=found.last, remedy=f"holdfast doctor knows in a minute; if it has ended, {remedy}")
+
+
+async def unanswered(client: Client, workflow_id: str, role: str) -> HoldfastError:
+    """Return the error that says that no worker answers for a workflow, and since when."""
+    try:
+        description = await client.get_workflow_handle(workflow_id).describe()
+        silence = await silence_of(client, description, role)
+    except RPCError as error:
+        return HoldfastError(f"{workflow_id} does not answer: {error.message}")
+    return HoldfastError(f"{workflow_id}: {silence.why}; nothing is decided there until one does: {silence.remedy}")

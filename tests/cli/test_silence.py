@@ -1,0 +1,151 @@
+"""Without a worker each command says so within seconds, since when, and what happens once one answers (row D36)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from typer.testing import CliRunner, Result
+
+from holdfast import Holdfast
+from holdfast.cli.app import app
+from tests.client.cluster import Cluster, working
+from tests.client.conftest import a_workload
+
+ROOT = Path(__file__).parents[2]
+JOB = ROOT / "examples" / "appwrapper-job.yaml"
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
+NOBODY = "no worker answers: "
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    for name in ("KUBECONFIG", "HOLDFAST_CONFIG", "TEMPORAL_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOLDFAST_CLUSTER", "dev")
+    monkeypatch.setenv("TEMPORAL_ADDRESS", address)
+
+
+async def run(*argv: str) -> tuple[Result, float]:
+    """Run a command as a user does; return what it printed and how many seconds it took."""
+    begun = time.monotonic()
+    result = await asyncio.to_thread(CliRunner().invoke, app, list(argv))
+    return result, time.monotonic() - begun
+
+
+@pytest.fixture
+async def name(address: str) -> str:
+    """A workload that no worker has ever taken."""
+    async with Holdfast.connect(address, "default", "dev") as session:
+        workload = a_workload()
+        await session.submit(workload)
+        return f"{workload.namespace}/{workload.name}"
+
+
+@pytest.mark.parametrize("verb", ["status", "explain"])
+async def test_D36_the_first_line_of_a_read_says_that_nobody_answers(name: str, verb: str) -> None:
+    result, seconds = await run(verb, name)
+    first = result.stdout.splitlines()[0]
+    assert first.startswith("stale"), result.stdout
+    assert NOBODY in first
+    assert "no poll of the task queue holdfast in the last 5m" in first, "it says since when"
+    assert "once a worker answers" in result.stdout
+    assert "holdfast worker" in result.stdout
+    assert "nothing happens by itself" not in result.stdout
+    assert seconds < 15, "3 s for the answer, and the start of a program on a busy machine"
+
+
+@pytest.mark.parametrize("verb", ["suspend", "resume", "preempt", "cancel", "retry", "history"])
+async def test_D36_each_wish_says_that_nobody_answers_and_what_happens_once_one_does(name: str, verb: str) -> None:
+    result, _ = await run(verb, name)
+    assert result.exit_code == 0, result.output
+    first = result.stderr.splitlines()[0]
+    assert first.startswith("stale"), result.output
+    assert NOBODY in first
+    assert "no poll of the task queue holdfast in the last 5m" in first
+    assert "once a worker answers" in result.stderr
+    assert "holdfast worker" in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["cancel", "suspend"])
+async def test_D36_whoever_waits_is_told_while_waiting(name: str, verb: str) -> None:
+    result, _ = await run(verb, name, "--wait", "--timeout", "6s")
+    assert result.exit_code == 2
+    assert NOBODY in result.stderr.splitlines()[0], result.output
+    assert "once a worker answers" in result.stderr
+
+
+async def test_D36_what_only_a_worker_can_record_is_said_not_to_be_recorded(name: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        str(ROOT / ".venv" / "bin" / "holdfast"),
+        "extend",
+        name,
+        "1h",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            first = (await process.stderr.readline()).decode()
+            second = (await process.stderr.readline()).decode()
+    finally:
+        process.kill()
+        await process.wait()
+    assert NOBODY in first
+    assert "nothing is recorded" in second
+
+
+async def test_D36_submit_says_that_what_it_began_waits_for_a_worker(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB.read_text().replace("name: sample-job", f"name: {a_workload().name}"))
+    result, _ = await run("submit", str(file), "-n", "research", "-o", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)[0]["namespace"] == "research", "what a program reads stays what it was"
+    assert NOBODY in result.stderr.splitlines()[0], result.output
+    assert "begins once a worker answers" in result.stderr
+
+
+async def test_D36_watch_says_it_first(name: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        str(ROOT / ".venv" / "bin" / "holdfast"), "watch", name, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            first = (await process.stdout.readline()).decode()
+    finally:
+        process.kill()
+        await process.wait()
+    assert NOBODY in first, first
+
+
+async def test_D36_list_says_that_nobody_polls(name: str) -> None:
+    result, _ = await run("list")
+    assert name.partition("/")[2] in result.stdout
+    assert NOBODY in result.stderr
+
+
+async def test_D36_with_a_worker_nothing_is_said(client: Client, name: str) -> None:
+    async with working(client, Cluster()):
+        for argv in (("status", name), ("explain", name), ("list",), ("history", name), ("cancel", name, "--wait")):
+            result, _ = await run(*argv)
+            assert result.exit_code == 0, result.output
+            assert "no worker" not in result.output, argv
+            assert "stale" not in result.output, argv
+        result, _ = await run("status", name)
+        assert "stale" not in result.output, "nobody is needed for what has ended"
+
+
+async def test_D36_what_has_ended_needs_no_worker(client: Client, name: str) -> None:
+    async with working(client, Cluster()):
+        result, _ = await run("cancel", name, "--wait")
+        assert result.exit_code == 0, result.output
+    for verb in ("status", "explain", "history"):
+        result, _ = await run(verb, name)
+        assert "stale" not in result.output, result.output
+        assert "no worker answers" not in result.output
