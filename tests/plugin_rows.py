@@ -77,7 +77,8 @@ class RowsPlugin:
         fresh["process"] = getattr(report, "worker_id", "")
         entry = self._tests.setdefault(report.nodeid, fresh)
         entry["seconds"] = round(entry["seconds"] + report.duration, 2)
-        entry.update(dict(report.user_properties).get(TIMES, {}))
+        times: Any = dict(report.user_properties).get(TIMES, {})
+        entry.update(times)
         if report.failed:
             entry["outcome"] = "failed"
         elif entry["outcome"] != "failed" and (report.skipped or report.when == "call"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def pytest_runtest_setup() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Note, in the process that runs the test, what its seconds so far were spent on."""
-    times = next((value for name, value in item.user_properties if name == TIMES), None)
+    times: Any = next((value for name, value in item.user_properties if name == TIMES), None)
     if times is None:
         times = {"server": any(item.get_closest_marker(name) for name in SERVERS), "parts": {}, "cpu": 0.0}
         item.user_properties.append((TIMES, times))

@@ -6,7 +6,7 @@ Several things can be waited for at once. A second then counts for the first of 
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -28,7 +28,7 @@ class Meter:
         self._clock = clock
         self._depth: Counter[str] = Counter()
         self._since = clock()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     @contextmanager
     def spent(self, part: str) -> Iterator[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,7 +64,7 @@ def read_sessions(folder: Path) -> list[Session]:
 def _session(raw: dict[str, Any]) -> Session:
     begun = datetime.fromisoformat(raw["started"]).timestamp()
     seconds = datetime.fromisoformat(raw["finished"]).timestamp() - begun
-    busy: Counter[str] = Counter()
+    busy: defaultdict[str, float] = defaultdict(float)
     last: dict[str, float] = {}
     tests: list[Timed] = []
     for id_, entry in raw["tests"].items():
@@ -89,9 +89,10 @@ def parts_table(tests: Iterable[Timed]) -> list[str]:
     """Say what the tests' seconds were spent on, summed over all processes of the run."""
     tests = list(tests)
     total = sum(test.seconds for test in tests)
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     for test in tests:
-        spent.update(test.parts)
+        for part, seconds in test.parts.items():
+            spent[part] += seconds
     spent[REST] = total - sum(spent.values())
     lines = ["| part | minutes | share |", "|---|---:|---:|"]
     for part in (*PARTS, REST):

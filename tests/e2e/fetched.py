@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from holdfast.cli.dev import ProgressLines
 from holdfast.local.resolve import resolve
-from holdfast.local.tools import HA_TOOLS, STORE_TOOLS
+from holdfast.local.tools import HA_TOOLS, PEER_TOOLS, STORE_TOOLS
 
 if __name__ == "__main__":
     lines = ProgressLines()
-    resolve((*HA_TOOLS, *STORE_TOOLS), lines)
+    resolve((*HA_TOOLS, *STORE_TOOLS, *PEER_TOOLS), lines)
     lines.end()
