@@ -51,16 +51,20 @@ class Nodes:
     async def identify(self, uuids: Mapping[str, str]) -> None:
         """Have each node's status name its machine by a UUID, as its kubelet would."""
         for name, uuid in uuids.items():
-            found = await self.kube.get("v1", "Node", name)
-            patch = {"status": {"nodeInfo": {"systemUUID": uuid}}}
-            await self.kube.patch("v1", "Node", name, uid=found["metadata"]["uid"], patch=patch, subresource="status")
+            await self._status(name, lambda _, uuid=uuid: {"nodeInfo": {"systemUUID": uuid}})
 
     async def condition(self, name: str, kind: str, status: str) -> None:
         """Set a condition of a node's status, as whatever watches over its hardware would."""
+        new = {"type": kind, "status": status, "reason": "Tested", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+        def change(before: dict[str, Any]) -> dict[str, Any]:
+            return {"conditions": [*(one for one in before.get("conditions") or () if one["type"] != kind), new]}
+
+        await self._status(name, change)
+
+    async def _status(self, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         while True:
             found = await self.kube.get("v1", "Node", name)
-            others = [one for one in found["status"].get("conditions") or () if one["type"] != kind]
-            new = {"type": kind, "status": status, "reason": "Tested", "lastTransitionTime": "2026-01-01T00:00:00Z"}
             version = found["metadata"]["resourceVersion"]
             with contextlib.suppress(Conflict):
                 await self.kube.patch(
@@ -68,7 +72,7 @@ class Nodes:
                     "Node",
                     name,
                     uid=found["metadata"]["uid"],
-                    patch={"status": {"conditions": [*others, new]}},
+                    patch={"status": change(found["status"])},
                     resource_version=version,
                     subresource="status",
                 )
