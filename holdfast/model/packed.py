@@ -30,7 +30,7 @@ _KEY: Final = "zlib"
 def packed(wire: Any) -> Any:
     """Return JSON as it is written: itself, or compressed where it is large and is not yet."""
     if isinstance(wire, Mapping) and set(cast("Mapping[str, Any]", wire)) == {_KEY}:
-        return cast("Any", wire)
+        return cast("Mapping[str, Any]", wire)
     text = json.dumps(wire, separators=(",", ":")).encode()
     if len(text) <= PLAIN_MAXIMUM:
         return wire
