@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -121,3 +122,17 @@ def test_a_broken_layer_is_found(tmp_path: Path, module: str, line: str, broken:
     done = lint(tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert [text for text in done.stdout.splitlines() if text.startswith(broken) and " BROKEN" in text]
+
+
+@pytest.mark.row("D1", level="pure")
+def test_workflows_ask_their_clock_for_the_time_and_nothing_else():
+    """`workflow.now()` may show what a query shows: decided by it, a history cannot be replayed (record 0022)."""
+    found: list[str] = []
+    for path in sorted((ROOT / "workflows").glob("*.py")):
+        found += [
+            f"{path.name}:{node.lineno}"
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Attribute) and node.attr in {"now", "time", "time_ns"}
+            if isinstance(node.value, ast.Name) and node.value.id == "workflow" and path.name != "clock.py"
+        ]
+    assert found == []

@@ -29,12 +29,16 @@ _KEY: Final = "zlib"
 
 def packed(wire: Any) -> Any:
     """Return JSON as it is written: itself, or compressed where it is large and is not yet."""
-    if isinstance(wire, Mapping) and set(cast("Mapping[str, Any]", wire)) == {_KEY}:
-        return cast("Any", wire)
+    if _is_packed(wire):
+        return wire
     text = json.dumps(wire, separators=(",", ":")).encode()
     if len(text) <= PLAIN_MAXIMUM:
         return wire
     return {_KEY: base64.b64encode(zlib.compress(text)).decode()}
+
+
+def _is_packed(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(cast("Mapping[str, Any]", value)) == {_KEY}
 
 
 def unpacked(value: Any) -> Any:
@@ -43,14 +47,11 @@ def unpacked(value: Any) -> Any:
     Raises:
         ValueError: for what stands for more than 256 MiB, or is damaged.
     """
-    if not isinstance(value, Mapping):
+    if not _is_packed(value):
         return value
-    mapping = cast("Mapping[str, Any]", value)
-    if set(mapping) != {_KEY}:
-        return mapping
     reader = zlib.decompressobj()
     try:
-        text = reader.decompress(base64.b64decode(mapping[_KEY], validate=True), _UNPACKED_MAXIMUM)
+        text = reader.decompress(base64.b64decode(value[_KEY], validate=True), _UNPACKED_MAXIMUM)
     except zlib.error as error:
         raise ValueError(f"{_KEY}: damaged: {error}") from None
     if not reader.eof:

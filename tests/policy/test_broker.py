@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from holdfast.model import CheckpointState, Phase, PodCounts, Reason, Status
 from holdfast.model.broker import CANDIDATES_MAXIMUM, Broker, Candidate
 from holdfast.model.checkpoint import CheckpointRequest
+from holdfast.model.later import key_of
 from holdfast.policy import broker as policy
 from tests.policy.life import START
 
@@ -76,7 +77,7 @@ def test_L11_all_that_run_are_weighed_and_the_most_overdue_are_asked_as_storage_
     found = [one("fresh", 0.01), one("late", 24), one("larger", 24, pods=4), one("saved", 0.1), one("older", 23)]
     seen = policy.weighed(BROKER, found, saving=0, unheard=0, now=NOW)
     assert names_of(seen.candidates) == ["larger", "late", "older"]
-    assert [key.rpartition("/")[2] for key in seen.later] == ["fresh", "saved"]
+    assert set(seen.later) == {key_of(each.workload) for each in (found[0], found[3])}
     state, asked = policy.looked(state, seen, NOW)
     assert names_of(asked) == ["larger", "late"]
     told = policy.status(state)
@@ -112,7 +113,7 @@ def test_one_that_takes_no_request_leaves_its_place_to_others() -> None:
     found = [one("a", 24), one("b", 23)]
     state, (first,) = policy.looked(state, policy.weighed(state.broker, found, 0, 0, NOW), NOW)
     state = policy.refused(state, first, NOW)
-    assert state.later == {first.workload: NOW + state.broker.least}
+    assert state.later == {key_of(first.workload): NOW + state.broker.least}
     assert policy.status(state).asked_total == 0
     _, (other,) = policy.looked(state, policy.weighed(state.broker, found[1:], 0, 0, NOW), NOW)
     assert names_of([other]) == ["b"]

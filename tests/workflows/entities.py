@@ -28,7 +28,7 @@ from holdfast.model import NodeMarked, NodeSight, NodesSeen, NodeTimings, Phase
 from holdfast.model.broker import Broker, Weighed
 from holdfast.model.gang import Gang
 from holdfast.model.graph import Graph, GraphNews
-from holdfast.model.provisioner import NodeAction, NodeAsk, Result
+from holdfast.model.provisioner import FenceAsk, Result
 from holdfast.model.queue import Queue, QueueNews, Standing
 from holdfast.workflows.cluster_watch import SIGNAL_DIVIDE, ClusterWatchInput
 from holdfast.workflows.node_monitor import NodeMonitorInput
@@ -94,7 +94,7 @@ class Pretended:
     @activity.defn(name=names.ACTIVITY_PROVISION)
     async def provision(self, given: ProvisionInput) -> Provisioned:
         self.provisioned += 1
-        return Provisioned(result=Result.WAITS, said="0 of 2 drives are erased", reached=True)
+        return Provisioned(result=Result.WAITS, said="told to be off, and its power is on", reached=True)
 
     def workers(self, client: Client, cluster: str) -> list[Worker]:
         given = [
@@ -143,8 +143,8 @@ class Entities:
             names.provisioner_id(cluster),
             ProvisionerInput(cluster=cluster, cluster_uid=uid),
         )
-        ask = NodeAsk(node="node-1", action=NodeAction.WIPE, why="it goes back")
-        await self.handles["Provisioner"].execute_update(names.UPDATE_REQUEST, ask)
+        ask = FenceAsk(node="node-1", uid="node-1", renewed="r0", why="it is silent")
+        await self.handles["Provisioner"].signal(names.SIGNAL_FENCE, ask)
         await self._begin("Queue", names.QUEUE_WORKFLOW, queue.workflow_id, queue.model_dump(mode="json"))
         await self._begin("Graph", names.GRAPH_WORKFLOW, graph.workflow_id, graph.model_dump(mode="json"))
         await self._begin("CheckpointBroker", names.BROKER_WORKFLOW, broker.workflow_id, broker.model_dump(mode="json"))

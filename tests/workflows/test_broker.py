@@ -21,6 +21,7 @@ from holdfast.activities.broker_contract import AskDone, AskInput, WeighInput
 from holdfast.client.broker import BrokerRun, apply
 from holdfast.errors import HoldfastError
 from holdfast.model.broker import Broker, BrokerStatus, Candidate, Weighed
+from holdfast.model.later import key_of
 from holdfast.plugin import HoldfastPlugin
 from holdfast.workflows.broker import CYCLES_MAXIMUM
 from tests.e2e.site import until
@@ -94,7 +95,7 @@ async def test_each_cycle_it_looks_and_asks_as_many_as_storage_bears(env: Workfl
     status = await run.status()
     assert (status.asked_total, status.due) == (2, 0)
     await env.sleep(timedelta(minutes=2))
-    assert list(cluster.looks[-1].later) == ["workload/local/team/a"]
+    assert list(cluster.looks[-1].later) == [key_of("workload/local/team/a")]
     await run.cancel("not wanted")
     assert BrokerStatus.model_validate(await handle.result()).asked_total == 2
     await replays(handle)

@@ -24,8 +24,6 @@ from holdfast.plugin import HoldfastPlugin
 from tests.workflows.entities import Entities, Handle, Pretended
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(240)]
-STICKY = 10.0
-"""Seconds for which the server holds a dead worker's tasks for it: queries and workflow tasks alike."""
 
 
 def temporal() -> str:
@@ -82,21 +80,19 @@ async def answered(handle: Handle) -> str:
     return ""
 
 
-async def test_what_a_query_shows_before_the_task_makes_no_history_that_cannot_replay() -> None:
-    """Kill -9, query, signals, timers due, a new worker; then each goes on, and its whole history replays."""
-    async with (
-        await WorkflowEnvironment.start_local(
-            dev_server_existing_path=temporal(),
-            data_converter=pydantic_data_converter,
-            search_attributes=[SearchAttributeKey.for_keyword(names.SA_PHASE)],
-        ) as env,
-        AsyncExitStack() as open_,
-    ):
-        cluster, entities = Pretended(), Entities(env.client, "c")
-        for worker in cluster.workers(env.client, "c"):
+async def lived_through(client: Client, name: str) -> None:
+    """Kill -9, query, signals, timers due, a new worker; then each goes on, and its whole history replays.
+
+    Args:
+        client: of the Temporal namespace that they live in.
+        name: of their cluster, which only pretends.
+    """
+    cluster, entities = Pretended(), Entities(client, name)
+    arguments = client.service_client.config.target_host, client.namespace, *entities.task_queues
+    async with AsyncExitStack() as open_:
+        for worker in cluster.workers(client, name):
             await open_.enter_async_context(worker)
-        target = env.client.service_client.config.target_host
-        with processes(target, env.client.namespace, *entities.task_queues) as (first, second):
+        with processes(*arguments) as (first, second):
             await asyncio.gather(first.says("loaded"), second.says("loaded"))
             await first.works()
             await entities.start()
@@ -107,19 +103,28 @@ async def test_what_a_query_shows_before_the_task_makes_no_history_that_cannot_r
             await asyncio.sleep(max(1.5, begun + 9 - time.monotonic()))
             tries, looks = cluster.provisioned, cluster.looked_at_queue
             first.kill()
-            asked = {name: asyncio.create_task(answered(one)) for name, one in entities.handles.items()}
+            asked = {key: asyncio.create_task(answered(one)) for key, one in entities.handles.items()}
             await asyncio.sleep(1)
             await entities.news()
             await second.works()
-            refusals = {name: await one for name, one in asked.items()}
+            refusals = {key: await one for key, one in asked.items()}
             assert all(not why or "ask again" in why for why in refusals.values()), refusals
             # It goes on: the node is looked at, the queue looks again, the machine is tried again.
             await until(lambda: bool(cluster.looked_at_nodes), "the node is looked at")
             await until(lambda: cluster.provisioned > tries, "the machine is tried again")
             await until(lambda: cluster.looked_at_queue > looks, "the queue looks again")
             await asyncio.sleep(2)
-        failures = await replayed(env.client, entities)
-    assert failures == {}, refusals
+        failures = await replayed(client, entities)
+        assert failures == {}, refusals
+
+
+async def test_what_a_query_shows_before_the_task_makes_no_history_that_cannot_replay() -> None:
+    async with await WorkflowEnvironment.start_local(
+        dev_server_existing_path=temporal(),
+        data_converter=pydantic_data_converter,
+        search_attributes=[SearchAttributeKey.for_keyword(names.SA_PHASE)],
+    ) as env:
+        await lived_through(env.client, "c")
 
 
 async def replayed(client: Client, entities: Entities) -> dict[str, str]:

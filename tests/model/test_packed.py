@@ -1,0 +1,65 @@
+"""Large memories are written compressed and read as they were; small ones stay as people can read them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from holdfast.model import NodeBook, NodeRecord
+from holdfast.model.later import LATER_MAXIMUM, Later, key_of
+from holdfast.model.packed import PLAIN_MAXIMUM, packed, unpacked
+
+NOW = datetime(2026, 11, 24, tzinfo=UTC)
+LATER = TypeAdapter[dict[str, datetime]](Later)
+
+
+def book(count: int) -> NodeBook:
+    return NodeBook(nodes={f"n-{one}": NodeRecord(name=f"n-{one}", since=NOW, at=NOW) for one in range(count)})
+
+
+def test_a_small_memory_is_written_as_it_is() -> None:
+    wire = json.loads(book(3).model_dump_json())
+    assert sorted(wire["nodes"]) == ["n-0", "n-1", "n-2"]
+
+
+def test_a_large_memory_is_compressed_and_read_as_it_was() -> None:
+    large = book(5_000)
+    text = large.model_dump_json()
+    assert list(json.loads(text)) == ["zlib"]
+    assert len(text) < PLAIN_MAXIMUM
+    assert NodeBook.model_validate_json(text) == large
+
+
+def test_what_is_packed_is_not_packed_again() -> None:
+    wire = packed([str(one) for one in range(200_000)])
+    assert packed(wire) is wire
+    assert unpacked(wire) == [str(one) for one in range(200_000)]
+
+
+def test_what_is_damaged_is_refused() -> None:
+    whole = zlib.compress(json.dumps({"nodes": {}}).encode())
+    for bad in (whole[:-6], b"no zlib at all"):
+        with pytest.raises(ValidationError, match="zlib: "):
+            NodeBook.model_validate({"zlib": base64.b64encode(bad).decode()})
+
+
+@given(st.dictionaries(st.text(min_size=1).map("workload/".__add__), st.timedeltas(timedelta(0), timedelta(days=90))))
+def test_when_workloads_are_due_is_read_as_it_was_to_the_second_and_never_earlier(spans: dict[str, timedelta]) -> None:
+    given_ = LATER.validate_python({name: NOW + span for name, span in spans.items()})
+    back = LATER.validate_json(LATER.dump_json(given_))
+    assert back.keys() == given_.keys()
+    assert all(timedelta(0) <= back[key] - given_[key] < timedelta(seconds=1) for key in back)
+
+
+def test_of_too_many_those_are_remembered_that_are_due_last() -> None:
+    count = LATER_MAXIMUM + 10
+    given_ = {key_of(str(one)): NOW + timedelta(seconds=one) for one in range(count)}
+    back = LATER.validate_json(LATER.dump_json(given_))
+    assert set(back) == {key_of(str(one)) for one in range(10, count)}

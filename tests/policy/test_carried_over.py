@@ -1,0 +1,111 @@
+"""What a queue or a graph has decided and not told goes along into the next run, and is told once (D6)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.model.graph import Graph, GraphNews, GraphState
+from holdfast.model.queue import Queue, QueueNews, QueueOrder, QueueState, Standing
+from holdfast.policy import graph as graph_policy
+from holdfast.policy import graph_owed, queue_owed
+from holdfast.policy import queue as queue_policy
+from tests.policy.life import START
+
+ROW = pytest.mark.row
+WORDS = st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=30)
+
+
+def news(number: int, turn: int, standing: Standing) -> QueueNews:
+    return QueueNews(
+        workload=f"workload/c/team/w-{number}",
+        uid=f"w-{number}",
+        turn=turn,
+        standing=standing,
+        demand={"pods": 1000},
+        submitted_at=START,
+    )
+
+
+class Runs:
+    """A queue whose runs end at any time; each tells the first few of what there is to tell."""
+
+    def __init__(self) -> None:
+        state = queue_policy.begun(Queue(name="q", cluster="c", quota={"pods": "3"}))
+        state, _ = queue_policy.seen(state, queue_policy.Seen(False, (), ()), START)
+        self.state, _ = queue_policy.seen(state, queue_policy.Seen(False, (), ()), START)
+        self.waiting: tuple[queue_policy.Order, ...] = ()
+        self.turns = dict.fromkeys(range(10), 0)
+        self.admitted = dict[int, list[int]]()
+
+    def says(self, number: int, *, lets_go: bool) -> None:
+        """Have a workload ask for its next turn; or let go, if it was told that it was let in."""
+        turn = self.turns[number]
+        if lets_go and turn in self.admitted.get(number, []):
+            self._hears(news(number, turn, Standing.RELEASED))
+        elif not lets_go and (not turn or turn in self.admitted.get(number, [])):
+            self._hears(news(number, turn, Standing.RELEASED))
+            self.turns[number] = turn + 1
+            self._hears(news(number, turn + 1, Standing.ASKS))
+
+    def _hears(self, word: QueueNews) -> None:
+        self.state, answer = queue_policy.heard(self.state, word, START)
+        self.waiting += (queue_policy.Order(word.workload, answer),) if answer is not None else ()
+
+    def run(self, tells: int) -> None:
+        """Let in whom there is room for, tell some, and begin the next run."""
+        self.state, orders = queue_policy.step(self.state)
+        self.waiting += orders
+        told, self.waiting = self.waiting[:tells], self.waiting[tells:]
+        for order in told:
+            if order.given.admit:
+                self.admitted.setdefault(int(order.given.uid[2:]), []).append(order.given.turn)
+        wire = queue_owed.carried_over(self.state, self.waiting).model_dump_json()
+        self.state, self.waiting = queue_owed.taken_over(QueueState.model_validate_json(wire))
+
+
+@ROW("D6", level="pure")
+@settings(max_examples=60)
+@given(st.lists(st.tuples(WORDS, st.integers(0, 4)), max_size=12))
+def test_nobody_is_lost_or_let_in_twice_however_runs_end(script: list[tuple[list[tuple[int, bool]], int]]) -> None:
+    one = Runs()
+    for words, tells in script:
+        for number, lets_go in words:
+            one.says(number, lets_go=lets_go)
+        one.run(tells)
+        assert sum(item.admitted for item in one.state.items.values()) <= 3
+    for _ in range(40):
+        for number in range(10):
+            one.says(number, lets_go=True)
+        one.run(100)
+    for number, turn in one.turns.items():
+        assert one.admitted.get(number, []) == list(range(1, turn + 1)), "once for each time that it asked"
+
+
+def test_an_answer_to_an_earlier_request_and_a_refusal_do_not_go_along() -> None:
+    one = Runs()
+    one.says(1, lets_go=False)
+    one.state, orders = queue_policy.step(one.state)
+    one.state, _ = queue_policy.heard(one.state, news(1, 2, Standing.ASKS), START + timedelta(seconds=1))
+    full = queue_policy.Order("workload/c/team/w-2", QueueOrder(uid="w-2", turn=1, why="its queue is full"))
+    ask = queue_policy.Order("workload/c/team/w-3", QueueOrder(uid="w-3", turn=4, again=True, why="restored"))
+    state, again = queue_owed.taken_over(queue_owed.carried_over(one.state, (*orders, full, ask)))
+    assert [(order.workload, order.given.turn, order.given.again) for order in again] == [(ask.workload, 4, True)]
+    assert state == one.state
+
+
+@ROW("D6", level="pure")
+def test_a_graph_tells_each_of_its_workloads_once_and_strangers_up_to_a_number() -> None:
+    graph = Graph.model_validate({"name": "g", "cluster": "c", "nodes": [{"name": "a"}, {"name": "b"}]})
+    state = graph_policy.begun(graph)
+    for name in "ab":
+        state = graph_policy.heard(graph, state, GraphNews(item=name, workload_uid=name))
+    state, orders = graph_policy.step(graph, state)
+    strangers = [graph_policy.Order(f"s-{one}", "uid", False, "no such workload") for one in range(2_000)]
+    wire = graph_owed.carried_over(state, (*orders, *strangers)).model_dump_json()
+    after, again = graph_owed.taken_over(GraphState.model_validate_json(wire))
+    assert again == (*orders, *strangers[: graph_owed.STRANGERS_MAXIMUM])
+    assert after == state
