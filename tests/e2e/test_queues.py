@@ -362,7 +362,8 @@ async def test_D13_nobody_is_admitted_beyond_the_quota_while_pods_of_a_terminate
     await holder.terminate("by hand")
     late = await bare.submit(job("late", "gpus"))
     await serve(site, "gpus")
-    await bare.waits(late, "free")
+    await bare.waits(late, "gpus")
+    await bare.shows("gpus", 1, 1)
     end = asyncio.get_running_loop().time() + 20
     while asyncio.get_running_loop().time() < end:
         assert len(await space.pods("holder")) == 2
