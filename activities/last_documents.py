@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -11,6 +11,7 @@ from temporalio.client import Client
 from holdfast import names
 from holdfast.activities.executions import PastRun, past_runs
 from holdfast.activities.gang_contract import GangBegin, GangEnd, GangSize, RendezvousMemory
+from holdfast.activities.raw import mapping
 from holdfast.model.graph import Graph, GraphState
 from holdfast.model.queue import QueueNews, QueueState
 from holdfast.policy.edit import edit
@@ -41,7 +42,7 @@ async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[
                 document = _read(model, word.arguments[0], workflow_id)
                 if document is not None:
                     return document, closing, runs
-        carried = _mapping(run.arguments[1]) if len(run.arguments) > 1 else {}
+        carried = mapping(run.arguments[1] if len(run.arguments) > 1 else None)
         for key in ("queue", "broker"):
             document = _read(model, carried.get(key), workflow_id)
             if document is not None:
@@ -94,15 +95,15 @@ async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, Graph
 def latest_begin(run: PastRun) -> GangBegin | None:
     """Return the attempt that a rendezvous served last."""
     given = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
-    if run.arguments and isinstance(run.arguments[0], Mapping):
-        given.insert(0, {key: one for key, one in run.arguments[0].items() if key != "memory"})
+    started = mapping(run.arguments[0] if run.arguments else None)
+    given.insert(0, {key: one for key, one in started.items() if key != "memory"})
     found = [one for one in (parsed(GangBegin, each) for each in given) if one is not None]
     return max(found, key=lambda one: (one.submitted_at, one.attempt), default=None)
 
 
 def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
     """Return what a run began with, and whether that is sure; a first run begins with none."""
-    given = _mapping(run.arguments[0]) if run.arguments else {}
+    given = mapping(run.arguments[0] if run.arguments else None)
     if not given:
         return None, False
     carried = given.get("memory")
@@ -144,7 +145,3 @@ def parsed(model: type[M], document: Any) -> M | None:
     except ValidationError:
         return None
     return parsed  # pyright: ignore[reportUnknownVariableType]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]

@@ -66,7 +66,7 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
     stack: Stack, tmp_path: Path
 ):
     async with open_site(stack, tmp_path, prefix="w") as site:
-        workers = [await site.start_worker(**QUICK), await site.start_worker(**QUICK)]
+        workers = [await site.start_worker(kubeconfig=None, **QUICK) for _ in range(2)]
         async with open_space(site) as space:
             queues = Queues(space, tmp_path)
             await queues.apply("gpus", quota={"pods": 2})
