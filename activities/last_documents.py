@@ -59,18 +59,18 @@ def queue_memory(runs: Sequence[PastRun]) -> tuple[QueueState | None, list[Queue
     Args:
         runs: its runs, the latest first.
     """
-    told, known = list[QueueNews](), None
+    news, known = list[QueueNews](), None
     for run in runs:
-        said = (
+        parts = (
             parsed(QueueNews, word.arguments[0])
             for word in run.words
             if word.name == names.SIGNAL_NEWS and word.arguments
         )
-        told[:0] = [one for one in said if one is not None]
+        news[:0] = [each for each in parts if each is not None]
         known = parsed(QueueState, run.arguments[1]) if len(run.arguments) > 1 else None
         if known is not None:
             break
-    return known, told
+    return known, news
 
 
 async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, GraphState | None, str, dict[str, Any]]:
@@ -94,19 +94,19 @@ async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, Graph
 
 def latest_begin(run: PastRun) -> GangBegin | None:
     """Return the attempt that a rendezvous served last."""
-    given = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
+    inputs = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
     started = mapping(run.arguments[0] if run.arguments else None)
-    given.insert(0, {key: one for key, one in started.items() if key != "memory"})
-    found = [one for one in (parsed(GangBegin, each) for each in given) if one is not None]
-    return max(found, key=lambda one: (one.submitted_at, one.attempt), default=None)
+    inputs.insert(0, {key: value for key, value in started.items() if key != "memory"})
+    found = [begin for begin in (parsed(GangBegin, each) for each in inputs) if begin is not None]
+    return max(found, key=lambda begin: (begin.submitted_at, begin.attempt), default=None)
 
 
 def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
     """Return what a run began with, and whether that is sure; a first run begins with none."""
-    given = mapping(run.arguments[0] if run.arguments else None)
-    if not given:
+    started = mapping(run.arguments[0] if run.arguments else None)
+    if not started:
         return None, False
-    carried = given.get("memory")
+    carried = started.get("memory")
     memory = parsed(RendezvousMemory, carried)
     return memory, carried is None or memory is not None
 
