@@ -14,7 +14,7 @@ from holdfast.activities.last_documents import NotNow, graph_document
 from holdfast.model import Phase
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
-_ENDED: Final = {one.value for one in Phase if one.ended}
+_ENDED: Final = {phase.value for phase in Phase if phase.ended}
 
 
 async def depended_on(client: Client, workflow_type: str, workflow_id: str) -> bool:
@@ -40,14 +40,14 @@ async def depended_on(client: Client, workflow_type: str, workflow_id: str) -> b
             return workload.typed_search_attributes.get(_PHASE) not in _ENDED
 
 
-async def _any_workload(client: Client, cluster: str, more: str, memo: str) -> bool:
+async def _any_workload(client: Client, cluster: str, more: str, key: str) -> bool:
     query = (
         f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running' "
         f"AND {names.SA_CLUSTER} = '{cluster}'{more}"
     )
     async for execution in client.list_workflows(query):
-        said: Mapping[str, Any] = await execution.memo()
-        if said.get(memo):
+        stored: Mapping[str, Any] = await execution.memo()
+        if stored.get(key):
             return True
     return False
 

@@ -145,7 +145,7 @@ class PastRun:
 
     def latest(self, name: str) -> Word | None:
         """Return the last signal or update of a name."""
-        return next((one for one in reversed(self.words) if one.name == name), None)
+        return next((word for word in reversed(self.words) if word.name == name), None)
 
 
 async def past_runs(client: Client, workflow_id: str) -> AsyncIterator[PastRun]:
@@ -159,11 +159,11 @@ async def past_runs(client: Client, workflow_id: str) -> AsyncIterator[PastRun]:
     if latest is not None:
         seen.add(latest.run_id)
         yield await _read(client, workflow_id, latest.run_id, dict(await latest.memo()))
-    async for one in client.list_workflows(f"WorkflowId = '{workflow_id}'", limit=_RUNS_READ):
-        if one.run_id not in seen:
-            seen.add(one.run_id)
+    async for execution in client.list_workflows(f"WorkflowId = '{workflow_id}'", limit=_RUNS_READ):
+        if execution.run_id not in seen:
+            seen.add(execution.run_id)
             try:
-                yield await _read(client, workflow_id, one.run_id, dict(await one.memo()))
+                yield await _read(client, workflow_id, execution.run_id, dict(await execution.memo()))
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
@@ -180,17 +180,17 @@ async def _read(client: Client, workflow_id: str, run_id: str, memo: dict[str, A
             signal = event.workflow_execution_signaled_event_attributes
             words.append(Word(signal.signal_name, await _plain(client, signal.input)))
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
-            asked = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-            words.append(Word(asked.name, await _plain(client, asked.args)))
+            request = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+            words.append(Word(request.name, await _plain(client, request.args)))
     return PastRun(run_id, arguments, memo, tuple(words), length)
 
 
 async def _plain(client: Client, payloads: Payloads) -> tuple[Any, ...]:
     """Return payloads as plain values; what cannot be read is None."""
     found = list[Any]()
-    for one in payloads.payloads:
+    for payload in payloads.payloads:
         try:
-            found += await client.data_converter.decode([one])
+            found += await client.data_converter.decode([payload])
         except Exception:  # Whatever a codec or a converter raises: it may be what no worker can read.
             found.append(None)
     return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -11,6 +11,7 @@ from temporalio.client import Client
 from holdfast import names
 from holdfast.activities.executions import PastRun, past_runs
 from holdfast.activities.gang_contract import GangBegin, GangEnd, GangSize, RendezvousMemory
+from holdfast.activities.raw import mapping
 from holdfast.model.graph import Graph, GraphState
 from holdfast.model.queue import QueueNews, QueueState
 from holdfast.policy.edit import edit
@@ -41,7 +42,7 @@ async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[
                 document = _read(model, word.arguments[0], workflow_id)
                 if document is not None:
                     return document, closing, runs
-        carried = _mapping(run.arguments[1]) if len(run.arguments) > 1 else {}
+        carried = mapping(run.arguments[1] if len(run.arguments) > 1 else None)
         for key in ("queue", "broker"):
             document = _read(model, carried.get(key), workflow_id)
             if document is not None:
@@ -58,18 +59,18 @@ def queue_memory(runs: Sequence[PastRun]) -> tuple[QueueState | None, list[Queue
     Args:
         runs: its runs, the latest first.
     """
-    told, known = list[QueueNews](), None
+    news, known = list[QueueNews](), None
     for run in runs:
-        said = (
+        parts = (
             parsed(QueueNews, word.arguments[0])
             for word in run.words
             if word.name == names.SIGNAL_NEWS and word.arguments
         )
-        told[:0] = [one for one in said if one is not None]
+        news[:0] = [each for each in parts if each is not None]
         known = parsed(QueueState, run.arguments[1]) if len(run.arguments) > 1 else None
         if known is not None:
             break
-    return known, told
+    return known, news
 
 
 async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, GraphState | None, str, dict[str, Any]]:
@@ -93,19 +94,19 @@ async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, Graph
 
 def latest_begin(run: PastRun) -> GangBegin | None:
     """Return the attempt that a rendezvous served last."""
-    given = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
-    if run.arguments and isinstance(run.arguments[0], Mapping):
-        given.insert(0, {key: one for key, one in run.arguments[0].items() if key != "memory"})
-    found = [one for one in (parsed(GangBegin, each) for each in given) if one is not None]
-    return max(found, key=lambda one: (one.submitted_at, one.attempt), default=None)
+    inputs = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
+    started = mapping(run.arguments[0] if run.arguments else None)
+    inputs.insert(0, {key: value for key, value in started.items() if key != "memory"})
+    found = [begin for begin in (parsed(GangBegin, each) for each in inputs) if begin is not None]
+    return max(found, key=lambda begin: (begin.submitted_at, begin.attempt), default=None)
 
 
 def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
     """Return what a run began with, and whether that is sure; a first run begins with none."""
-    given = _mapping(run.arguments[0]) if run.arguments else {}
-    if not given:
+    started = mapping(run.arguments[0] if run.arguments else None)
+    if not started:
         return None, False
-    carried = given.get("memory")
+    carried = started.get("memory")
     memory = parsed(RendezvousMemory, carried)
     return memory, carried is None or memory is not None
 
@@ -144,7 +145,3 @@ def parsed(model: type[M], document: Any) -> M | None:
     except ValidationError:
         return None
     return parsed  # pyright: ignore[reportUnknownVariableType]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]

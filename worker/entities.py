@@ -24,10 +24,10 @@ _FOUND: Final = "its node was found in quarantine as the provisioner was begun a
 
 async def begin_watch(client: Client, settings: Settings, uid: str, installation: str) -> None:
     """Have the cluster watched; a watch that runs is left as it is."""
-    given = ClusterWatchInput(cluster=settings.cluster, cluster_uid=uid, shard_sets=settings.shard_sets)
+    payload = ClusterWatchInput(cluster=settings.cluster, cluster_uid=uid, shard_sets=settings.shard_sets)
     await client.start_workflow(
         names.CLUSTER_WATCH_WORKFLOW,
-        given,
+        payload,
         id=names.watch_workflow_id(settings.cluster),
         task_queue=names.QUEUE_WORKFLOWS,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -35,7 +35,7 @@ async def begin_watch(client: Client, settings: Settings, uid: str, installation
         memo={
             MEMO_CLUSTER_UID: uid,
             MEMO_INSTALLATION: installation,
-            MEMO_SHARD_SETS: len(given.shard_sets),
+            MEMO_SHARD_SETS: len(payload.shard_sets),
         },
         static_summary=f"Watch of cluster {settings.cluster}",
         static_details="Keeps one activity per set of shards alive, which wakes workloads at what happens.",
@@ -96,27 +96,27 @@ def state_from(nodes: list[dict[str, Any]], cluster: str, uid: str, now: datetim
     """Return the same, from the objects of the nodes in quarantine. Pure."""
     if not nodes:
         return None
-    held = sorted((one["metadata"] for one in nodes), key=lambda one: str(one["name"]))
+    held = sorted((node["metadata"] for node in nodes), key=lambda metadata: str(metadata["name"]))
     wipes = tuple(
         NodeRequest(
             number=number,
-            node=str(one["name"]),
+            node=str(metadata["name"]),
             action=NodeAction.WIPE,
             at=now,
             why=_FOUND,
             by=MARK,
-            uid=str(one["uid"]),
+            uid=str(metadata["uid"]),
         )
-        for number, one in enumerate(held, start=1)
+        for number, metadata in enumerate(held, start=1)
     )
     return ProvisionerState(
         cluster=cluster,
         cluster_uid=uid,
         last=len(wipes),
         pending=wipes,
-        quarantined={one.node: Quarantine(since=now, why=f"to be wiped: {_FOUND}") for one in wipes},
+        quarantined={wipe.node: Quarantine(since=now, why=f"to be wiped: {_FOUND}") for wipe in wipes},
     )
 
 
 def _is_tainted(node: dict[str, Any], key: str) -> bool:
-    return any(one.get("key") == key for one in mappings(mapping(node.get("spec")).get("taints")))
+    return any(taint.get("key") == key for taint in mappings(mapping(node.get("spec")).get("taints")))

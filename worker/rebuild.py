@@ -154,12 +154,12 @@ async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
 
     async def start() -> None:
         await begin()
-        left = [name for name, one in found.items() if not one.is_over]
+        left = [name for name, workload in found.items() if not workload.is_over]
         later = await _workloads(client, graph, left, all_answer=False)
         handle = client.get_workflow_handle(workflow_id)
-        for name, one in later.items():
-            if one.outcome is not None and one != found[name]:
-                await handle.signal(names.SIGNAL_NEWS, one.news(name))
+        for name, workload in later.items():
+            if workload.outcome is not None and workload != found[name]:
+                await handle.signal(names.SIGNAL_NEWS, workload.news(name))
 
     return start
 
@@ -182,18 +182,18 @@ async def prepare_rendezvous(client: Client, workflow_id: str) -> Start | None:
             continue  # How far this run had come can only be said by the one before it.
         if attempt_is_over(runs, begin):
             return None
-        given = sized(begin, runs)
-        state = _state_of(given, memory, events, now)
+        attempt = sized(begin, runs)
+        state = _state_of(attempt, memory, events, now)
         generation = beyond(memory.generation if memory is not None else 0, events)
         left = RendezvousMemory(state=state, generation=generation)
         return partial(
             _begin,
             client,
             names.RENDEZVOUS_WORKFLOW,
-            [RendezvousInput(**dict(given), memory=left)],
+            [RendezvousInput(**dict(attempt), memory=left)],
             workflow_id,
             task_queue=names.QUEUE_WORKFLOWS,
-            summary=f"the gang of {given.namespace}/{given.workload}",
+            summary=f"the gang of {attempt.namespace}/{attempt.workload}",
         )
     raise NotNow("no run of it is left that says which gang it is")
 
@@ -216,7 +216,7 @@ async def _workloads(
     """Return what workloads of a graph have come to, by the item; who does not answer is left out, or stops it all."""
     turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(item: str) -> tuple[str, Found | None]:
+    async def find(item: str) -> tuple[str, Found | None]:
         async with turns:
             try:
                 return item, await _workload(client, graph, item)
@@ -225,7 +225,7 @@ async def _workloads(
                     raise
                 return item, None
 
-    return {item: found for item, found in await asyncio.gather(*map(one, items)) if found is not None}
+    return {item: found for item, found in await asyncio.gather(*map(find, items)) if found is not None}
 
 
 async def _workload(client: Client, graph: Graph, item: str) -> Found | None:

@@ -1,7 +1,7 @@
 """The watchdog: looks at a cluster's entities again and again, and begins anew what is away or cannot go on (D2).
 
 Each worker that serves the watch of a cluster runs one. They do not know of each other: Temporal has one run of an id,
-and a run is terminated by its own run id, so what two of them do comes to the same as what one does.
+and a run is terminated by its own run id, so two of them have the same effect as a single watchdog.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import structlog
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
@@ -23,7 +22,6 @@ from holdfast.activities.dependents import depended_on
 from holdfast.activities.executions import sight
 from holdfast.activities.kube import Kube, KubeError
 from holdfast.activities.last_documents import NotNow
-from holdfast.model import Phase
 from holdfast.policy.entities import (
     ENTITIES,
     MARK,
@@ -45,8 +43,6 @@ _AT_ONCE: Final = 8
 """Entities that are looked at at the same time."""
 _LEFT_SECONDS: Final = 30.0
 """How long it is believed that nobody needs an entity that is away."""
-_PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
-_ENDED: Final = {one.value for one in Phase if one.ended}
 
 Log: Any = structlog.stdlib.get_logger("holdfast.worker.watchdog")
 
@@ -94,12 +90,12 @@ class Watchdog:
         turns = asyncio.Semaphore(_AT_ONCE)
         healthy = {entity.type: True for entity in ENTITIES}
 
-        async def one(workflow_id: str, entity: Entity) -> None:
+        async def look_at(workflow_id: str, entity: Entity) -> None:
             async with turns:
                 verdict = await self._looked(workflow_id, entity)
             healthy[entity.type] = healthy[entity.type] and verdict.healthy
 
-        await asyncio.gather(*(one(*each) for each in (await self._entities()).items()))
+        await asyncio.gather(*(look_at(*each) for each in (await self._entities()).items()))
         for type_, well in healthy.items():
             self._metrics.entities.labels(type_).set(int(well))
 

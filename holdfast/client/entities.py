@@ -56,8 +56,10 @@ async def unhealthy(client: Client, workload: WorkflowExecutionDescription, *, g
     except RPCError:
         return ()  # Whoever explains says already that Temporal does not answer.
     # Whether a cluster has a monitor of nodes is for its workers' settings to say.
-    there = (one for one in found if one.entity.source is not Source.SETTINGS or one.execution is not Execution.ABSENT)
-    return tuple(one.sentence for one in there if one.sentence)
+    there = (
+        each for each in found if each.entity.source is not Source.SETTINGS or each.execution is not Execution.ABSENT
+    )
+    return tuple(each.sentence for each in there if each.sentence)
 
 
 async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
@@ -75,10 +77,10 @@ async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
         which = f"WorkflowId STARTS_WITH '{prefix}'" if entity.several else f"WorkflowId = '{prefix}'"
         open_or_lost = "ExecutionStatus IN ('Running', 'Terminated', 'TimedOut')"
         query = f"WorkflowType = '{entity.type}' AND {which} AND {open_or_lost}"
-        listed = {one.id async for one in client.list_workflows(query)}
-        wanted += [(entity, one) for one in sorted(listed)]
+        listed = {execution.id async for execution in client.list_workflows(query)}
+        wanted += [(entity, workflow_id) for workflow_id in sorted(listed)]
 
-    async def one(entity: Entity, workflow_id: str) -> EntityStanding | None:
+    async def look_at(entity: Entity, workflow_id: str) -> EntityStanding | None:
         async with turns:
             found = await standing(client, entity, workflow_id)
             if found.execution is Execution.RUNNING:
@@ -88,5 +90,5 @@ async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
             away = found.execution is Execution.LOST
             return found if away and await depended_on(client, entity.type, workflow_id) else None
 
-    looked = await asyncio.gather(*(one(*each) for each in wanted))
+    looked = await asyncio.gather(*(look_at(*each) for each in wanted))
     return [found for found in looked if found is not None]

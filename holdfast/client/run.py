@@ -138,8 +138,9 @@ class Run:
         activities = await activities_of(description)
         gang = await self.gang() if explanation.gang is not None and not closed else None
         queued = explanation.reason is Reason.QUEUED and not closed
-        queue = await place_of(self.client, self.place, description) if queued else ""
         away = () if closed else await unhealthy(self.client, description, gang=explanation.gang is not None)
+        # A queue that cannot answer is not waited for.
+        queue = await place_of(self.client, self.place, description) if queued and not away else ""
         return ExplanationView(
             explanation=explanation,
             fresh=fresh,

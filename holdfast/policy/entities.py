@@ -132,7 +132,7 @@ def entity_of(workflow_type: str) -> Entity:
     return _BY_TYPE[workflow_type]
 
 
-_BY_TYPE: Final = {one.type: one for one in ENTITIES}
+_BY_TYPE: Final = {entity.type: entity for entity in ENTITIES}
 
 
 class Execution(StrEnum):

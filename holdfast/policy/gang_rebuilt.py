@@ -37,8 +37,8 @@ def rebuilt(state: GangState, events: int, now: datetime) -> GangState:
     if state.closed is not None:
         return state
     members = {
-        name: edit(one, round=0, succeeded=False, absent=one.absent or Absence.SILENT, why=one.why or _WHY)
-        for name, one in state.members.items()
+        name: edit(member, round=0, succeeded=False, absent=member.absent or Absence.SILENT, why=member.why or _WHY)
+        for name, member in state.members.items()
     }
     return edit(
         state,

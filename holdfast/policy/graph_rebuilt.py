@@ -43,7 +43,7 @@ class Found:
 
 def found_open(status: Status) -> Found:
     """Return what a workload whose workflow is open says of itself."""
-    holds = any(one.type is ConditionType.QUOTA_RESERVED and one.status for one in status.conditions)
+    holds = any(each.type is ConditionType.QUOTA_RESERVED and each.status for each in status.conditions)
     outcome = status.phase if status.phase.ended else None
     # One that is suspended before it began does not say whether it waits: its graph decides that anew.
     waits = status.attempt == 0 and (status.reason is Reason.BLOCKED or status.phase is Phase.SUSPENDED)
@@ -60,7 +60,7 @@ def found_closed(uid: str, status: Status | None, *, failed: bool) -> Found:
 
 
 def _why(status: Status) -> str:
-    refused = (one.message for one in status.causes if one.reason is Reason.DEPENDENCY_UNSATISFIABLE)
+    refused = (cause.message for cause in status.causes if cause.reason is Reason.DEPENDENCY_UNSATISFIABLE)
     return next(refused, "") if status.phase is Phase.CANCELLED else ""
 
 

@@ -21,20 +21,22 @@ def rebuilt(queue: Queue, known: QueueState | None, news: Iterable[QueueNews]) -
         known: what an earlier run began with, if that can be read.
         news: what workloads told that run and those after it, in their order.
     """
-    holders = {uid: edit(one, cycle=0) for uid, one in known.items.items() if one.admitted} if known is not None else {}
-    for said in news:
-        if said.standing is Standing.HOLDS:
-            before = holders.get(said.uid)
-            since = said.submitted_at or (before.since if before is not None else None)
+    holders = (
+        {uid: edit(item, cycle=0) for uid, item in known.items.items() if item.admitted} if known is not None else {}
+    )
+    for message in news:
+        if message.standing is Standing.HOLDS:
+            before = holders.get(message.uid)
+            since = message.submitted_at or (before.since if before is not None else None)
             if since is not None:
-                holders[said.uid] = QueueItem(
-                    workload=said.workload,
-                    turn=said.turn,
+                holders[message.uid] = QueueItem(
+                    workload=message.workload,
+                    turn=message.turn,
                     admitted=True,
-                    demand=said.demand,
-                    priority=said.priority,
+                    demand=message.demand,
+                    priority=message.priority,
                     since=since,
                 )
         else:
-            holders.pop(said.uid, None)
+            holders.pop(message.uid, None)
     return edit(policy.begun(queue), items=holders)

@@ -28,6 +28,7 @@ ROW = pytest.mark.row("D2", level="e2e")
 WITHIN = 60.0
 """Seconds in which an entity that is away, or cannot go on, is begun anew."""
 QUICK = {"HOLDFAST_WATCHDOG_EVERY": "2s", "HOLDFAST_WATCHDOG_PATIENCE": "8s"}
+OFTEN = {"HOLDFAST_WATCHDOG_EVERY": "2s"}
 UNREADABLE: dict[str, Any] = {"book": 5, "queue": 5, "items": 5}
 """A memory that no worker can read."""
 
@@ -66,7 +67,7 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
     stack: Stack, tmp_path: Path
 ):
     async with open_site(stack, tmp_path, prefix="w") as site:
-        workers = [await site.start_worker(**QUICK), await site.start_worker(**QUICK)]
+        workers = [await site.start_worker(kubeconfig=None, **OFTEN) for _ in range(2)]
         async with open_space(site) as space:
             queues = Queues(space, tmp_path)
             await queues.apply("gpus", quota={"pods": 2})
@@ -133,7 +134,7 @@ async def test_D2_a_node_monitor_is_begun_anew_and_finds_a_silent_node_down(stac
                 gone = await poison(site, names.NODE_MONITOR_WORKFLOW, monitor, poisoned, queue=names.QUEUE_WORKFLOWS)
             await begun_anew(site, monitor, gone)
             agents.kill()
-            await stands(site, doomed.names[0], NodeState.DOWN, 90)
+            await stands(site, doomed.names[0], NodeState.DOWN, 150)
 
 
 @ROW

@@ -263,6 +263,21 @@ async def test_D2_a_queue_that_a_person_terminated_and_that_nobody_needs_stays_a
     assert scene.measured(names.QUEUE_WORKFLOW) == 1
 
 
+async def test_D2_a_queue_of_which_no_document_is_left_is_not_ended_and_a_person_reads_so(scene: Scene):
+    queue, admission = names.queue_id(scene.cluster, "gpus"), names.queue_admission(scene.cluster, "gpus")
+    poisoned = await scene.poison(names.QUEUE_WORKFLOW, queue, None, UNREADABLE, queue=admission)
+
+    async def fails() -> bool:
+        return any(one.workflow_id == queue and one.sentence for one in await of_cluster(scene.client, scene.cluster))
+
+    await until(fails, 30, "doctor says so")
+    for _ in range(2):
+        await scene.watchdog().look()
+    found = await scene.client.get_workflow_handle(queue).describe()
+    assert (found.run_id, found.status) == (poisoned, WorkflowExecutionStatus.RUNNING)
+    assert scene.measured(names.QUEUE_WORKFLOW) == 0
+
+
 async def test_D2_a_poisoned_node_monitor_and_a_terminated_watch_are_begun_by_the_settings(scene: Scene):
     monitor, watch = names.node_monitor_id(scene.cluster), names.watch_workflow_id(scene.cluster)
     given = NodeMonitorInput(cluster=scene.cluster, cluster_uid="uid").model_dump(mode="json")
