@@ -95,7 +95,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     unsure = given.leases and any(failure.cls is FailureClass.APP for failure in seen.failures)
     quietest = await _quietest(site, seen_pods, given.attempt) if unsure else None
     absent = {name: view.absent for name, view in seen.components.items() if view.absent}
-    if absent and owned is not None and owned.submitted and not owned.suspended:
+    # A look that a decision waits for does not wait for more than it needs: many are made when nodes are lost.
+    if absent and not given.decides and owned is not None and owned.submitted and not owned.suspended:
         events = await refused_pods.events_of(kube, target.namespace)
         refused = refused_pods.words(events, given.plan, owned.created or at)
         ours = [pod for pod in seen_pods if pod.attempt == given.attempt]

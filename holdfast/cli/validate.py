@@ -139,7 +139,7 @@ async def answer_of(kube: Kube, workload: Workload) -> Answer:
         namespace = "default" if "does not exist" in closed.why and closed.why.startswith("namespace") else namespace
     for index, component in enumerate(workload.components):
         found, unasked = await _component(kube, component, namespace, workload.components[:index])
-        answer.problems += [_sentence(workload, index, one) for one in found]
+        answer.problems.extend(_sentence(workload, index, one) for one in found)
         if unasked:
             answer.open.append(f"not checked: {component.name}, since {unasked}")
     return answer

@@ -8,7 +8,6 @@ import pytest
 
 from holdfast.cli import past_text, render
 from holdfast.cli.watch import Seen
-from holdfast.client.silence import Silence
 from holdfast.client.views import ActivityView, ExplanationView, StatusView, Summary, explanation_from
 from holdfast.model import (
     BudgetStatus,
@@ -126,6 +125,8 @@ def test_D36_a_stale_status_says_so_first() -> None:
 
 @pytest.mark.row("D36", level="pure")
 def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
+    from holdfast.client.silence import Silence
+
     silence = Silence(
         why="no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
         since=NOW - timedelta(minutes=4, seconds=40),

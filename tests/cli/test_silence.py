@@ -18,7 +18,7 @@ from tests.client.conftest import a_workload
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "appwrapper-job.yaml"
-pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(180)]
 NOBODY = "no worker answers: "
 
 
@@ -56,7 +56,7 @@ async def test_D36_the_first_line_of_a_read_says_that_nobody_answers(name: str, 
     assert "once a worker answers" in result.stdout
     assert "holdfast worker" in result.stdout
     assert "nothing happens by itself" not in result.stdout
-    assert seconds < 15, "3 s for the answer, and the start of a program on a busy machine"
+    assert seconds < 40, "3 s for the answer; the rest is a busy machine"
 
 
 @pytest.mark.parametrize("verb", ["suspend", "resume", "preempt", "cancel", "retry", "history"])
@@ -90,7 +90,7 @@ async def test_D36_what_only_a_worker_can_record_is_said_not_to_be_recorded(name
     )
     try:
         assert process.stderr is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             first = (await process.stderr.readline()).decode()
             second = (await process.stderr.readline()).decode()
     finally:
@@ -116,7 +116,7 @@ async def test_D36_watch_says_it_first(name: str) -> None:
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             first = (await process.stdout.readline()).decode()
     finally:
         process.kill()

@@ -32,8 +32,13 @@ async def typed(site: Site, *argv: str) -> tuple[int, str, str, float]:
 
 async def first_line(site: Site, *argv: str, of: str = "stderr") -> str:
     """Return the first line that a command prints which goes on; it is ended then."""
-    pipes = {"stdout": asyncio.subprocess.DEVNULL, "stderr": asyncio.subprocess.DEVNULL, of: asyncio.subprocess.PIPE}
-    process = await asyncio.create_subprocess_exec(*executable(), *argv, env=shell(site), **pipes)
+    process = await asyncio.create_subprocess_exec(
+        *executable(),
+        *argv,
+        env=shell(site),
+        stdout=asyncio.subprocess.PIPE if of == "stdout" else asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE if of == "stderr" else asyncio.subprocess.DEVNULL,
+    )
     try:
         stream: Any = getattr(process, of)
         return (await asyncio.wait_for(stream.readline(), 60)).decode()
