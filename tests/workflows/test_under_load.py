@@ -198,10 +198,25 @@ async def test_a_graph_that_always_has_somebody_to_tell_begins_new_runs_and_lose
 
         for item in "ab":
             await handle.signal(names.SIGNAL_NEWS, of(item))
-        for first in range(0, 600, 30):
-            if first == 300:
-                await handle.signal(names.SIGNAL_NEWS, of("a", outcome="Succeeded", released=True))
-            await asyncio.gather(*(ask(first + one) for one in range(30)))
+
+        async def flood() -> None:
+            for first in range(0, 600, 30):
+                await asyncio.gather(*(ask(first + one) for one in range(30)))
+
+        async def told_of(item: str) -> list[GraphOrder]:
+            """Wait as a workload does: it ends only after it was let begin."""
+            for _ in range(600):
+                found: list[GraphOrder] = await ours[item].query("told", result_type=list[GraphOrder])
+                if found:
+                    return found
+                await asyncio.sleep(0.1)
+            raise AssertionError(f"{item} was not told")
+
+        flooding = asyncio.create_task(flood())
+        await told_of("a")
+        await handle.signal(names.SIGNAL_NEWS, of("a", outcome="Succeeded", released=True))
+        await told_of("b")
+        await flooding
         await handle.signal(names.SIGNAL_NEWS, of("b", outcome="Succeeded", released=True))
         status = await handle.result()
         assert status["phase"] == "Succeeded"
