@@ -244,13 +244,16 @@ TOLD = {
     """,
     "failed": """
         Failed 4 -> None
-        why restart budget is used up (3 of 3): train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7
-        now restart budget is used up (3 of 3): train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7
+        why restart budget is used up (3 of 3): train: BackoffLimitExceeded;
+        Job failed: pod train-0 failed, exit 1, on node-7
+        now restart budget is used up (3 of 3): train: BackoffLimitExceeded;
+        Job failed: pod train-0 failed, exit 1, on node-7
         unblock retry starts it again once this run has ended
     """,
     "failed and kept": """
         Failed 4 -> None
-        why restart budget is used up (3 of 3): train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7
+        why restart budget is used up (3 of 3): train: BackoffLimitExceeded;
+        Job failed: pod train-0 failed, exit 1, on node-7
         now its outcome is settled (Failed); its resources are held
         next +3510 deletion on failure grace is over: its resources are removed
         unblock retry begins anew with its budgets renewed; cancel removes what is held
