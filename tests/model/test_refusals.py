@@ -19,6 +19,7 @@ NOT_OF_A_WORKLOAD = {
     "broker.py",
     "gang_orders.py",
     "gang_packed.py",
+    "packed.py",
     "graph.py",
     "quantity.py",
     "queue.py",
