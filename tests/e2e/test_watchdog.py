@@ -11,6 +11,8 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 
 from holdfast import names
+from holdfast.client.connection import Place
+from holdfast.client.run import Run
 from holdfast.local import Stack
 from holdfast.model import NodeState
 from holdfast.model.provisioner import NodeAction
@@ -99,7 +101,9 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
             gone = await poison(site, names.QUEUE_WORKFLOW, queue, None, UNREADABLE, queue=admission)
 
             async def explained() -> bool:
-                said = " ".join((await command(site, "explain", f"{space.namespace}/{rest}")).split())
+                # In this process: the command takes seconds on a loaded machine, and the watchdog mends it meanwhile.
+                where = Place(site.temporal_address, site.cluster)
+                said = " ".join((await Run(site.client, where, handles[int(rest[1])].id, "").explain()).entities)
                 return "queue gpus: its workflow has failed its tasks since" in said and "nobody is let in" in said
 
             await until(explained, WITHIN, "explain says what is wrong with its queue")
