@@ -113,7 +113,8 @@ def test_the_tools_take_each_mapped_folder_by_its_own_name_and_not_by_its_link()
     assert links <= set(tools["basedpyright"]["exclude"])
     assert links == set(tools["ruff"]["extend-exclude"])
     assert folders - {"deploy"} <= set(tools["coverage"]["run"]["source"])
-    assert folders == set(tools["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"])
+    banned = set(tools["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"])
+    assert folders == {name for name in banned if not name.startswith("temporalio.")}
 
 
 def test_the_wheel_names_torchruns_backend(built: Built) -> None:
