@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.plugin_times import SERVERS
 from tests.rows import ROWS_FILE, Row, load_rows
 
 ROOT = Path(__file__).parent.parent
@@ -84,13 +85,14 @@ def check_out(base: str) -> Path:
     return tree
 
 
-def run(tree: Path, row: str, processes: int) -> Verdict:
+def run(tree: Path, row: str, processes: int, pure: bool) -> Verdict:
     """Run the tests of one row on the older code, and read what became of them."""
     results = FOLDER / row
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
     files = sorted(_files_of(tree, row))
     options = ["--row", row, "--rows-results", str(results), "-n", str(processes), "--timeout", "300", "--tb=short"]
+    options += ["-m", f"not ({' or '.join(SERVERS)})"] if pure else []
     with (results / "output.txt").open("w") as output:
         subprocess.run(
             [str(tree / ".venv/bin/python"), "-m", "pytest", *options, "--continue-on-collection-errors", *files],
@@ -116,12 +118,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("rows", nargs="*", help="these rows alone (default: every defect row that is shown)")
     parser.add_argument("--base", required=True, help="the older commit")
     parser.add_argument("--processes", type=int, default=2, help="how many tests run at once (default: %(default)s)")
+    parser.add_argument("--pure", action="store_true", help="leave out the tests that need servers")
     arguments = parser.parse_args(argv)
     rows = arguments.rows or defect_rows(load_rows(ROOT / ROWS_FILE).values())
     tree = check_out(arguments.base)
     verdicts: list[Verdict] = []
     for row in rows:
-        verdicts.append(run(tree, row, arguments.processes))
+        verdicts.append(run(tree, row, arguments.processes, arguments.pure))
         print(verdicts[-1].sentence(), flush=True)
     missed = [verdict.row for verdict in verdicts if not verdict.shown]
     print(f"{len(verdicts) - len(missed)} of {len(verdicts)} rows fail on {arguments.base}; output: {FOLDER}")
