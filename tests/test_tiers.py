@@ -105,22 +105,23 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 PLUGINS = ("-p", "tests.plugin_times", "-p", "tests.plugin_rows", "-p", "tests.plugin_tiers")
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "2")])
-def test_a_tier_runs_the_rows_the_samples_the_new_and_the_days_share(
-    suite: pytest.Pytester, processes: tuple[str, ...]
-):
-    ran: list[int] = []
-    for day in range(1, 8):
-        result = suite.runpytest_subprocess(*PLUGINS, "--tier", f"--day=2026-11-0{day}", *processes)
-        passed = result.parseoutcomes()["passed"]
-        ran.append(passed - 3)
-        result.stdout.fnmatch_lines(
-            [
-                "tier: share * of 7 (2026-11-0*",
-                f"tier: {passed} tests: 1 for contract rows, 1 samples, 1 never timed, {passed - 3} of the day's*",
-            ]
-        )
-    assert sum(ran) == 13, "in a week each of the rest once"
+def ran(suite: pytest.Pytester, day: int, *options: str) -> int:
+    """Run a day's tier; return how many tests of its share it had."""
+    result = suite.runpytest_subprocess(*PLUGINS, "--tier", f"--day=2026-11-0{day}", *options)
+    passed = result.parseoutcomes()["passed"]
+    result.stdout.fnmatch_lines(
+        [
+            "tier: share * of 7 (2026-11-0*",
+            f"tier: {passed} tests: 1 for contract rows, 1 samples, 1 never timed, {passed - 3} of the day's*",
+        ]
+    )
+    return passed - 3
+
+
+def test_a_tier_runs_the_rows_the_samples_the_new_and_the_days_share(suite: pytest.Pytester):
+    days = [ran(suite, day) for day in range(1, 8)]
+    assert sum(days) == 13, "in a week each of the rest once"
+    assert ran(suite, 3, "-n", "2") == days[2], "in two processes the same"
 
 
 def test_without_a_tier_all_run_the_longest_first(suite: pytest.Pytester):

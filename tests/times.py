@@ -94,15 +94,18 @@ def parts_table(tests: Iterable[Timed]) -> list[str]:
         for part, seconds in test.parts.items():
             spent[part] += seconds
     spent[REST] = total - sum(spent.values())
-    lines = ["| part | minutes | share |", "|---|---:|---:|"]
-    for part in (*PARTS, REST):
-        lines.append(f"| {part} | {spent[part] / 60:.1f} | {100 * spent[part] / total if total else 0:.0f} % |")
     cpu = sum(test.cpu for test in tests)
-    lines.append(f"| **all, over all processes** | **{total / 60:.1f}** | |")
-    lines.append(
-        f"| of it, processor time of the tests and their workers | {cpu / 60:.1f} | {100 * cpu / total:.0f} % |"
-    )
-    return lines
+
+    def line(part: str, seconds: float) -> str:
+        return f"| {part} | {seconds / 60:.1f} | {100 * seconds / max(total, 0.01):.0f} % |"
+
+    return [
+        "| part | minutes | share |",
+        "|---|---:|---:|",
+        *(line(part, spent[part]) for part in (*PARTS, REST)),
+        line("**all, over all processes**", total),
+        line("of it, processor time of the tests and their workers", cpu),
+    ]
 
 
 def tests_table(tests: Iterable[Timed]) -> list[str]:
