@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import time
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 from temporalio.client import Client
 from typer.testing import CliRunner, Result
 
-from holdfast import Holdfast
+from holdfast import Holdfast, HoldfastPlugin
 from holdfast.cli.app import app
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
+from tests.e2e.site import make_temporal_namespace
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "appwrapper-job.yaml"
@@ -23,11 +25,21 @@ NOBODY = "no worker answers: "
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    for name in ("KUBECONFIG", "HOLDFAST_CONFIG", "TEMPORAL_NAMESPACE"):
+async def place(monkeypatch: pytest.MonkeyPatch, address: str) -> str:
+    """A Temporal namespace of the test's own: for five minutes the server remembers who polled in another."""
+    namespace = f"silent-{secrets.token_hex(3)}"
+    await make_temporal_namespace(address, namespace)
+    for name in ("KUBECONFIG", "HOLDFAST_CONFIG"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", namespace)
     monkeypatch.setenv("HOLDFAST_CLUSTER", "dev")
     monkeypatch.setenv("TEMPORAL_ADDRESS", address)
+    return namespace
+
+
+@pytest.fixture
+async def client(address: str, place: str) -> Client:
+    return await Client.connect(address, namespace=place, plugins=[HoldfastPlugin()])
 
 
 async def run(*argv: str) -> tuple[Result, float]:
@@ -38,9 +50,9 @@ async def run(*argv: str) -> tuple[Result, float]:
 
 
 @pytest.fixture
-async def name(address: str) -> str:
+async def name(address: str, place: str) -> str:
     """A workload that no worker has ever taken."""
-    async with Holdfast.connect(address, "default", "dev") as session:
+    async with Holdfast.connect(address, place, "dev") as session:
         workload = a_workload()
         await session.submit(workload)
         return f"{workload.namespace}/{workload.name}"
