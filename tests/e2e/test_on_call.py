@@ -104,7 +104,9 @@ async def test_D36_D33_a_worker_that_was_killed_is_missed_by_each_command_and_th
     assert "ago, at " in first
 
     await site.start_worker()
-    await until(lambda: site.gone(namespace), 60, "what was asked for meanwhile is carried out")
+    await site.reach(handle, "Cancelled", 120)
+    began = site.client.get_workflow_handle(names.workflow_id(site.cluster, namespace, "other"))
+    await site.reach(began, "Running", 120)
 
 
 @ROW("D37", level="e2e")

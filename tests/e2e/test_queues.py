@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -95,18 +96,30 @@ class Queues:
 
         await until(check, 60, f"{handle.id} waits: {words}")
 
+    async def status(self, name: str, seconds: float = 30) -> QueueStatus:
+        """Return how a queue stands; a worker that has just begun, or is busy, is asked again."""
+        found = list[QueueStatus]()
+
+        async def answers() -> bool:
+            with contextlib.suppress(HoldfastError):
+                found[:] = [await self.run(name).status()]
+            return bool(found)
+
+        await until(answers, seconds, f"queue {name} says how it stands")
+        return found[0]
+
     async def shows(self, name: str, admitted: int, waiting: int, seconds: float = 30) -> QueueStatus:
         found = list[QueueStatus]()
 
         async def check() -> bool:
-            found[:] = [await self.run(name).status()]
+            found[:] = [await self.status(name)]
             return (found[0].admitted, found[0].waiting) == (admitted, waiting)
 
         await until(check, seconds, lambda: f"{name}: {admitted} let in, {waiting} wait: {found}", pause=0.2)
         return found[0]
 
     async def line(self, queue: str, name: str) -> QueueLine:
-        lines = (await self.run(queue).status()).lines
+        lines = (await self.status(queue)).lines
         return next(one for one in lines if one.name == name)
 
     def attempts(self) -> list[str]:
@@ -367,7 +380,7 @@ async def test_D13_nobody_is_admitted_beyond_the_quota_while_pods_of_a_terminate
     end = asyncio.get_running_loop().time() + 20
     while asyncio.get_running_loop().time() < end:
         assert len(await space.pods("holder")) == 2
-        status = await bare.run("gpus").status()
+        status = await bare.status("gpus")
         assert (status.admitted, status.waiting) == (1, 1), "admitted beyond the quota"
         assert not await space.pods("late")
         await asyncio.sleep(0.5)

@@ -88,11 +88,11 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
             assert (await space.ended(handles[0])).phase == "Succeeded"
 
             async def next_one() -> bool:
-                return (await queues.run("gpus").status()).admitted == 1
+                return (await queues.status("gpus")).admitted == 1
 
             await until(next_one, 60, "the next one is let in")
             await queues.shows("gpus", 1, 1, 60)
-            lines = (await queues.run("gpus").status()).lines
+            lines = (await queues.status("gpus")).lines
             first = next(one.name for one in lines if one.admitted)
             rest = "w2" if first == "w1" else "w1"
             second = handles[int(first[1])]
