@@ -214,6 +214,33 @@ def test_D2_a_queue_begun_anew_knows_whom_it_had_let_in_until_its_cluster_says_o
     assert [one.given.uid for one in queue_policy.step(state)[1]] == ["c"]
 
 
+@ROW
+def test_D2_a_queue_begun_anew_asks_whom_it_had_let_in_since_they_may_have_let_go_meanwhile() -> None:
+    queue = Queue(name="gpus", cluster="local", quota={"pods": "2"})
+    news = {
+        uid: QueueNews(
+            workload=names.workflow_id("local", "team", uid),
+            uid=uid,
+            turn=1,
+            standing=Standing.HOLDS,
+            demand={"pods": 1000},
+            submitted_at=LONG,
+        )
+        for uid in ("holds", "let-go", "lost")
+    }
+    state = queue_rebuilt.rebuilt(queue, None, news.values())
+    there = (news["holds"].workload, news["let-go"].workload)
+    for _ in range(2):
+        state, orders = queue_policy.seen(state, queue_policy.Seen(False, there, ()), NOW)
+        assert [(one.workload, one.given.again) for one in orders] == [(one, True) for one in there]
+    assert set(state.items) == set(news), "nobody loses its place by not having answered yet"
+    state, _ = queue_policy.heard(state, news["holds"], NOW)
+    state, _ = queue_policy.heard(state, edit(news["let-go"], standing=Standing.RELEASED), NOW)
+    assert [uid for uid, one in state.items.items() if one.admitted] == ["holds", "lost"]
+    assert state.doubted == {}
+    assert queue_policy.seen(state, queue_policy.Seen(False, there, ()), NOW)[1] == (), "they are asked twice, not on"
+
+
 # A rendezvous.
 
 
