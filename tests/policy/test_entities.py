@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,9 +26,11 @@ from holdfast.policy.entities import (
     Execution,
     Sight,
     entity_of,
+    first_of,
     is_needed,
     judge,
     needs_of,
+    patience_with,
     reason_of,
     sentence,
 )
@@ -98,6 +101,50 @@ def test_D2_a_person_reads_what_is_wrong_and_what_that_means() -> None:
         "queue gpus: its workflow has failed its tasks since 02:14:09 UTC (Nondeterminism: TimerStarted); "
         "until a worker has rebuilt it, nobody is let in"
     )
+
+
+@ROW
+@pytest.mark.parametrize(
+    ("seen", "act"),
+    [
+        ({"failures": 4, "since": LONG}, Act.NOTHING),
+        ({"failures": 5, "since": LONG}, Act.END),
+        ({"failures": 5, "since": SHORT}, Act.NOTHING),
+        ({"failures": 4, "since": LONG, "latest": SHORT}, Act.END),
+        ({"failures": 4, "since": SHORT, "latest": SHORT, "is_cut": True}, Act.END),
+    ],
+    ids=["no further try", "tried again", "went on, and fails anew", "a busy one", "a busy one, not read whole"],
+)
+def test_D2_a_fault_that_has_passed_ends_nobody(seen: dict[str, Any], act: Act) -> None:
+    at_first = Sight("queue/local/gpus", RUNNING, "run", failures=4, failure="codec is away", since=LONG, latest=LONG)
+    now = Sight("queue/local/gpus", RUNNING, "run", **{"failure": "codec is away", "latest": LONG, **seen})
+    assert judge(QUEUE, at_first, NOW, PATIENCE, first_of(None, at_first)).act is Act.NOTHING
+    assert judge(QUEUE, now, NOW, PATIENCE, first_of(at_first, now)).act is act
+    assert first_of(replace(at_first, run_id="another"), now) is now, "of another run nothing is known"
+
+
+@ROW
+def test_D2_each_end_doubles_the_patience_up_to_an_hour() -> None:
+    times = [patience_with(timedelta(minutes=2), ends).total_seconds() / 60 for ends in (0, 1, 2, 4, 5, 10**6)]
+    assert times == [2, 4, 8, 32, 60, 60]
+    assert patience_with(timedelta(hours=2), 3) == timedelta(hours=2)
+
+
+@ROW
+def test_D2_a_person_reads_of_no_rebuild_where_none_comes() -> None:
+    slow = judge(QUEUE, Sight("queue/local/gpus", RUNNING, "run", failures=3), NOW, PATIENCE)
+    assert sentence(QUEUE, "queue/local/gpus", slow) == (
+        "queue gpus: 3 tasks of its workflow in a row took too long; until it goes on, nobody is let in"
+    )
+    absent = judge(QUEUE, Sight("queue/local/gpus", Execution.ABSENT), NOW, PATIENCE)
+    assert sentence(QUEUE, "queue/local/gpus", absent) == (
+        "queue gpus: its workflow is not there; until its document is applied again, nobody is let in"
+    )
+    assert absent.remedy == "apply its document again"
+    assert "begins it anew" not in slow.remedy
+    late = judge(QUEUE, Sight("queue/local/gpus", LOST, "run", reason="it timed out"), NOW, PATIENCE)
+    assert late.says == "its workflow ended (it timed out)"
+    assert "begins it anew" in late.remedy
 
 
 @ROW
