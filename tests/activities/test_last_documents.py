@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -20,7 +21,8 @@ from holdfast.model.queue import Queue
 from holdfast.policy import queue as policy
 from holdfast.policy.edit import edit
 from holdfast.policy.rendezvous import begun
-from tests.policy.test_entities import NOW
+
+NOW = datetime(2026, 1, 31, 2, 15, tzinfo=UTC)
 
 ROW = pytest.mark.row("D2", level="pure")
 DAMAGED = {"zlib": "x"}
