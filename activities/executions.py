@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -15,11 +15,11 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.policy.entities import FAILURES, Execution, Sight
+from holdfast.policy.entities import TIMED_OUT, Execution, Sight, is_fault
 
 _DEADLINE: Final = timedelta(seconds=5)
-_LATEST: Final = 50
-"""Events that are read to find out why the last task failed: further failures in a row are not written down."""
+_PAGES: Final = (50, 450, 500, 500, 500)
+"""Events that are read, page by page, back to the last task that was carried out: at most 2,000."""
 _RUNS_READ: Final = 10
 _EXECUTIONS: Final = {
     WorkflowExecutionStatus.RUNNING: Execution.RUNNING,
@@ -67,40 +67,83 @@ async def sight(client: Client, workflow_id: str) -> Sight:
     execution = _EXECUTIONS.get(found.status, Execution.RUNNING)
     if execution is Execution.RUNNING:
         return await _running(client, workflow_id, found)
-    reason = ""
+    reason = list[str]()
     if execution in {Execution.LOST, Execution.FAILED}:
-        events = await _latest(client, workflow_id, found.run_id, 1)
-        reason = _reason(events[0]) if events else ""
-    return Sight(workflow_id, execution, found.run_id, since=found.close_time, reason=reason)
+        reason = [_reason(event) async for event in _latest(client, workflow_id, found.run_id, 1)]
+    return Sight(workflow_id, execution, found.run_id, since=found.close_time, reason="".join(reason[:1]))
 
 
 async def _running(client: Client, workflow_id: str, found: WorkflowExecutionDescription) -> Sight:
-    task = found.raw_description.pending_workflow_task
-    failures = max(0, task.attempt - 1)
-    if failures < FAILURES:
-        return Sight(workflow_id, Execution.RUNNING, found.run_id, failures=failures)
-    since, failure = None, ""
-    for event in await _latest(client, workflow_id, found.run_id, _LATEST):
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+    raw, streak = found.raw_description, Streak()
+    if not raw.HasField("pending_workflow_task"):
+        return Sight(workflow_id, Execution.RUNNING, found.run_id)
+    async for event in _latest(client, workflow_id, found.run_id, *_PAGES):
+        if not streak.take(event):
             break
-        if event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-            continue
-        failed = event.workflow_task_failed_event_attributes
-        if failed.cause not in _NO_FAULT:
-            since = _time(event.event_time)
-            failure = failed.failure.message or WorkflowTaskFailedCause.Name(failed.cause)
-    return Sight(workflow_id, Execution.RUNNING, found.run_id, since=since, failures=failures, failure=failure)
+    return streak.sight(workflow_id, found.run_id, raw.pending_workflow_task.attempt)
 
 
-async def _latest(client: Client, workflow_id: str, run_id: str, count: int) -> list[HistoryEvent]:
-    """Return the latest events of a run, the latest first."""
-    request = GetWorkflowExecutionHistoryReverseRequest(
-        namespace=client.namespace,
-        execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
-        maximum_page_size=count,
-    )
-    answer = await client.workflow_service.get_workflow_execution_history_reverse(request, timeout=_DEADLINE)
-    return list(answer.history.events)
+@dataclass
+class Streak:
+    """The tasks of a run that failed since the last one that was carried out, from its events, the latest first.
+
+    A task that is tried again at once is written down the first time only, and Temporal counts its tries. If events
+    came in between, it counts from one again, and the next failure is written down too. So an entity that is busy shows
+    its failures in its history alone.
+    """
+
+    faults: int = 0
+    since: datetime | None = None
+    latest: datetime | None = None
+    failure: str = ""
+    is_whole: bool = field(default=False, init=False)
+    """Whether all of them were taken in."""
+
+    def take(self, event: HistoryEvent) -> bool:
+        """Take the event before in; return whether a further one is wanted."""
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED or self.is_whole:
+            self.is_whole = True
+            return False
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+            failed = event.workflow_task_failed_event_attributes
+            if failed.cause not in _NO_FAULT and is_fault(failed.failure.message):
+                self.faults += 1
+                self.since = _time(event.event_time)
+                self.latest = self.latest or self.since
+                self.failure = failed.failure.message or WorkflowTaskFailedCause.Name(failed.cause)
+        self.is_whole = event.event_id == 1
+        return not self.is_whole
+
+    def sight(self, workflow_id: str, run_id: str, attempt: int) -> Sight:
+        """Return what that means, given the attempt at the task that waits or runs now."""
+        return Sight(
+            workflow_id,
+            Execution.RUNNING,
+            run_id,
+            since=self.since,
+            failures=max(attempt - 1, self.faults),
+            failure=self.failure,
+            latest=self.latest,
+            is_cut=not self.is_whole,
+        )
+
+
+async def _latest(client: Client, workflow_id: str, run_id: str, *pages: int) -> AsyncIterator[HistoryEvent]:
+    """Yield the latest events of a run, the latest first, read in pages of at most so many."""
+    token = b""
+    for size in pages:
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=client.namespace,
+            execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
+            maximum_page_size=size,
+            next_page_token=token,
+        )
+        answer = await client.workflow_service.get_workflow_execution_history_reverse(request, timeout=_DEADLINE)
+        for event in answer.history.events:
+            yield event
+        token = answer.next_page_token
+        if not token:
+            return
 
 
 def _reason(event: HistoryEvent) -> str:
@@ -110,7 +153,7 @@ def _reason(event: HistoryEvent) -> str:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
             return event.workflow_execution_failed_event_attributes.failure.message
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
-            return "it timed out"
+            return TIMED_OUT
         case _:
             return ""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
 from temporalio.client import Client
 
 from holdfast import names
@@ -13,6 +12,7 @@ from holdfast.activities.executions import PastRun, past_runs
 from holdfast.activities.gang_contract import GangBegin, GangEnd, GangSize, RendezvousMemory
 from holdfast.activities.raw import mapping
 from holdfast.model.graph import Graph, GraphState
+from holdfast.model.packed import unpacked
 from holdfast.model.queue import QueueNews, QueueState
 from holdfast.policy.edit import edit
 
@@ -42,7 +42,7 @@ async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[
                 document = _read(model, word.arguments[0], workflow_id)
                 if document is not None:
                     return document, closing, runs
-        carried = mapping(run.arguments[1] if len(run.arguments) > 1 else None)
+        carried = _mapping(run.arguments[1] if len(run.arguments) > 1 else None)
         for key in ("queue", "broker"):
             document = _read(model, carried.get(key), workflow_id)
             if document is not None:
@@ -95,7 +95,7 @@ async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, Graph
 def latest_begin(run: PastRun) -> GangBegin | None:
     """Return the attempt that a rendezvous served last."""
     inputs = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
-    started = mapping(run.arguments[0] if run.arguments else None)
+    started = _mapping(run.arguments[0] if run.arguments else None)
     inputs.insert(0, {key: value for key, value in started.items() if key != "memory"})
     found = [begin for begin in (parsed(GangBegin, each) for each in inputs) if begin is not None]
     return max(found, key=lambda begin: (begin.submitted_at, begin.attempt), default=None)
@@ -103,7 +103,7 @@ def latest_begin(run: PastRun) -> GangBegin | None:
 
 def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
     """Return what a run began with, and whether that is sure; a first run begins with none."""
-    started = mapping(run.arguments[0] if run.arguments else None)
+    started = _mapping(run.arguments[0] if run.arguments else None)
     if not started:
         return None, False
     carried = started.get("memory")
@@ -137,11 +137,19 @@ def _read(model: type[M], document: Any, workflow_id: str) -> M | None:
 
 
 def parsed(model: type[M], document: Any) -> M | None:
-    """Return a document as a model; None where it is none of that."""
+    """Return a document as a model, also one that is packed; None where it is none of that."""
     if document is None:
         return None
     try:
-        parsed: M = model.model_validate(document)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-    except ValidationError:
+        parsed: M = model.model_validate(unpacked(document))  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+    except ValueError:
         return None
     return parsed  # pyright: ignore[reportUnknownVariableType]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object, also one that is packed; an empty one where it is none."""
+    try:
+        return mapping(unpacked(value))
+    except ValueError:
+        return {}

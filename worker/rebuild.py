@@ -44,6 +44,7 @@ from holdfast.model import Phase, Status
 from holdfast.model.broker import Broker
 from holdfast.model.gang import GangState
 from holdfast.model.graph import Graph
+from holdfast.model.packed import packed
 from holdfast.model.queue import Queue
 from holdfast.policy.edit import edit
 from holdfast.policy.gang_rebuilt import beyond
@@ -144,7 +145,7 @@ async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
         _begin,
         client,
         names.GRAPH_WORKFLOW,
-        [graph.model_dump(mode="json"), state.model_dump(mode="json")],
+        [packed(graph.model_dump(mode="json")), state.model_dump(mode="json")],
         workflow_id,
         task_queue=names.QUEUE_WORKFLOWS,
         summary=f"Graph {graph.name}: {len(graph.nodes)} nodes, {len(graph.items)} workloads in ns {graph.namespace}",

@@ -308,8 +308,11 @@ class Settings(BaseSettings):
 
     watchdog_every: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=10)
     """How often the cluster's entities are looked at: queues, graphs, the node monitor and others (role watch)."""
-    watchdog_patience: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=30)
-    """How long an entity fails its tasks before it is ended and begun anew: a rolling upgrade may take longer."""
+    watchdog_patience: Annotated[Duration, AfterValidator(_positive)] = timedelta(minutes=2)
+    """How long an entity fails its tasks before it is ended and begun anew: set it longer than a rolling upgrade takes.
+
+    It doubles each time that the same entity is ended, up to an hour.
+    """
 
     rendezvous_address: OptionalAddress = ""
     """host:port on which agents of elastic gangs are answered. Empty: this worker serves no gang."""

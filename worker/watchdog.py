@@ -30,8 +30,11 @@ from holdfast.policy.entities import (
     Sight,
     Source,
     Verdict,
+    first_of,
+    is_failing,
     is_needed,
     judge,
+    patience_with,
     reason_of,
 )
 from holdfast.worker.entities import begin_monitor, begin_provisioner, begin_watch, provisioner_state
@@ -43,6 +46,8 @@ _AT_ONCE: Final = 8
 """Entities that are looked at at the same time."""
 _LEFT_SECONDS: Final = 30.0
 """How long it is believed that nobody needs an entity that is away."""
+_STAYS_SECONDS: Final = 300.0
+"""How long it is believed that an entity was to end, and stays away: its histories are read whole to find that out."""
 
 Log: Any = structlog.stdlib.get_logger("holdfast.worker.watchdog")
 
@@ -69,6 +74,10 @@ class Watchdog:
         """What was last logged of an entity."""
         self._left: dict[str, float] = {}
         """Runs that are away and that nobody needs, and until when that is believed."""
+        self._first: dict[str, Sight] = {}
+        """What was seen of an entity when it was first seen failing, while codecs worked."""
+        self._ends: dict[str, int] = {}
+        """How often an entity was ended."""
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -95,7 +104,11 @@ class Watchdog:
                 verdict = await self._looked(workflow_id, entity)
             healthy[entity.type] = healthy[entity.type] and verdict.healthy
 
-        await asyncio.gather(*(look_at(*each) for each in (await self._entities()).items()))
+        there = await self._entities()
+        for memory in (self._first, self._ends):
+            for gone in memory.keys() - there.keys():
+                del memory[gone]
+        await asyncio.gather(*(look_at(*each) for each in there.items()))
         for type_, well in healthy.items():
             self._metrics.entities.labels(type_).set(int(well))
 
@@ -131,14 +144,15 @@ class Watchdog:
         place = self._place
         try:
             seen = await sight(place.client, workflow_id)
-            verdict = judge(entity, seen, datetime.now(UTC), place.settings.watchdog_patience)
+            patience = patience_with(place.settings.watchdog_patience, self._ends.get(workflow_id, 0))
+            verdict = judge(entity, seen, datetime.now(UTC), patience, await self._failing(seen))
             away = verdict.act is Act.BEGIN and entity.source is Source.DOCUMENT
             if away and not is_needed(seen, await depended_on(place.client, entity.type, workflow_id)):
                 self._left[seen.run_id] = time.monotonic() + _LEFT_SECONDS
                 return Verdict(healthy=True)
             self._log(workflow_id, verdict)
-            if verdict.act is not Act.NOTHING:
-                await self._act(workflow_id, entity, seen, verdict)
+            if verdict.act is not Act.NOTHING and not await self._act(workflow_id, entity, seen, verdict):
+                return Verdict(healthy=True)
         except NotNow as why:
             Log.warning("an entity cannot be begun anew yet", workflow_id=workflow_id, why=str(why))
             return Verdict(healthy=False)
@@ -160,24 +174,40 @@ class Watchdog:
         if not verdict.says:
             self._says.pop(workflow_id, None)
 
-    async def _act(self, workflow_id: str, entity: Entity, seen: Sight, verdict: Verdict) -> None:
+    async def _failing(self, seen: Sight) -> Sight | None:
+        """Return what was seen of an entity when it was first seen failing as it does; None if it is not failing.
+
+        Raises:
+            Exception: whatever a codec raises. While nothing can be encoded and read, no entity is at fault: what
+                failed meanwhile is forgotten.
+        """
+        first = self._first.pop(seen.workflow_id, None)
+        if not is_failing(seen):
+            return None
+        client = self._place.client
+        await client.data_converter.decode(await client.data_converter.encode([MARK]))
+        self._first[seen.workflow_id] = first_of(first, seen)
+        return self._first[seen.workflow_id]
+
+    async def _act(self, workflow_id: str, entity: Entity, seen: Sight, verdict: Verdict) -> bool:
+        """End an entity, or begin it; return whether it is to be there."""
         client = self._place.client
         start = await self._prepared(workflow_id, entity)
         if verdict.act is Act.END:
-            # While nothing can be encoded and read, as without a codec's server, no entity is at fault.
-            await client.data_converter.decode(await client.data_converter.encode([MARK]))
             try:
                 await client.get_workflow_handle(workflow_id, run_id=seen.run_id).terminate(reason=reason_of(verdict))
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
-                return  # Another worker has ended it, and begins it anew.
+                return True  # Another worker has ended it, and begins it anew.
+            self._ends[workflow_id] = self._ends.get(workflow_id, 0) + 1
         if start is None:
-            self._left[seen.run_id] = time.monotonic() + _LEFT_SECONDS
-            return
+            self._left[seen.run_id] = time.monotonic() + _STAYS_SECONDS
+            return False
         await start()
         self._metrics.entities_begun.labels(entity.type).inc()
         Log.warning("an entity was begun anew", workflow_id=workflow_id, ended=seen.run_id, why=verdict.says)
+        return True
 
     async def _prepared(self, workflow_id: str, entity: Entity) -> Start | None:
         """Return what begins an entity anew; None where it was about to end, and stays away."""

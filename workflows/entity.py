@@ -42,13 +42,15 @@ def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
     Returns:
         What it says, or None and why it is refused: each field with what was expected.
     """
+    what = kind.__name__.lower()
     try:
         found = kind.model_validate(unpacked(document))
     except ValidationError as error:
-        what = kind.__name__.lower()
         return None, "; ".join(
             f"{'.'.join(str(part) for part in each['loc']) or what}: {each['msg']}" for each in error.errors()
         )
+    except ValueError as error:  # What is packed is damaged.
+        return None, f"{what}: {error}"
     expected: str = getattr(found, "workflow_id")  # noqa: B009 - each document has one, models in general do not
     if workflow.info().workflow_id != expected:
         return None, f"workflow id {workflow.info().workflow_id!r}: expected {expected!r}"

@@ -181,12 +181,11 @@ async def _entities(client: Client, cluster: str) -> list[Check]:
     """Look at the workflows that workloads depend on: one line each, but those of graphs and gangs only if not well."""
     from holdfast.client.entities import of_cluster
 
-    remedy = "a worker with the role watch begins it anew: look whether one runs, and at its log"
     checks: list[Check] = []
     for one in await of_cluster(client, cluster):
         name = one.entity.name_of(one.workflow_id)
         if not one.verdict.healthy:
-            checks.append(Check(name, False, one.sentence.removeprefix(f"{name}: "), remedy))
+            checks.append(Check(name, False, one.sentence.removeprefix(f"{name}: "), one.verdict.remedy))
         elif one.entity.type not in {names.GRAPH_WORKFLOW, names.RENDEZVOUS_WORKFLOW}:
             checks.append(Check(name, True, f"its workflow is {one.execution.value.lower()}"))
     return checks

@@ -145,7 +145,8 @@ def worker(
         str | None, typer.Option(help="How often queues and their like are looked at.", rich_help_panel=_LIMITS)
     ] = None,
     watchdog_patience: Annotated[
-        str | None, typer.Option(help="How long one of them fails before it is rebuilt.", rich_help_panel=_LIMITS)
+        str | None,
+        typer.Option(help="How long one fails before it is rebuilt. Longer than an upgrade.", rich_help_panel=_LIMITS),
     ] = None,
     rendezvous_address: Annotated[
         str | None, typer.Option(help="host:port for agents of elastic gangs. Default: none.", rich_help_panel=_GANGS)

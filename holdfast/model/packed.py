@@ -52,7 +52,7 @@ def unpacked(value: Any) -> Any:
     reader = zlib.decompressobj()
     try:
         text = reader.decompress(base64.b64decode(value[_KEY], validate=True), _UNPACKED_MAXIMUM)
-    except zlib.error as error:
+    except (zlib.error, TypeError) as error:
         raise ValueError(f"{_KEY}: damaged: {error}") from None
     if not reader.eof:
         raise ValueError(f"{_KEY}: expected all of it, in at most {_UNPACKED_MAXIMUM} bytes")

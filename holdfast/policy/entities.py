@@ -16,6 +16,14 @@ from holdfast.policy.record import shortened
 
 FAILURES: Final = 3
 """Failed workflow tasks in a row after which an entity counts as failing."""
+DEADLOCK: Final = "[TMPRL1101]"
+"""In the message of a task that a worker gave up since it had no time for it: the entity is not at fault."""
+TIMED_OUT: Final = "it timed out"
+"""The reason of an entity whose run took longer than Temporal allows."""
+PAUSE: Final = timedelta(seconds=30)
+"""How long one that failed is not begun anew at most: it may fail as soon as it begins."""
+PATIENCE_MAXIMUM: Final = timedelta(hours=1)
+"""Up to which patience with an entity doubles each time that it is ended."""
 MARK: Final = "holdfast watchdog"
 """How the reason begins by which the watchdog terminates an entity."""
 
@@ -158,7 +166,11 @@ class Sight:
     since: datetime | None = None
     """When it closed; of one that runs, when the first of its tasks failed of those that failed in a row."""
     failures: int = 0
-    """How many of its workflow tasks failed or timed out in a row until now."""
+    """How many of its workflow tasks failed or timed out until now, since the last one that was carried out."""
+    latest: datetime | None = None
+    """When the last of its tasks failed, as far as that is written down."""
+    is_cut: bool = False
+    """Whether so much came since the last task that was carried out that not all of it was read."""
     failure: str = ""
     """What the failed task said; empty where tasks only timed out, as they do when a worker dies."""
     reason: str = ""
@@ -182,12 +194,16 @@ class Verdict:
     act: Act = Act.NOTHING
     says: str = ""
     """What is wrong, for a person; empty where nothing is."""
+    until: str = "a worker has rebuilt it"
+    """What has to happen, for a person."""
+    remedy: str = "a worker with the role watch begins it anew: look whether one runs, and at its log"
+    """What a person can do."""
 
 
 _WELL: Final = Verdict(healthy=True)
 
 
-def judge(entity: Entity, sight: Sight, now: datetime, patience: timedelta) -> Verdict:
+def judge(entity: Entity, sight: Sight, now: datetime, patience: timedelta, first: Sight | None = None) -> Verdict:
     """Return how an entity stands, and what is done about it.
 
     Args:
@@ -196,36 +212,88 @@ def judge(entity: Entity, sight: Sight, now: datetime, patience: timedelta) -> V
         now: the time.
         patience: how long tasks fail before the entity is ended: during a rolling upgrade a worker of another release
             may take the task in the meantime.
+        first: what was seen of it when this watchdog first found it failing, from `first_of`: it is ended only if
+            another task has failed since. None: whoever asks does not end it.
     """
     match sight.execution:
         case Execution.RUNNING:
-            return _running(sight, now, patience)
+            return _running(sight, now, patience, first)
         case Execution.ENDED:
             return _WELL
         case Execution.ABSENT:
-            act = Act.BEGIN if entity.source is Source.SETTINGS else Act.NOTHING
-            return Verdict(healthy=False, act=act, says="its workflow is not there")
+            return _absent(entity)
         case Execution.FAILED if entity.fails_as_result:
             return _WELL
         case Execution.FAILED:
             # What fails as soon as it begins is not begun in a tight loop.
-            waits = sight.since is not None and now - sight.since < patience
+            waits = sight.since is not None and now - sight.since < min(patience, PAUSE)
             act = Act.NOTHING if waits else Act.BEGIN
             return Verdict(healthy=False, act=act, says=f"its workflow failed{_at(sight)}{_because(sight.reason)}")
         case Execution.LOST:
-            says = f"its workflow was terminated{_at(sight)}{_because(sight.reason)}"
+            how = "ended" if sight.reason == TIMED_OUT else "was terminated"
+            says = f"its workflow {how}{_at(sight)}{_because(sight.reason)}"
             return Verdict(healthy=False, act=Act.BEGIN, says=says)
 
 
-def _running(sight: Sight, now: datetime, patience: timedelta) -> Verdict:
+def _absent(entity: Entity) -> Verdict:
+    says = "its workflow is not there"
+    if entity.source is Source.SETTINGS:
+        return Verdict(healthy=False, act=Act.BEGIN, says=says)
+    if entity.type == names.RENDEZVOUS_WORKFLOW:
+        return Verdict(healthy=False, says=says, until="its workload begins it", remedy="look at that workload")
+    return Verdict(healthy=False, says=says, until="its document is applied again", remedy="apply its document again")
+
+
+def is_failing(sight: Sight) -> bool:
+    """Whether an entity's tasks fail, and something says why: it may have to be ended."""
+    return sight.execution is Execution.RUNNING and sight.failures >= FAILURES and bool(sight.failure)
+
+
+def is_fault(message: str) -> bool:
+    """Whether a task that failed with this message may be the entity's fault, not that of a worker without time."""
+    return DEADLOCK not in message
+
+
+def first_of(first: Sight | None, sight: Sight) -> Sight:
+    """Return the sight at which an entity was first seen to fail as it does now.
+
+    Args:
+        first: that of earlier looks; None if it was well at the last one.
+        sight: the one of now, which is failing.
+    """
+    if first is None or first.run_id != sight.run_id:
+        return sight
+    went_on = not sight.is_cut and first.since is not None and sight.since is not None and sight.since > first.since
+    return sight if went_on else first  # Having gone on in between, it fails anew.
+
+
+def patience_with(patience: timedelta, ends: int) -> timedelta:
+    """Return the patience with an entity that has been ended so often: to end it again may not help either."""
+    return max(patience, min(patience * 2 ** min(ends, 20), PATIENCE_MAXIMUM))
+
+
+def _running(sight: Sight, now: datetime, patience: timedelta, first: Sight | None) -> Verdict:
     if sight.failures < FAILURES:
         return _WELL
     if not sight.failure:
         # Workers that die with a task in hand, or a task that takes too long: another worker may succeed.
-        return Verdict(healthy=False, says=f"{sight.failures} tasks of its workflow timed out in a row")
-    persists = sight.since is not None and now - sight.since >= patience
+        return Verdict(
+            healthy=False,
+            says=f"{sight.failures} tasks of its workflow in a row took too long",
+            until="it goes on",
+            remedy="look at the logs of the workers that serve it, and whether they have enough CPU",
+        )
+    began = [each.since for each in (first, sight) if each is not None and each.since is not None]
+    persists = bool(began) and now - min(began) >= patience and (first is None or _tried_since(first, sight))
     says = f"its workflow has failed its tasks{_at(sight, 'since')}{_because(sight.failure)}"
     return Verdict(healthy=False, act=Act.END if persists else Act.NOTHING, says=says)
+
+
+def _tried_since(first: Sight, sight: Sight) -> bool:
+    """Whether another task has failed: what was seen first may have been the trace of a fault that has passed."""
+    if sight.failures > first.failures:
+        return True
+    return first.latest is not None and sight.latest is not None and sight.latest > first.latest
 
 
 def is_needed(sight: Sight, depended_on: bool) -> bool:
@@ -243,7 +311,7 @@ def reason_of(verdict: Verdict) -> str:
 
 def sentence(entity: Entity, workflow_id: str, verdict: Verdict) -> str:
     """Say in one sentence what is wrong with an entity, and what that means to those who depend on it."""
-    return f"{entity.name_of(workflow_id)}: {verdict.says}; until a worker has rebuilt it, {entity.meanwhile}"
+    return f"{entity.name_of(workflow_id)}: {verdict.says}; until {verdict.until}, {entity.meanwhile}"
 
 
 def needs_of(

@@ -31,7 +31,7 @@ CYCLE: Final = timedelta(seconds=1)
 """What a cycle takes at least, where somebody waits for the next one alone."""
 LOOK_SOON: Final = timedelta(seconds=15)
 """How soon a queue that has just begun looks again, and one that waits for the word of some."""
-_SETTLING: Final = 2
+SETTLING: Final = 2
 """How many looks it takes until whoever is there must have been in the list."""
 LOOK_EVERY: Final = timedelta(minutes=10)
 """How often the cluster is looked at, while somebody waits, for workloads that ended without saying so."""
@@ -133,7 +133,7 @@ def gone(state: QueueState, order: Order) -> QueueState:
     if order.given.admit:
         item = state.items.get(order.given.uid)
         holds = item is not None and item.admitted
-        return edit(state, doubted={**state.doubted, order.given.uid: _SETTLING}) if holds else state
+        return edit(state, doubted={**state.doubted, order.given.uid: SETTLING}) if holds else state
     for uid in [uid for uid, one in _pending(state) if one.workload == order.workload]:
         state = forgotten(state, uid)
     return state
@@ -150,12 +150,12 @@ def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tup
         state = forgotten(state, uid)
     known, there = {one.workload for one in state.items.values()}, set(given.workloads)
     asked: tuple[str, ...] = ()
-    if state.looks < _SETTLING or state.awaited or _has_room_again(state):
+    if state.looks < SETTLING or state.awaited or _has_room_again(state):
         asked = tuple(one for one in given.workloads if one not in known)
         state = edit(state, full=state.full and not _has_room_again(state))
-    awaited = asked if state.looks < _SETTLING else tuple(one for one in state.awaited if one in there)
+    awaited = asked if state.looks < SETTLING else tuple(one for one in state.awaited if one in there)
     missed: tuple[str, ...] = ()
-    if state.looks >= _SETTLING:
+    if state.looks >= SETTLING:
         missed = tuple(one.workload for _, one in _pending(state) if one.workload not in there)
     # A holder that is open and could not be told is asked: if it still asks, it is told again.
     unsure = tuple(state.items[uid].workload for uid in state.doubted if state.items[uid].workload in there)
@@ -186,9 +186,9 @@ def _look_due(state: QueueState) -> datetime | None:
     """Return when the cluster is to be looked at again; None: not before something is heard."""
     if state.looked_at is None:
         return None
-    if _SETTLING in state.doubted.values():
+    if SETTLING in state.doubted.values():
         return state.looked_at
-    if state.looks < _SETTLING or state.awaited or state.doubted:
+    if state.looks < SETTLING or state.awaited or state.doubted:
         return state.looked_at + LOOK_SOON
     needs = any(True for _ in _pending(state)) or (state.closing and state.items)
     return state.looked_at + LOOK_EVERY if needs else None

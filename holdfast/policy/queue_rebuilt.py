@@ -1,7 +1,8 @@
 """The memory of a queue that is begun anew: whom it had let in, as far as its histories say so (row D2). Pure.
 
-Each holder is confirmed by the queue's next look at its cluster, which counts out those of which nothing is left. A
-workload that is open says for itself what it holds; one whose workflow was terminated cannot, and its pods may live.
+Each holder is confirmed by the queue's next looks at its cluster, which count out those of which nothing is left. A
+workload that is open is asked for itself what it holds, since what it told the queue while that was away is not told
+again; one whose workflow was terminated cannot say so, and its pods may live.
 """
 
 from __future__ import annotations
@@ -39,4 +40,4 @@ def rebuilt(queue: Queue, known: QueueState | None, news: Iterable[QueueNews]) -
                 )
         else:
             holders.pop(message.uid, None)
-    return edit(policy.begun(queue), items=holders)
+    return edit(policy.begun(queue), items=holders, doubted=dict.fromkeys(holders, policy.SETTLING))

@@ -30,7 +30,7 @@ ROW = pytest.mark.row("D2", level="e2e")
 WITHIN = 60.0
 """Seconds in which an entity that is away, or cannot go on, is begun anew."""
 QUICK = {"HOLDFAST_WATCHDOG_EVERY": "2s", "HOLDFAST_WATCHDOG_PATIENCE": "8s"}
-OFTEN = {"HOLDFAST_WATCHDOG_EVERY": "2s"}
+OFTEN = {"HOLDFAST_WATCHDOG_EVERY": "2s", "HOLDFAST_WATCHDOG_PATIENCE": "30s"}
 UNREADABLE: dict[str, Any] = {"book": 5, "queue": 5, "items": 5}
 """A memory that no worker can read."""
 

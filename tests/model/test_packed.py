@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,3 +64,9 @@ def test_of_too_many_those_are_remembered_that_are_due_last() -> None:
     given_ = {key_of(str(one)): NOW + timedelta(seconds=one) for one in range(count)}
     back = LATER.validate_json(LATER.dump_json(given_))
     assert set(back) == {key_of(str(one)) for one in range(10, count)}
+
+
+@pytest.mark.parametrize("damaged", ["x", "eJw=", 5, None])
+def test_what_is_damaged_is_a_value_error(damaged: Any) -> None:
+    with pytest.raises(ValueError, match=r"zlib|decod|base64|string|padding"):
+        unpacked({"zlib": damaged})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,9 +26,11 @@ from holdfast.policy.entities import (
     Execution,
     Sight,
     entity_of,
+    first_of,
     is_needed,
     judge,
     needs_of,
+    patience_with,
     reason_of,
     sentence,
 )
@@ -98,6 +101,50 @@ def test_D2_a_person_reads_what_is_wrong_and_what_that_means() -> None:
         "queue gpus: its workflow has failed its tasks since 02:14:09 UTC (Nondeterminism: TimerStarted); "
         "until a worker has rebuilt it, nobody is let in"
     )
+
+
+@ROW
+@pytest.mark.parametrize(
+    ("seen", "act"),
+    [
+        ({"failures": 4, "since": LONG}, Act.NOTHING),
+        ({"failures": 5, "since": LONG}, Act.END),
+        ({"failures": 5, "since": SHORT}, Act.NOTHING),
+        ({"failures": 4, "since": LONG, "latest": SHORT}, Act.END),
+        ({"failures": 4, "since": SHORT, "latest": SHORT, "is_cut": True}, Act.END),
+    ],
+    ids=["no further try", "tried again", "went on, and fails anew", "a busy one", "a busy one, not read whole"],
+)
+def test_D2_a_fault_that_has_passed_ends_nobody(seen: dict[str, Any], act: Act) -> None:
+    at_first = Sight("queue/local/gpus", RUNNING, "run", failures=4, failure="codec is away", since=LONG, latest=LONG)
+    now = Sight("queue/local/gpus", RUNNING, "run", **{"failure": "codec is away", "latest": LONG, **seen})
+    assert judge(QUEUE, at_first, NOW, PATIENCE, first_of(None, at_first)).act is Act.NOTHING
+    assert judge(QUEUE, now, NOW, PATIENCE, first_of(at_first, now)).act is act
+    assert first_of(replace(at_first, run_id="another"), now) is now, "of another run nothing is known"
+
+
+@ROW
+def test_D2_each_end_doubles_the_patience_up_to_an_hour() -> None:
+    times = [patience_with(timedelta(minutes=2), ends).total_seconds() / 60 for ends in (0, 1, 2, 4, 5, 10**6)]
+    assert times == [2, 4, 8, 32, 60, 60]
+    assert patience_with(timedelta(hours=2), 3) == timedelta(hours=2)
+
+
+@ROW
+def test_D2_a_person_reads_of_no_rebuild_where_none_comes() -> None:
+    slow = judge(QUEUE, Sight("queue/local/gpus", RUNNING, "run", failures=3), NOW, PATIENCE)
+    assert sentence(QUEUE, "queue/local/gpus", slow) == (
+        "queue gpus: 3 tasks of its workflow in a row took too long; until it goes on, nobody is let in"
+    )
+    absent = judge(QUEUE, Sight("queue/local/gpus", Execution.ABSENT), NOW, PATIENCE)
+    assert sentence(QUEUE, "queue/local/gpus", absent) == (
+        "queue gpus: its workflow is not there; until its document is applied again, nobody is let in"
+    )
+    assert absent.remedy == "apply its document again"
+    assert "begins it anew" not in slow.remedy
+    late = judge(QUEUE, Sight("queue/local/gpus", LOST, "run", reason="it timed out"), NOW, PATIENCE)
+    assert late.says == "its workflow ended (it timed out)"
+    assert "begins it anew" in late.remedy
 
 
 @ROW
@@ -212,6 +259,33 @@ def test_D2_a_queue_begun_anew_knows_whom_it_had_let_in_until_its_cluster_says_o
     assert queue_policy.step(state)[1] == ()
     state, _ = queue_policy.seen(state, queue_policy.Seen(False, (), ("a",)), NOW)
     assert [one.given.uid for one in queue_policy.step(state)[1]] == ["c"]
+
+
+@ROW
+def test_D2_a_queue_begun_anew_asks_whom_it_had_let_in_since_they_may_have_let_go_meanwhile() -> None:
+    queue = Queue(name="gpus", cluster="local", quota={"pods": "2"})
+    news = {
+        uid: QueueNews(
+            workload=names.workflow_id("local", "team", uid),
+            uid=uid,
+            turn=1,
+            standing=Standing.HOLDS,
+            demand={"pods": 1000},
+            submitted_at=LONG,
+        )
+        for uid in ("holds", "let-go", "lost")
+    }
+    state = queue_rebuilt.rebuilt(queue, None, news.values())
+    there = (news["holds"].workload, news["let-go"].workload)
+    for _ in range(2):
+        state, orders = queue_policy.seen(state, queue_policy.Seen(False, there, ()), NOW)
+        assert [(one.workload, one.given.again) for one in orders] == [(one, True) for one in there]
+    assert set(state.items) == set(news), "nobody loses its place by not having answered yet"
+    state, _ = queue_policy.heard(state, news["holds"], NOW)
+    state, _ = queue_policy.heard(state, edit(news["let-go"], standing=Standing.RELEASED), NOW)
+    assert [uid for uid, one in state.items.items() if one.admitted] == ["holds", "lost"]
+    assert state.doubted == {}
+    assert queue_policy.seen(state, queue_policy.Seen(False, there, ()), NOW)[1] == (), "they are asked twice, not on"
 
 
 # A rendezvous.

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast.model.provisioner import NodeAction
+from holdfast.model.queue import Queue
 from holdfast.policy.provisioner import plan
 from holdfast.worker.entities import state_from
+from holdfast.workflows.entity import read
 
 NOW = datetime(2026, 1, 31, 2, 15, tzinfo=UTC)
 
@@ -34,3 +36,11 @@ def test_D2_a_provisioner_begins_with_the_wipes_of_nodes_in_quarantine() -> None
 @pytest.mark.row("D2", level="pure")
 def test_D2_a_provisioner_begins_with_nothing_where_no_node_is_in_quarantine() -> None:
     assert state_from([], "local", "cluster-uid", NOW) is None
+
+
+@pytest.mark.row("D2", level="pure")
+@pytest.mark.parametrize("damaged", ["x", "eJw=", 5])
+def test_D2_a_damaged_document_is_refused_and_does_not_fail_the_task(damaged: object) -> None:
+    document, why = read(Queue, {"zlib": damaged})
+    assert document is None
+    assert why.startswith("queue: ")

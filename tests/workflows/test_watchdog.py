@@ -271,9 +271,17 @@ async def test_D2_a_queue_of_which_no_document_is_left_is_not_ended_and_a_person
         return any(one.workflow_id == queue and one.sentence for one in await of_cluster(scene.client, scene.cluster))
 
     await until(fails, 30, "doctor says so")
+    watchdog, handle = scene.watchdog(), scene.client.get_workflow_handle(queue)
+    await watchdog.look()
+    before = (await handle.describe()).raw_description.pending_workflow_task.attempt
+
+    async def fails_on() -> bool:
+        return (await handle.describe()).raw_description.pending_workflow_task.attempt > before
+
+    await until(fails_on, 30, "another task fails")
     for _ in range(2):
-        await scene.watchdog().look()
-    found = await scene.client.get_workflow_handle(queue).describe()
+        await watchdog.look()
+    found = await handle.describe()
     assert (found.run_id, found.status) == (poisoned, WorkflowExecutionStatus.RUNNING)
     assert scene.measured(names.QUEUE_WORKFLOW) == 0
 
