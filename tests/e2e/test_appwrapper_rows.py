@@ -17,7 +17,7 @@ ROW = pytest.mark.row
 @ROW("A2", level="e2e")
 async def test_A1_A2_a_job_is_created_runs_and_succeeds(site: Site):
     namespace = await site.namespace()
-    workload = site.read(appwrapper("train-llm", job(complete="1s")), namespace)
+    workload = site.read(appwrapper("train-llm", job()), namespace)
     handle = await site.submit(workload)
     status = await site.reach(handle, "Running")
     assert (status.attempt, status.restarts) == (1, 0)
@@ -27,6 +27,7 @@ async def test_A1_A2_a_job_is_created_runs_and_succeeds(site: Site):
         labels = pod["metadata"]["labels"]
         assert labels["workload.codeflare.dev/appwrapper"] == "train-llm"
         assert labels[names.LABEL_ATTEMPT] == "1"
+        await site.annotate("Pod", pod["metadata"]["name"], namespace, kwok_complete="0s")
     result = await asyncio.wait_for(handle.result(), 60)
     assert result.phase == "Succeeded"
     await until(lambda: site.gone(namespace), 10, "all is gone")
