@@ -137,10 +137,11 @@ class Run:
             explanation, fresh = Explanation.model_validate(answer), True
         activities = await activities_of(description)
         gang = await self.gang() if explanation.gang is not None and not closed else None
-        queued = explanation.reason is Reason.QUEUED and not closed
         away = () if closed else await unhealthy(self.client, description, gang=explanation.gang is not None)
         # A queue that cannot answer is not waited for.
-        queue = await place_of(self.client, self.place, description) if queued and not away else ""
+        lost = any(each.entity.type == names.QUEUE_WORKFLOW for each in away)
+        queued = explanation.reason is Reason.QUEUED and not closed and not lost
+        queue = await place_of(self.client, self.place, description) if queued else ""
         return ExplanationView(
             explanation=explanation,
             fresh=fresh,
@@ -149,7 +150,7 @@ class Run:
             gang=gang,
             queue=queue,
             activities=activities,
-            entities=away,
+            entities=tuple(each.sentence for each in away),
         )
 
     async def gang(self) -> GangStatus | None:
