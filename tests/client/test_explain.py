@@ -169,3 +169,23 @@ async def test_D2_another_entity_that_is_away_does_not_hide_the_place_in_the_que
 
 async def _no_events(*_: Any, **__: Any) -> Any:
     return SimpleNamespace(history=SimpleNamespace(events=()))
+
+
+@pytest.mark.row("D36", level="pure")
+async def test_D36_where_the_workload_does_not_answer_nobody_else_is_asked() -> None:
+    temporal = Temporal({WORKLOAD: RUNNING, WATCH: RUNNING, QUEUE: RUNNING, RENDEZVOUS: RUNNING}, {})
+    async with asyncio.timeout(2):  # An entity has 3 s to answer.
+        view = await run_of(temporal).explain()
+    assert set(temporal.queries) == {WORKLOAD}, "each further question would wait as long"
+    assert not view.fresh
+    assert view.silence is not None
+
+
+@pytest.mark.row("D36", level="pure")
+async def test_D36_queue_and_gang_are_asked_at_the_same_time() -> None:
+    there = {WORKLOAD: RUNNING, WATCH: RUNNING, QUEUE: RUNNING, RENDEZVOUS: RUNNING}
+    temporal = Temporal(there, answered(WORKLOAD, QUEUE, RENDEZVOUS))
+    temporal.together = 2
+    view = await run_of(temporal).explain()
+    assert view.gang == GANG_STANDS
+    assert view.queue == "gpus: place 3 of 4: 2 more GPUs are needed"
