@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import Address, Cluster, Format, Output, TemporalNamespace, session
-from holdfast.cli.output import emit
+from holdfast.cli.output import document, emit
 
 if TYPE_CHECKING:
     from holdfast.model.broker import BrokerStatus
@@ -65,7 +65,7 @@ def start(
             return await (await holdfast.apply_broker(wanted)).status()
 
     told = asyncio.run(go())
-    emit(told.model_dump(mode="json", by_alias=True), output, lambda: shown(told, datetime.now(UTC)))
+    emit(document(told), output, lambda: shown(told, datetime.now(UTC)))
 
 
 @app.command()
@@ -83,7 +83,7 @@ def show(
             return await holdfast.broker().status()
 
     told = asyncio.run(go())
-    emit(told.model_dump(mode="json", by_alias=True), output, lambda: shown(told, datetime.now(UTC)))
+    emit(document(told), output, lambda: shown(told, datetime.now(UTC)))
 
 
 @app.command()

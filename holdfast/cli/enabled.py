@@ -41,7 +41,9 @@ async def refuse_closed(
     try:
         async with asyncio.timeout(_PATIENCE), reached(chosen, context) as kube:
             here = (await kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
-            ours = [one for one in workloads if await _uid_of(holdfast, one.cluster) == here]
+            # A graph has a thousand workloads, and they go to one cluster.
+            uids = {cluster: await _uid_of(holdfast, cluster) for cluster in {one.cluster for one in workloads}}
+            ours = [one for one in workloads if uids[one.cluster] == here]
             closed = await _closed(kube, ours)
     except (TimeoutError, HoldfastError):
         return
@@ -57,11 +59,10 @@ async def _closed(kube: Kube, workloads: Sequence[Workload]) -> list[str]:
     from holdfast.activities.permit import closed_to
     from holdfast.model import RefusedCreate
 
+    asked = {which: await closed_to(kube, *which) for which in {(one.namespace, one.run_as): None for one in workloads}}
     found: dict[tuple[str, str], str] = {}
     for one in workloads:
-        if (one.namespace, one.run_as) in found:
-            continue
-        closed = await closed_to(kube, one.namespace, one.run_as)
+        closed = asked[one.namespace, one.run_as]
         waits = one.policy.refused_create is RefusedCreate.WAIT
         if closed is not None and not (closed.opens and waits):
             found[one.namespace, one.run_as] = closed.why

@@ -18,7 +18,7 @@ from holdfast.cli.options import (
     chosen,
     session,
 )
-from holdfast.cli.output import emit
+from holdfast.cli.output import document, emit
 
 if TYPE_CHECKING:
     from holdfast.model.graph import GraphStatus
@@ -53,7 +53,7 @@ def graph(
     from holdfast.model import Phase
 
     status = asyncio.run(go())
-    emit(status.model_dump(mode="json", by_alias=True), output, lambda: drawn(status))
+    emit(document(status), output, lambda: drawn(status))
     if wait and status.phase is Phase.FAILED:
         raise typer.Exit(EXIT_FAILED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from holdfast.cli import output
 from holdfast.cli.render import age, table
 from holdfast.model import NodeBook, NodeState, NodeWord
 from holdfast.model.provisioner import ProvisionerStatus
@@ -15,8 +16,8 @@ def document(book: NodeBook | None, told: ProvisionerStatus | None) -> dict[str,
     """Return what is known of nodes, for programs."""
     there = sorted(book.nodes.values(), key=lambda one: one.name) if book is not None else []
     return {
-        "nodes": [one.model_dump(mode="json", by_alias=True) for one in there],
-        "provisioner": told.model_dump(mode="json", by_alias=True) if told is not None else None,
+        "nodes": [output.document(one) for one in there],
+        "provisioner": output.document(told) if told is not None else None,
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.options import Address, Cluster, Format, Output, TemporalNamespace, session
-from holdfast.cli.output import emit
+from holdfast.cli.output import document, emit
 
 if TYPE_CHECKING:
     from holdfast.client.queue import QueueRun
@@ -69,7 +69,7 @@ def show(
     from holdfast.cli.queue_text import shown
 
     told = asyncio.run(go())
-    emit(told.model_dump(mode="json", by_alias=True), output, lambda: shown(told, datetime.now(UTC)))
+    emit(document(told), output, lambda: shown(told, datetime.now(UTC)))
 
 
 @app.command("list")
@@ -88,7 +88,7 @@ def list_(
     from holdfast.cli.queue_text import listed
 
     told = asyncio.run(go())
-    emit([one.model_dump(mode="json", by_alias=True) for one in told], output, lambda: listed(told))
+    emit([document(one) for one in told], output, lambda: listed(told))
 
 
 @app.command()

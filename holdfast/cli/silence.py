@@ -29,12 +29,14 @@ READ: Final = (
 
 def text(silence: Silence, then: str) -> str:
     """Say that no worker answers, since when, what happens once one does, and what to do: two lines."""
-    return f"{silence.why}\n{then}; {silence.remedy}"
+    # What a server says may have lines of its own.
+    first, second = (" ".join(one.split()) for one in (silence.why, f"{then}; {silence.remedy}"))
+    return f"{first}\n{second}"
 
 
 def warn(silence: Silence, then: str) -> None:
     """Say it on standard error, so that what programs read of a command stays what it is."""
-    first, second = text(silence, then).splitlines()
+    first, _, second = text(silence, then).rpartition("\n")
     typer.secho(f"stale      {first}\n           {second}", err=True, fg=typer.colors.YELLOW)
 
 
@@ -48,6 +50,8 @@ async def attended(run: Run, work: Awaitable[T], then: str) -> T:
     """
     told = asyncio.Event()
     listening = asyncio.create_task(_listen(run, then, told))
+    # Whatever ends the listening, the work is not held up by it.
+    listening.add_done_callback(lambda _: told.set())
     try:
         result = await work
         await told.wait()

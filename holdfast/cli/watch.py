@@ -84,7 +84,7 @@ def _turned(view: StatusView) -> list[str]:
 
     if view.silence is None:
         return [render.line(datetime.now(UTC), "", "a worker answers again")]
-    first, second = text(view.silence, READ).splitlines()
+    first, _, second = text(view.silence, READ).rpartition("\n")
     return [render.line(datetime.now(UTC), "stale", first), render.line(datetime.now(UTC), "", second)]
 
 

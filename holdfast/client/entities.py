@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from holdfast import names
 from holdfast.activities.dependents import depended_on
 from holdfast.activities.executions import sight
-from holdfast.policy.entities import ENTITIES, Entity, Execution, Source, Verdict, judge, needs_of, sentence
+from holdfast.policy.entities import ENTITIES, Entity, Execution, Source, Verdict, concerns, judge, needs_of, sentence
 
 _QUEUE: Final = SearchAttributeKey.for_keyword(names.SA_QUEUE)
 _NOW: Final = timedelta(0)
@@ -46,8 +46,10 @@ async def standing(client: Client, entity: Entity, workflow_id: str) -> EntitySt
     return EntityStanding(entity, workflow_id, judge(entity, seen, datetime.now(UTC), _NOW), seen.execution)
 
 
-async def unhealthy(client: Client, workload: WorkflowExecutionDescription, *, gang: bool) -> tuple[str, ...]:
-    """Say which of the entities that a workload depends on are not healthy, a sentence each."""
+async def unhealthy(
+    client: Client, workload: WorkflowExecutionDescription, *, gang: bool
+) -> tuple[EntityStanding, ...]:
+    """Return those of the entities that a workload depends on that are not healthy."""
     memo: dict[str, Any] = dict(await workload.memo())
     queue = workload.typed_search_attributes.get(_QUEUE) if memo.get(names.MEMO_QUEUED) else ""
     needs = needs_of(workload.id, queue=queue or "", graph=str(memo.get(names.MEMO_GRAPH, "")), gang=gang)
@@ -55,11 +57,7 @@ async def unhealthy(client: Client, workload: WorkflowExecutionDescription, *, g
         found = await asyncio.gather(*(standing(client, *need) for need in needs))
     except RPCError:
         return ()  # Whoever explains says already that Temporal does not answer.
-    # Whether a cluster has a monitor of nodes is for its workers' settings to say.
-    there = (
-        each for each in found if each.entity.source is not Source.SETTINGS or each.execution is not Execution.ABSENT
-    )
-    return tuple(each.sentence for each in there if each.sentence)
+    return tuple(each for each in found if not each.verdict.healthy and concerns(each.entity, each.execution))
 
 
 async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:

@@ -47,7 +47,7 @@ async def silence_of(client: Client, description: WorkflowExecutionDescription, 
         return Silence(why=f"no worker answers: {found.sentence(datetime.now(UTC))}", since=found.last, remedy=remedy)
     tries = description.raw_description.pending_workflow_task.attempt
     if tries >= _FAILING:
-        why = f"no worker can answer: its workflow task is tried for the {tries}th time ({found.identity} polls)"
+        why = f"no worker can answer: its workflow task has been tried {tries} times ({found.identity} polls)"
         return Silence(why=why, since=found.last, remedy="the worker's log says why it fails")
     waited, told = format_duration(ANSWER_TIMEOUT), found.sentence(datetime.now(UTC))
     why = f"no worker answered within {waited} ({told}): it has just ended, or is overloaded"

@@ -339,6 +339,15 @@ def needs_of(
     return tuple((entity_of(type_), workflow_id) for type_, workflow_id in found)
 
 
+def concerns(entity: Entity, execution: Execution) -> bool:
+    """Whether a workload is told how an entity stands that it depends on.
+
+    One that is not there concerns it only where it must be: a queue and a graph were there before the workload was. A
+    rendezvous begins with an attempt, and whether a cluster has a monitor of nodes is for its workers' settings to say.
+    """
+    return execution is not Execution.ABSENT or entity.type in {names.QUEUE_WORKFLOW, names.GRAPH_WORKFLOW}
+
+
 def _at(sight: Sight, word: str = "at") -> str:
     return f" {word} {sight.since:%H:%M:%S} UTC" if sight.since is not None else ""
 

@@ -13,8 +13,12 @@ from holdfast.policy.edit import edit
 ASKED_AGAIN: Final = timedelta(minutes=10)
 """The provisioner keeps what it was asked. It may have been ended, and begun anew, since."""
 UNASKED_AGAIN: Final = timedelta(minutes=1)
-FENCES_AT_ONCE: Final = 800
-"""Nodes whose power is asked to be off at the same time; the others follow as these are off, or have had their turn."""
+FENCES_AT_ONCE: Final = 500
+"""Nodes whose power is asked to be off at the same time; the others follow as these are off, or have had their turn.
+
+The provisioner has room for so many of the longest ordinary names (`fences.FENCES_BYTES`): whom it turns away counts
+here as asked for.
+"""
 REMEMBERED: Final = 50
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from holdfast.model import NodeMarked, NodeState, NodeTimings, NodeWord
-from holdfast.model.provisioner import FenceAsk, FenceNews, ProvisionerStatus
-from holdfast.policy import node_fence
+from holdfast.model.provisioner import FenceAsk, FenceNews, ProvisionerState, ProvisionerStatus
+from holdfast.policy import node_fence, provisioner
 from holdfast.policy.node_monitor import looked, marked, plan, settle
 from holdfast.policy.provisioner_status import unfenced
 from tests.policy.test_node_monitor import DEGRADED, DOWN, HEALTHY, RETURNING, TIMINGS, Monitor, at
@@ -283,12 +283,28 @@ def test_D10_of_a_thousand_lost_nodes_each_is_asked_for_as_others_are_off_and_th
     told = ProvisionerStatus(cluster="c", message="", at_once=8)
     waits = unfenced(monitor.book, told)
     assert len(waits) == 1000
-    assert waits[next(name for name in names if name not in asked)] == "800 others are asked for before it"
-    for name in asked[:300]:
+    assert waits[next(name for name in names if name not in asked)] == "500 others are asked for before it"
+    for name in asked:
         monitor.book = node_fence.fenced(
             monitor.book, FenceNews(node=name, uid=f"uid-{name}", at=at(monitor.now), why=WHY, renewed="0")
         )
     monitor.step()
     assert {ask.node for _, ask in monitor.asks} == set(names)
     monitor.until(95 + 660)
-    assert len(monitor.asks) <= 1000 + 700, "and again now and then, each in its turn"
+    assert len(monitor.asks) <= 1000 + 500, "and again now and then, each in its turn"
+
+
+@ROW("D10", level="pure")
+def test_D10_of_whom_is_asked_at_once_the_provisioner_turns_nobody_away():
+    monitor = Fenced()
+    monitor.until(30)
+    names = [f"gke-train-pool-{number:04}-".ljust(63, "x") for number in range(1000)]
+    monitor.sees(*(monitor.sight(name, silent=True, heard=0) for name in names[:500]))
+    monitor.sees(*(monitor.sight(name, silent=True, heard=0) for name in names[500:]))
+    monitor.until(95)
+    state = ProvisionerState(cluster="c", cluster_uid="u" * 36)
+    for _, ask in monitor.asks:
+        long = FenceAsk(node=ask.node, uid="u" * 36, renewed="2026-11-24T09:30:17.123456Z", why=ask.why)
+        state = provisioner.fence(state, long, at(monitor.now))
+    assert state.turned_away == 0, "the monitor counts it as asked, and asks again only after ten minutes"
+    assert len(state.pending) == node_fence.FENCES_AT_ONCE
