@@ -26,10 +26,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.client.silence import ANSWER_TIMEOUT, unanswered
+from holdfast.client.silence import answer_of, unanswered
 from holdfast.errors import HoldfastError
 
-_ANSWER: Final = ANSWER_TIMEOUT.total_seconds()
 _CHANGE: Final = 10.0
 """Seconds for a change, which may be under way when it is given up: it is not given up as soon as a question is."""
 Given = TypeVar("Given", bound=BaseModel)
@@ -61,10 +60,13 @@ class Configured(Generic[Given, Told]):
             NotReachable: if Temporal does not answer.
         """
         try:
-            async with asyncio.timeout(_ANSWER):
-                found = await self._handle.query(
+            found = await answer_of(
+                self.client,
+                self.workflow_id,
+                lambda: self._handle.query(
                     names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN
-                )
+                ),
+            )
         except WorkflowQueryRejectedError as error:
             raise self._none() from error
         except (TimeoutError, WorkflowQueryFailedError) as error:

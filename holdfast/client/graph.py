@@ -23,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.client.silence import ANSWER_TIMEOUT, unanswered
+from holdfast.client.silence import answer_of, unanswered
 from holdfast.client.submission import begin, clear, word_for
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload
@@ -31,7 +31,6 @@ from holdfast.model.graph import Graph, GraphStatus
 
 _TOGETHER: Final = 16
 """Workloads that are handed in at the same time."""
-_ANSWER: Final = ANSWER_TIMEOUT.total_seconds()
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,9 @@ class GraphRun:
             NotReachable: if Temporal does not answer.
         """
         try:
-            async with asyncio.timeout(_ANSWER):
-                found = await self._handle.query(names.QUERY_STATUS, result_type=dict)
+            found = await answer_of(
+                self.client, self.workflow_id, lambda: self._handle.query(names.QUERY_STATUS, result_type=dict)
+            )
         except (TimeoutError, WorkflowQueryFailedError) as error:
             raise await unanswered(self.client, self.workflow_id, "workflows") from error
         except RPCError as error:

@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained
-from holdfast.client.silence import ANSWER_TIMEOUT, unanswered
+from holdfast.client.silence import answer_of, unanswered
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeBook
 from holdfast.model.provisioner import Checked, NodeAsk, NodeOutcome, NodeRequest, ProvisionerStatus
@@ -65,10 +65,13 @@ class ProvisionerRun:
             NotReachable: if Temporal does not answer.
         """
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT.total_seconds()):
-                return await self._handle.query(
+            return await answer_of(
+                self.client,
+                self.workflow_id,
+                lambda: self._handle.query(
                     names.QUERY_STATUS, result_type=ProvisionerStatus, reject_condition=QueryRejectCondition.NOT_OPEN
-                )
+                ),
+            )
         except WorkflowQueryRejectedError as error:
             raise self._none() from error
         except (TimeoutError, WorkflowQueryFailedError) as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
@@ -15,8 +17,40 @@ from holdfast.model import Payload, Time, format_duration
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
 """How long a worker has for an answer. Every command says within 5 s that none came."""
+BUSY_TIMEOUT: Final = timedelta(seconds=10)
+"""How long it has if a worker polls: it may be busy."""
 _FAILING: Final = 3
 """So many tries of one workflow task, and it does not fail by chance."""
+
+
+T = TypeVar("T")
+
+
+async def answer_of(client: Client, workflow_id: str, ask: Callable[[], Awaitable[T]]) -> T:
+    """Return what a workflow answers. A worker that polls has 10 s for it; where none polls, 3 s are enough.
+
+    Raises:
+        TimeoutError: if no answer came.
+        RPCError: as `ask` does.
+    """
+    asking = asyncio.ensure_future(ask())
+    try:
+        done, _ = await asyncio.wait({asking}, timeout=ANSWER_TIMEOUT.total_seconds())
+        if not done and await _is_polled(client, workflow_id):
+            await asyncio.wait({asking}, timeout=(BUSY_TIMEOUT - ANSWER_TIMEOUT).total_seconds())
+        if not asking.done():
+            raise TimeoutError
+        return asking.result()
+    finally:
+        asking.cancel()
+
+
+async def _is_polled(client: Client, workflow_id: str) -> bool:
+    try:
+        description = await client.get_workflow_handle(workflow_id).describe()
+        return (await polled(client, description.task_queue or names.QUEUE_WORKFLOWS)).served
+    except RPCError:
+        return False
 
 
 class Silence(Payload):
