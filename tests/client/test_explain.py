@@ -8,7 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+    DescribeWorkflowExecutionResponse,
+)
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -87,7 +91,7 @@ class Temporal:
             typed_search_attributes=SimpleNamespace(get=lambda _key: "gpus"),
             data_converter=None,
             close_time=NOW,
-            raw_description=SimpleNamespace(pending_activities=(), pending_workflow_task=SimpleNamespace(attempt=1)),
+            raw_description=DescribeWorkflowExecutionResponse(),
         )
 
 
