@@ -12,6 +12,7 @@ from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
     DescribeTaskQueueResponse,
     DescribeWorkflowExecutionResponse,
+    GetWorkflowExecutionHistoryReverseResponse,
 )
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
@@ -172,7 +173,7 @@ async def test_D2_another_entity_that_is_away_does_not_hide_the_place_in_the_que
 
 
 async def _no_events(*_: Any, **__: Any) -> Any:
-    return SimpleNamespace(history=SimpleNamespace(events=()))
+    return GetWorkflowExecutionHistoryReverseResponse()
 
 
 @pytest.mark.row("D36", level="pure")
