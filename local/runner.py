@@ -9,7 +9,9 @@ from pathlib import Path
 from holdfast.local import health
 from holdfast.local.credentials import ensure_tokens
 from holdfast.local.errors import NotRunningError, PartError
+from holdfast.local.lock import file_lock
 from holdfast.local.parts import Layout, Part
+from holdfast.local.paths import stacks_dir
 from holdfast.local.ports import choose, is_free
 from holdfast.local.process import Process, spawn
 from holdfast.local.state import PartState, StackState, known_stacks
@@ -69,15 +71,17 @@ class Runner:
             names: ports that the stack needs, by purpose.
             owner: which part listens on which port.
         """
-        taken = {port for state in known_stacks().values() for port in state.ports.values()}
         lost = [
             name
             for name in names
             if name not in self.state.ports
             or (self.process(owner[name]) is None and not self._frees(self.state.ports[name]))
         ]
-        self.state.ports.update(choose(lost, taken | set(self.state.ports.values())))
-        self.state.save(self.layout.directory)
+        # One stack at a time: nobody listens on a chosen port yet, so two that choose at once may choose the same.
+        with file_lock(stacks_dir() / "ports.lock"):
+            taken = {port for state in known_stacks().values() for port in state.ports.values()}
+            self.state.ports.update(choose(lost, taken | set(self.state.ports.values())))
+            self.state.save(self.layout.directory)
 
     @staticmethod
     def _frees(port: int) -> bool:

@@ -5,14 +5,18 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from holdfast.local import NotRunningError, Stack, StackError, given_by_environment
-from holdfast.local.parts import CLUSTER_PORTS, TEMPORAL_PORTS
+from holdfast.local import NotRunningError, Stack, StackError, given_by_environment, runner
+from holdfast.local.parts import CLUSTER_PORTS, TEMPORAL_PORTS, Layout
+from holdfast.local.paths import stacks_dir
 from holdfast.local.ports import RANGE, choose, is_free
 from holdfast.local.process import Process, birth, spawn, tail
+from holdfast.local.runner import Runner
 from holdfast.local.state import PartState, StackState, known_stacks
 
 
@@ -133,3 +137,25 @@ def test_a_part_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path
         stack.start_part("apiserver")
     with pytest.raises(NotRunningError, match="'etcd' of stack 'dev' does not run"):
         stack.stop_part("etcd")
+
+
+def test_two_stacks_that_choose_ports_at_once_choose_different_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slowly(names: Iterable[str], taken: Collection[int] = ()) -> dict[str, int]:
+        free = iter(sorted(set(range(20_000, 20_100)) - set(taken)))
+        time.sleep(0.2)  # Time enough for the other to choose, too.
+        return {name: next(free) for name in names}
+
+    monkeypatch.setattr(runner, "choose", slowly)
+
+    def ports(name: str) -> set[int]:
+        layout = Layout(stacks_dir() / name)
+        layout.directory.mkdir(parents=True)
+        state = StackState(name)
+        Runner(layout, state).settle_ports(("etcd", "temporal"), {"etcd": "etcd", "temporal": "temporal"})
+        return set(state.ports.values())
+
+    with ThreadPoolExecutor() as together:
+        first, second = together.map(ports, ("one", "two"))
+    assert len(first | second) == 4
