@@ -10,14 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-STACK = "stack brought up"
 TEMPORAL_NAMESPACE = "Temporal namespace made"
 WORKER = "worker process started until ready"
 NAMESPACE = "Kubernetes namespace made"
 CLEAN_UP = "workers stopped, namespaces removed"
 END = "waits for a workload's end"
 CONDITION = "waits until a condition holds"
-PARTS = (STACK, TEMPORAL_NAMESPACE, WORKER, NAMESPACE, CLEAN_UP, END, CONDITION)
+PARTS = (TEMPORAL_NAMESPACE, WORKER, NAMESPACE, CLEAN_UP, END, CONDITION)
 """From the most specific to the least: a condition is waited for within most of the others."""
 
 
