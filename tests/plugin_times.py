@@ -22,13 +22,12 @@ def pytest_runtest_setup() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+def pytest_runtest_makereport(item: pytest.Item) -> None:
     """Note, in the process that runs the test, what its seconds so far were spent on."""
     times: Any = next((value for name, value in item.user_properties if name == TIMES), None)
     if times is None:
         times = {"server": any(item.get_closest_marker(name) for name in SERVERS), "parts": {}, "cpu": 0.0}
         item.user_properties.append((TIMES, times))
-    times[call.when] = round(call.duration, 2)
     for part, seconds in METER.take().items():
         times["parts"][part] = round(times["parts"].get(part, 0.0) + seconds, 2)
     times["cpu"] = round(times["cpu"] + _cpu.since(), 2)

@@ -34,7 +34,6 @@ class Timed:
     id: str
     seconds: float
     parts: dict[str, float]
-    phases: dict[str, float]
     cpu: float
     server: bool
     passed: bool
@@ -76,7 +75,6 @@ def _session(raw: dict[str, Any]) -> Session:
                 id=id_,
                 seconds=entry["seconds"],
                 parts=entry.get("parts", {}),
-                phases={when: entry.get(when, 0.0) for when in ("setup", "call", "teardown")},
                 cpu=entry.get("cpu", 0.0),
                 server=entry.get("server", False),
                 passed=entry["outcome"] == "passed",

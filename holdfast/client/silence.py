@@ -22,7 +22,6 @@ BUSY_TIMEOUT: Final = timedelta(seconds=10)
 _FAILING: Final = 3
 """So many tries of one workflow task, and it does not fail by chance."""
 
-
 T = TypeVar("T")
 
 
@@ -63,13 +62,19 @@ class Silence(Payload):
     remedy: str = ""
 
 
-async def silence_of(client: Client, description: WorkflowExecutionDescription, role: str = "workflows") -> Silence:
+async def silence_of(
+    client: Client,
+    description: WorkflowExecutionDescription,
+    role: str = "workflows",
+    waited: timedelta = ANSWER_TIMEOUT,
+) -> Silence:
     """Return why a workflow that runs does not answer.
 
     Args:
         client: of Temporal.
         description: of the workflow that was asked and did not answer.
         role: of the worker that would answer.
+        waited: how long it had, if a worker polls.
     """
     remedy = f"start one: holdfast worker --roles {role}"
     queue = description.task_queue or names.QUEUE_WORKFLOWS
@@ -83,8 +88,8 @@ async def silence_of(client: Client, description: WorkflowExecutionDescription, 
     if tries >= _FAILING:
         why = f"no worker can answer: its workflow task has been tried {tries} times ({found.identity} polls)"
         return Silence(why=why, since=found.last, remedy="the worker's log says why it fails")
-    waited, told = format_duration(ANSWER_TIMEOUT), found.sentence(datetime.now(UTC))
-    why = f"no worker answered within {waited} ({told}): it has just ended, or is overloaded"
+    within, told = format_duration(waited), found.sentence(datetime.now(UTC))
+    why = f"no worker answered within {within} ({told}): it has just ended, or is overloaded"
     return Silence(why=why, since=found.last, remedy=f"holdfast doctor knows in a minute; if it has ended, {remedy}")
 
 
@@ -92,7 +97,7 @@ async def unanswered(client: Client, workflow_id: str, role: str) -> HoldfastErr
     """Return the error that says that no worker answers for a workflow, and since when."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
-        silence = await silence_of(client, description, role)
+        silence = await silence_of(client, description, role, BUSY_TIMEOUT)
     except RPCError as error:
         return HoldfastError(f"{workflow_id} does not answer: {error.message}")
     return HoldfastError(f"{workflow_id}: {silence.why}; nothing is decided there until one does: {silence.remedy}")

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import yaml
 
 from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import Reason
 from tests.e2e.agents import SHORT_SILENCE, open_agents
-from tests.e2e.held import real_node
 from tests.e2e.nodes import Nodes
-from tests.e2e.site import Site, open_site, until
+from tests.e2e.site import open_site, until
 from tests.e2e.space import Handle, Space, open_space
-from tests.e2e.test_real_node import containers
+from tests.e2e.test_real_node import containers, real
 
+__all__ = ["real"]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 RETRIED = 25.0
@@ -56,20 +54,6 @@ async def stays_one(space: Space, seconds: float) -> None:
         await asyncio.sleep(0.5)
     await space.truth.settle()
     assert len(space.truth.of(1, "Pod")) == 1, "by the audit log"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def real(shared_site: Site) -> AsyncIterator[Space]:
-    """A namespace on the real node."""
-    if await shared_site.kube.find("v1", "Node", "real") is None:
-        pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
-    async with real_node(shared_site.stack), open_space(shared_site) as space:
-
-        async def there() -> bool:
-            return await shared_site.kube.find("v1", "ServiceAccount", "default", space.namespace) is not None
-
-        await until(there, 20, "the default service account is there")
-        yield space
 
 
 @ROW("D5", level="e2e")
