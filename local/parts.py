@@ -48,6 +48,9 @@ DYNAMIC_CONFIG = {
     # Four partitions of a queue, which forward to one another, are of no use to one server.
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
+    # A worker whose host died in silence is given no more work after 15 s. By default that takes 70 s.
+    "frontend.keepAliveTime": '"10s"',
+    "frontend.keepAliveTimeout": '"5s"',
 }
 
 CONTROLLERS = (

@@ -101,6 +101,9 @@ class ReadingProxy(Proxy):
                 held = not self._open.is_set()
                 await self._open.wait()
                 late = late or held
+                if held and onward.is_closing():
+                    # The API server ends a connection on which nothing was asked for 90 s. The request arrives all the same.
+                    onward = await self._connect_again()
                 if request is not None:
                     self.sent.append(Sent(*request, datetime.now(UTC), held))
                 onward.write(chunk)
@@ -117,7 +120,17 @@ class ReadingProxy(Proxy):
                 with contextlib.suppress(OSError):
                     writer.write(chunk)
                     await writer.drain()
+        await self._open.wait()
         writer.close()
+
+    async def _connect_again(self) -> asyncio.StreamWriter:
+        """Connect for what is late. Nobody waits for the answer any more, so it is read and dropped."""
+        unread, onward = await self._connect()
+        self._writers.add(onward)
+        reading = asyncio.create_task(_read_all(unread))
+        self._handlers.add(reading)
+        reading.add_done_callback(self._handlers.discard)
+        return onward
 
     def _consider(self, method: str, path: str, dry: bool) -> None:
         if self._wanted is None or dry or not self._open.is_set() or not self._wanted(method, path):
@@ -128,6 +141,11 @@ class ReadingProxy(Proxy):
             for each in (self, *self._with):
                 each.black_hole()
             self._cut.set()
+
+
+async def _read_all(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(OSError):
+        await reader.read()
 
 
 def _request_in(chunk: bytes) -> tuple[str, str, bool] | None:
