@@ -1,4 +1,4 @@
-"""Chaos: 200 workloads in mixed phases, and every few seconds a random process of the whole stack is killed with -9.
+"""Chaos: 200 workloads and entities beside them, while random processes of the whole stack are killed with -9.
 
     make test-chaos                             a new seed, ten minutes
     make test-chaos SEED=17                     the same lives, the same kills at the same times
@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,8 +38,9 @@ from holdfast.client.connection import Place
 from holdfast.local import Stack, StackError
 from holdfast.model import Status
 from holdfast.model.queue import Queue
-from tests.e2e import ledger
+from tests.e2e import chaos_entities, ledger
 from tests.e2e.chaos_lives import QUEUE, ROOM, Driver, Life, drawn
+from tests.e2e.held import real_node
 from tests.e2e.invariants import check_decisions
 from tests.e2e.law import WORKER, judge
 from tests.e2e.ledger import Ledger
@@ -59,6 +61,8 @@ class Killer:
     site: Site
     rng: random.Random
     workers: dict[str, Worker] = field(default_factory=dict[str, Worker])
+    settings: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    """Of each worker."""
     kills: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     begun: float = field(default_factory=time.monotonic)
     _over: bool = False
@@ -95,7 +99,7 @@ class Killer:
         while not self._over:
             for name, worker in self.workers.items():
                 if worker.process.poll() is not None:
-                    self.workers[name] = self.site.launch()
+                    self.workers[name] = self.site.launch(kubeconfig=None, **self.settings[name])
             for name in self.stack.parts():
                 if await asyncio.to_thread(self.stack.pid, name) is None:
                     try:
@@ -212,55 +216,82 @@ async def the_queue(driver: Driver) -> list[str]:
 
 async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: int) -> list[str]:
     """Live it, and return what is broken."""
-    rng = random.Random(seed)
-    seconds = minutes * 60
-    async with open_site(stack, directory, temporal_address=stack.temporal_address, prefix="x") as site:
-        killer = Killer(stack, site, random.Random(rng.random()))
-        for number in range(WORKERS):
-            killer.workers[f"worker-{number + 1}"] = await site.start_worker()
-        namespace = await site.namespace()
-        holdfast = Holdfast(site.client, Place(site.temporal_address, site.cluster), site.cluster)
-        queue = Queue(name=QUEUE, cluster=site.cluster, quota={"pods": str(ROOM)})
-        await holdfast.apply_queue(queue)
-        driver = Driver(site, namespace, holdfast)
-        real = stack.state.real_node
-        lives = drawn(random.Random(rng.random()), site, namespace, count, seconds, real)
-        looking, keeping = asyncio.create_task(driver.look()), asyncio.create_task(killer.keep())
-        counting = asyncio.create_task(driver.count())
-        losing = asyncio.create_task(driver.lose_queue(queue, seconds * 0.4))
-        turns = asyncio.Semaphore(8)
-        living = [asyncio.create_task(lives_through(driver, life, turns)) for life in lives]
-        killer.begun = time.monotonic()
-        try:
-            await killer.kill(seconds)
-            print(f"{len(killer.kills)} kills in {seconds:.0f} s; all is brought back, and all is to end", flush=True)
-            done, pending = await asyncio.wait(living, timeout=_SETTLE)
-            took = time.monotonic() - killer.begun - seconds
-            killer.over()
-            await keeping
-            broken = [words for one in done if (words := one.result())]
-            for life, task in zip(lives, living, strict=True):
-                if task in pending:
-                    broken.append(f"{life.name}: it has not ended: {await _told(driver, life)}")
-            print(f"{len(done)} of {len(lives)} ended, the last {max(0.0, took):.0f} s after the last kill", flush=True)
-            if not pending:
-                broken += await left_behind(site, namespace)
-            broken += await decided_alike(driver, lives)
-            broken += await the_queue(driver)
-            if not losing.done() or losing.exception() is not None:
-                broken.append("the queue was not terminated and made anew")
-        finally:
-            helping = (looking, keeping, counting, losing)
-            for task in (*helping, *living):
-                task.cancel()
-            await asyncio.gather(*helping, *living, return_exceptions=True)
-        needle = f'"namespace":"{namespace}"'.encode()
-        known = ledger.read(line for line in ledger.lines_of(stack.audit_log) if needle in line)
-        broken += broken_by_log(known, lives)
-        counts = Counter(name for _, name in killer.kills)
-        print("killed: " + ", ".join(f"{name} {counts[name]}" for name in killer.names))
-        ends = Counter(f"{life.phase}, {life.restarts} restarts" for life in lives)
-        print("planned: " + ", ".join(f"{number} {end}" for end, number in sorted(ends.items())))
+    async with AsyncExitStack() as opened:
+        site = await opened.enter_async_context(
+            open_site(stack, directory, temporal_address=stack.temporal_address, prefix="x")
+        )
+        entities = await opened.enter_async_context(chaos_entities.open_entities(site, directory))
+        if stack.state.real_node:
+            await opened.enter_async_context(real_node(stack))
+        return await _run(site, entities, random.Random(seed), minutes * 60, count)
+
+
+async def _run(
+    site: Site, entities: chaos_entities.Entities, rng: random.Random, seconds: float, count: int
+) -> list[str]:
+    killer = Killer(site.stack, site, random.Random(rng.random()))
+    for number in range(WORKERS):
+        name = f"worker-{number + 1}"
+        killer.settings[name] = entities.settings(gangs=number == 0)
+        killer.workers[name] = await site.start_worker(kubeconfig=None, **killer.settings[name])
+    namespace = await site.namespace()
+    holdfast = Holdfast(site.client, Place(site.temporal_address, site.cluster), site.cluster)
+    queue = Queue(name=QUEUE, cluster=site.cluster, quota={"pods": str(ROOM)})
+    await holdfast.apply_queue(queue)
+    driver = Driver(site, namespace, holdfast)
+    await chaos_entities.start(entities, driver)
+    lives = drawn(random.Random(rng.random()), site, namespace, count, seconds, site.stack.state.real_node)
+    beside = chaos_entities.lives(entities, driver, seconds, random.Random(rng.random()))
+    keeping = asyncio.create_task(killer.keep())
+    losing = asyncio.create_task(driver.lose_queue(queue, seconds * 0.4))
+    helping = [
+        asyncio.create_task(driver.look()),
+        asyncio.create_task(driver.count()),
+        asyncio.create_task(entities.ask(driver, random.Random(rng.random()))),
+    ]
+    turns = asyncio.Semaphore(8)
+    living = {life.name: asyncio.create_task(lives_through(driver, life, turns)) for life in lives}
+    others = [asyncio.ensure_future(one()) for one in beside]
+    killer.begun = time.monotonic()
+    try:
+        await killer.kill(seconds)
+        print(f"{len(killer.kills)} kills in {seconds:.0f} s; all is brought back, and all is to end", flush=True)
+        done, pending = await asyncio.wait([*living.values(), *others], timeout=_SETTLE)
+        took = max(0.0, time.monotonic() - killer.begun - seconds)
+        killer.over()
+        await keeping
+        print(
+            f"{len(done)} of {len(living) + len(others)} ended, the last {took:.0f} s after the last kill", flush=True
+        )
+        broken = [
+            task.result() if task in done else f"{life.name}: it has not ended: {await _told(driver, life)}"
+            for life, task in zip(lives, living.values(), strict=True)
+        ]
+        for number, task in enumerate(others):
+            broken += task.result() if task in done else [f"what lives beside the workloads, {number}: has not ended"]
+        broken = [words for words in broken if words]
+        if not pending:
+            broken += await left_behind(site, namespace)
+        broken += await decided_alike(driver, lives)
+        broken += await the_queue(driver)
+        broken += await entities.broken()
+        if not losing.done() or losing.exception() is not None:
+            broken.append("the queue was not terminated and made anew")
+    finally:
+        tasks = (keeping, losing, *helping, *living.values(), *others)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    needle = f'"namespace":"{namespace}"'.encode()
+    known = ledger.read(line for line in ledger.lines_of(site.stack.audit_log) if needle in line)
+    broken += broken_by_log(known, lives)
+    counts = Counter(name for _, name in killer.kills)
+    print("killed: " + ", ".join(f"{name} {counts[name]}" for name in killer.names))
+    ends = Counter(f"{life.phase}, {life.restarts} restarts" for life in lives)
+    print("planned: " + ", ".join(f"{number} {end}" for end, number in sorted(ends.items())))
+    print(
+        f"beside them: {chaos_entities.GRAPHS} graphs, {chaos_entities.GANGS} gangs, a provisioner, a broker, a queue"
+    )
     return broken
 
 

@@ -22,10 +22,13 @@ from holdfast.model.queue import Queue
 from tests.e2e.crash import pod
 from tests.e2e.site import Site, appwrapper, job
 from tests.e2e.test_real_node import job as real_job
+from tests.store import BUCKET
 
 QUEUE: Final = "chaos"
 ROOM: Final = 10
 """How many pods the queue has room for."""
+SETS: Final = 5
+"""Data sets: many workloads share one, and some stage while others read."""
 _PATIENT: Final = {
     "admissionGracePeriodDuration": "15m",
     "warmupGracePeriodDuration": "15m",
@@ -203,7 +206,7 @@ def drawn(rng: random.Random, site: Site, namespace: str, count: int, seconds: f
         real: whether some may run as real containers.
     """
     kinds = ["ends"] * 8 + ["once"] * 4 + ["good"] * 2 + ["suspended"] * 4 + ["cancelled"] * 2
-    kinds += ["queued"] * 5 + ["queued-preempted", "queued-cancelled"] + (["real"] if real else [])
+    kinds += ["staged"] * 3 + ["queued"] * 5 + ["queued-preempted", "queued-cancelled"] + (["real"] if real else [])
     lives = list[Life]()
     for index in range(count):
         kind = kinds[index % len(kinds)]
@@ -215,18 +218,27 @@ def drawn(rng: random.Random, site: Site, namespace: str, count: int, seconds: f
     return lives
 
 
+def data_set(number: int) -> str:
+    """Return the setting `mounts` of a workload that reads a data set."""
+    return f"[{{name: data, source: s3://{BUCKET}/set-{number % SETS}, path: /data}}]"
+
+
 def _life(name: str, kind: str, delay: float, site: Site, namespace: str) -> Life:
     span = f"{delay:.0f}s"
 
-    def read(component: dict[str, Any], **settings: str) -> Workload:
+    def read(component: dict[str, Any], overrides: dict[str, str] | None = None, **settings: str) -> Workload:
         text = yaml.safe_dump(appwrapper(name, component, **(_PATIENT | settings)))
-        (found,) = formats.read(text, cluster=site.cluster, namespace=namespace)
+        (found,) = formats.read(text, cluster=site.cluster, namespace=namespace, overrides=overrides)
         return found
 
     def queued(component: dict[str, Any]) -> Workload:
         return read(component).model_copy(update={"queue": QUEUE, "queued": True})
 
     match kind:
+        case "staged":
+            # Its data set has to be there before its Job is made; it comes all the time, as what is queued does.
+            mounted = read(job(name, complete="20s"), {"mounts": data_set(int(name.rpartition("-")[2]))})
+            return Life(name, mounted, _by_itself, "Succeeded", after=delay)
         case "ends":
             return Life(name, read(job(name, complete=span)), _by_itself, "Succeeded")
         case "real":
