@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.broker_contract import AskDone, AskInput, WeighInput
 from holdfast.activities.data import Data
+from holdfast.activities.updates import update
 from holdfast.model import Phase, Status
 from holdfast.model.broker import Candidate, Weighed
 from holdfast.model.later import key_of
@@ -118,13 +119,19 @@ async def ask(client: Client, given: AskInput) -> AskDone:
 
     Raises:
         RPCError: if Temporal does not answer.
+        TimeoutError: if the workload does not answer in time.
     """
-    handle: Any = client.get_workflow_handle(given.workload)
+    handle = client.get_workflow_handle(given.workload)
     # Whoever asks twice for one cycle has asked once.
     update_id = f"{activity.info().workflow_run_id}-{activity.info().activity_id}"
     try:
-        number = await handle.execute_update(
-            names.UPDATE_CHECKPOINT, {"note": given.note}, id=update_id, result_type=int, rpc_timeout=_DEADLINE
+        number = await update(
+            handle,
+            names.UPDATE_CHECKPOINT,
+            {"note": given.note},
+            returns=int,
+            seconds=_DEADLINE.total_seconds(),
+            update_id=update_id,
         )
     except WorkflowUpdateFailedError as error:
         return AskDone(why=str(error.cause))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 from temporalio.client import (
@@ -25,12 +24,11 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.updates import update
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.client.silence import answer_of, unanswered
+from holdfast.client.silence import BUSY_TIMEOUT, answer_of, unanswered
 from holdfast.errors import HoldfastError
 
-_CHANGE: Final = 10.0
-"""Seconds for a change, which may be under way when it is given up: it is not given up as soon as a question is."""
 Given = TypeVar("Given", bound=BaseModel)
 Told = TypeVar("Told", bound=BaseModel)
 
@@ -83,9 +81,14 @@ class Configured(Generic[Given, Told]):
             NotReachable: if Temporal does not answer.
         """
         try:
-            async with asyncio.timeout(_CHANGE):
-                document = given.model_dump(mode="json")
-                found = await self._handle.execute_update(names.UPDATE_CONFIGURE, document, result_type=dict)
+            document = given.model_dump(mode="json")
+            found = await update(
+                self._handle,
+                names.UPDATE_CONFIGURE,
+                document,
+                returns=dict[str, Any],
+                seconds=BUSY_TIMEOUT.total_seconds(),
+            )
         except TimeoutError as error:
             raise await self._silent() from error
         except WorkflowUpdateFailedError as error:

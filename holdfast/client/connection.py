@@ -85,9 +85,15 @@ def refusals(place: Place) -> Generator[None]:
         raise explained(error, place) from error
 
 
+_AWAY = frozenset({RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED})
+_BROKE_OFF = ("transport error", "http2 error", "connection error")
+
+
 def explained(error: RPCError, place: Place) -> HoldfastError:
     """Return the error of ours that says what Temporal's means."""
-    if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
+    # A server that dies within a call leaves the client an error without a code of gRPC's.
+    broke_off = error.status is RPCStatusCode.UNKNOWN and error.message.startswith(_BROKE_OFF)
+    if error.status in _AWAY or broke_off:
         return NotReachable("Temporal", place.target, _REMEDY, _short(error))
     if error.status is RPCStatusCode.NOT_FOUND and error.message.lower().startswith("namespace"):
         return NotReachable(

@@ -11,13 +11,13 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.updates import update
 from holdfast.client.connection import Place, explained
-from holdfast.client.silence import answer_of, unanswered
+from holdfast.client.silence import BUSY_TIMEOUT, answer_of, unanswered
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeBook
 from holdfast.model.provisioner import Checked, NodeAsk, NodeOutcome, NodeRequest, ProvisionerStatus
 
-_ANSWER: Final = 10.0
 _CHECK: Final = 60.0
 _LOOK_SECONDS: Final = 1.0
 _REMEDY: Final = "a worker with the setting provisioner_url starts it"
@@ -87,7 +87,7 @@ class ProvisionerRun:
             NotReachable: if Temporal does not answer.
         """
         return NodeRequest.model_validate(
-            await self._update(names.UPDATE_REQUEST, ask.model_dump(mode="json"), seconds=_ANSWER)
+            await self._update(names.UPDATE_REQUEST, ask.model_dump(mode="json"), seconds=BUSY_TIMEOUT.total_seconds())
         )
 
     async def check(self, node: str = "") -> Checked:
@@ -116,8 +116,7 @@ class ProvisionerRun:
 
     async def _update(self, name: str, argument: Any, *, seconds: float) -> Any:
         try:
-            async with asyncio.timeout(seconds):
-                return await self._handle.execute_update(name, argument, result_type=dict)
+            return await update(self._handle, name, argument, returns=dict[str, Any], seconds=seconds)
         except TimeoutError as error:
             raise await self._silent() from error
         except WorkflowUpdateFailedError as error:

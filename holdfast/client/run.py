@@ -21,6 +21,7 @@ from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.updates import update
 from holdfast.client.connection import Place, explained
 from holdfast.client.entities import unhealthy
 from holdfast.client.past import fetch, workload_of
@@ -329,12 +330,13 @@ class Run:
 
     async def _update(self, name: str, change: Model, result_type: Any, what: str) -> Any:
         try:
-            handle: Any = self.handle  # Its overloads for updates are only partly typed.
             document = change.model_dump(mode="json", by_alias=True)
-            return await handle.execute_update(name, document, result_type=result_type)
+            return await update(self.handle, name, document, returns=result_type)
         except WorkflowUpdateFailedError as error:
             why = error.cause.message if isinstance(error.cause, ApplicationError) else _innermost(error)
             raise HoldfastError(f"{self._where} refuses {what}: {why}") from error
+        except TimeoutError as error:
+            raise HoldfastError(f"{self._where} has not answered: whether it takes {what} is not known") from error
         except RPCError as error:
             raise self._explained(error) from error
 

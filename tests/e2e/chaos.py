@@ -27,8 +27,8 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from temporalio.client import WorkflowFailureError
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError
 
@@ -113,37 +113,25 @@ class Killer:
         self._over = True
 
 
-async def ended(driver: Driver, life: Life) -> Status | None:
-    """Wait for a workload's end; None if its workflow ended without saying how."""
-    handle = driver.site.client.get_workflow_handle(life.workload.workflow_id, result_type=Status)
-    while True:
-        try:
-            return await handle.result()
-        except WorkflowFailureError as error:
-            details = getattr(error.cause, "details", ())
-            return Status.model_validate(details[0]) if details else None
-        except RPCError:
-            await asyncio.sleep(1.0)
-
-
-async def lives_through(driver: Driver, life: Life, turns: asyncio.Semaphore) -> str:
-    """Live one, and return what was wrong about its end; empty if nothing."""
+async def lives_through(driver: Driver, life: Life, turns: asyncio.Semaphore) -> list[str]:
+    """Live one, and return what was wrong about its end."""
     await asyncio.sleep(life.after)
     async with turns:
         await driver.submit(life)
     driven = asyncio.create_task(_driven(driver, life))
     try:
-        status = await ended(driver, life)
+        handle = driver.site.client.get_workflow_handle(life.workload.workflow_id, result_type=Status)
+        status = await driver.ended(handle)
     finally:
         driven.cancel()
         await asyncio.gather(driven, return_exceptions=True)
     if status is None:
-        return f"{life.name}: its workflow ended without a status"
+        return [f"{life.name}: its workflow ended without a status"]
     found = (str(status.phase), status.restarts)
     if found == (life.phase, life.restarts):
-        return ""
+        return []
     told = "; ".join(f"{one.time:%H:%M:%S} {one.reason}: {one.message}" for one in status.causes)
-    return f"{life.name}: {found}, expected {(life.phase, life.restarts)}: {told}"
+    return [f"{life.name}: {found}, expected {(life.phase, life.restarts)}: {told}"]
 
 
 async def _driven(driver: Driver, life: Life) -> None:
@@ -251,25 +239,26 @@ async def _run(
     ]
     turns = asyncio.Semaphore(8)
     living = {life.name: asyncio.create_task(lives_through(driver, life, turns)) for life in lives}
-    others = [asyncio.ensure_future(one()) for one in beside]
+    others = {name: asyncio.ensure_future(one()) for name, one in beside.items()}
     killer.begun = time.monotonic()
     try:
         await killer.kill(seconds)
         print(f"{len(killer.kills)} kills in {seconds:.0f} s; all is brought back, and all is to end", flush=True)
-        done, pending = await asyncio.wait([*living.values(), *others], timeout=_SETTLE)
+        done, pending = await asyncio.wait([*living.values(), *others.values()], timeout=_SETTLE)
         took = max(0.0, time.monotonic() - killer.begun - seconds)
         killer.over()
         await keeping
         print(
             f"{len(done)} of {len(living) + len(others)} ended, the last {took:.0f} s after the last kill", flush=True
         )
-        broken = [
-            task.result() if task in done else f"{life.name}: it has not ended: {await _told(driver, life)}"
-            for life, task in zip(lives, living.values(), strict=True)
-        ]
-        for number, task in enumerate(others):
-            broken += task.result() if task in done else [f"what lives beside the workloads, {number}: has not ended"]
-        broken = [words for words in broken if words]
+        broken = list[str]()
+        for life, task in zip(lives, living.values(), strict=True):
+            if task in pending:
+                broken.append(f"{life.name}: it has not ended: {await _told(driver, life)}")
+            else:
+                broken += _outcome(life.name, task)
+        for name, task in others.items():
+            broken += [f"{name}: it has not ended"] if task in pending else _outcome(name, task)
         if not pending:
             broken += await left_behind(site, namespace)
         broken += await decided_alike(driver, lives)
@@ -278,7 +267,7 @@ async def _run(
         if not losing.done() or losing.exception() is not None:
             broken.append("the queue was not terminated and made anew")
     finally:
-        tasks = (keeping, losing, *helping, *living.values(), *others)
+        tasks = (keeping, losing, *helping, *living.values(), *others.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -293,6 +282,12 @@ async def _run(
         f"beside them: {chaos_entities.GRAPHS} graphs, {chaos_entities.GANGS} gangs, a provisioner, a broker, a queue"
     )
     return broken
+
+
+def _outcome(name: str, task: asyncio.Future[Any]) -> Any:
+    """Return what a life said of its end; that it broke off is something wrong, too."""
+    error = task.exception()
+    return [f"{name}: {type(error).__name__}: {error}"] if error is not None else task.result()
 
 
 async def _told(driver: Driver, life: Life) -> str:

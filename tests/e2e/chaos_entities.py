@@ -35,8 +35,9 @@ from tests.e2e.elastic import FINISHES, Elastic, document, door
 from tests.e2e.invariants import check_decisions
 from tests.e2e.nodes import Nodes, open_nodes
 from tests.e2e.site import Site, until
-from tests.e2e.space import open_space
+from tests.e2e.space import Space
 from tests.e2e.test_graph import node
+from tests.e2e.truth import Truth
 from tests.redfish.server import Emulator
 from tests.store import Store, open_store
 
@@ -45,6 +46,8 @@ GANGS: Final = 3
 MACHINES: Final = 4
 PACE: Final = 0.25
 """Seconds between two queries."""
+_LATE: Final = 600.0
+"""Seconds that a gang may need for coming together and for its end."""
 _ANSWER: Final = timedelta(seconds=10)
 _GANG: Final = {"min": 2, "max": 2, "lastCall": "1s", "joinTimeout": "15m", "heartbeat": "5s", "keepAliveAttempts": 20}
 """Restarts of workers are no failures of members: a gang bears as long an outage as there is here."""
@@ -192,26 +195,32 @@ async def live_graph(entities: Entities, driver: Driver, name: str, after: float
     found = [f"graph {name}: {item} is {phase}" for item, phase in phases.items() if phase != "Succeeded"]
     if len(phases) != 5:
         found.append(f"graph {name}: {len(phases)} workloads, expected 5: {phases}")
-    jobs = await driver.insist(lambda: entities.site.objects("batch/v1", "Job", namespace))
-    return found + [f"graph {name}: left behind: {one['metadata']['name']}" for one in jobs]
+    return found
 
 
 async def live_gang(entities: Entities, driver: Driver, after: float, lasts: float) -> list[str]:
     """Live a gang of two real members, which are told to finish after a while."""
     await asyncio.sleep(after)
     site, marker = entities.site, secrets.token_hex(8)
-    async with open_space(site) as space:
-        await _account(driver, space.namespace)
-        workload = site.read(document(marker, _GANG), space.namespace)
-        await driver.insist(lambda: driver.holdfast.submit(workload))
-        handle = site.client.get_workflow_handle(workload.workflow_id, result_type=Status)
-        gang = Elastic(space, handle, marker)
-        entities.places[names.rendezvous_id(site.cluster, space.namespace, "train")] = "rendezvous"
-        ending = asyncio.create_task(driver.insist(handle.result))
-        await _finished(gang, ending, lasts)
-        status: Status = await ending
-        told = (str(status.phase), status.attempt, status.restarts)
-        return [] if told == ("Succeeded", 1, 0) else [f"gang: {told}: {status.message}"]
+    namespace = await driver.insist(site.namespace)
+    await _account(driver, namespace)
+    workload = site.read(document(marker, _GANG), namespace)
+    await driver.insist(lambda: driver.holdfast.submit(workload))
+    handle = site.client.get_workflow_handle(workload.workflow_id, result_type=Status)
+    entities.places[names.rendezvous_id(site.cluster, namespace, "train")] = "rendezvous"
+    gang = Elastic(Space(site, namespace, Truth(site, namespace, ())), handle, marker)
+    ending = asyncio.create_task(driver.ended(handle))
+    try:
+        await asyncio.wait_for(_finished(gang, ending, lasts), lasts + _LATE)
+    except TimeoutError:
+        ending.cancel()
+        return [f"gang: not ended {_LATE:g} s after its time: {await gang.told()}"]
+    status = await ending
+    if status is None:
+        return ["gang: its workflow ended without a status"]
+    ended = (str(status.phase), status.attempt, status.restarts)
+    causes = "; ".join(f"{one.time:%H:%M:%S} {one.reason}: {one.message}" for one in status.causes)
+    return [] if ended == ("Succeeded", 1, 0) else [f"gang: {ended}: {causes}"]
 
 
 async def _finished(gang: Elastic, ending: asyncio.Task[Any], lasts: float) -> None:
@@ -237,13 +246,17 @@ async def _account(driver: Driver, namespace: str) -> None:
     await until(there, 600, f"{namespace} has its service account", pause=0.5)
 
 
-def lives(entities: Entities, driver: Driver, seconds: float, rng: random.Random) -> list[Callable[[], Awaitable[Any]]]:
-    """Return what is to be lived beside the workloads, all at once."""
-    planned: list[Callable[[], Awaitable[Any]]] = [lambda: work_machines(entities, driver, seconds * 0.8, rng)]
+def lives(
+    entities: Entities, driver: Driver, seconds: float, rng: random.Random
+) -> dict[str, Callable[[], Awaitable[list[str]]]]:
+    """Return what is to be lived beside the workloads, all at once, by name."""
+    planned: dict[str, Callable[[], Awaitable[list[str]]]] = {
+        "provisioner": lambda: work_machines(entities, driver, seconds * 0.8, rng)
+    }
     for number in range(GRAPHS):
-        after = seconds * number / (GRAPHS + 1)
-        planned.append(lambda number=number, after=after: live_graph(entities, driver, f"graph-{number}", after))
+        name, after = f"graph-{number}", seconds * number / (GRAPHS + 1)
+        planned[name] = lambda name=name, after=after: live_graph(entities, driver, name, after)
     for number in range(GANGS if entities.gangs_door else 0):
         after, lasts = seconds * number / 4, seconds * rng.uniform(0.1, 0.4)
-        planned.append(lambda after=after, lasts=lasts: live_gang(entities, driver, after, lasts))
+        planned[f"gang-{number}"] = lambda after=after, lasts=lasts: live_gang(entities, driver, after, lasts)
     return planned

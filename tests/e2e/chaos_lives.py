@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import aiohttp
 import yaml
+from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import formats, names
@@ -17,10 +18,11 @@ from holdfast.activities.kube import KubeError, NotFound
 from holdfast.client import Holdfast
 from holdfast.client.views import Summary
 from holdfast.errors import HoldfastError, NotReachable
-from holdfast.model import Workload
+from holdfast.model import Status, Workload
 from holdfast.model.queue import Queue
 from tests.e2e.crash import pod
 from tests.e2e.site import Site, appwrapper, job
+from tests.e2e.space import Handle
 from tests.e2e.test_real_node import job as real_job
 from tests.store import BUCKET
 
@@ -119,6 +121,17 @@ class Driver:
             except NotFound:
                 raise
             except (*_TROUBLE, *more):
+                await asyncio.sleep(1.0)
+
+    async def ended(self, handle: Handle) -> Status | None:
+        """Wait until a workload's workflow has ended; None if it ended without saying how."""
+        while True:
+            try:
+                return await handle.result()
+            except WorkflowFailureError as error:
+                details = getattr(error.cause, "details", ())
+                return Status.model_validate(details[0]) if details else None
+            except RPCError:
                 await asyncio.sleep(1.0)
 
     async def submit(self, life: Life) -> None:

@@ -1,4 +1,4 @@
-"""Worker processes forked from one that has loaded Holdfast: hundreds are started, and loading takes 2 s of CPU.
+"""Workers and commands forked from a process that has loaded Holdfast: hundreds run, and loading takes 2 s of CPU.
 
 Each is a process of its own, with its own environment, that runs the very command line: it is killed, stopped and
 waited for as any other. `TEST_EXEC=1` starts each by its program instead, as the benches and tests/worker/ do.
@@ -19,10 +19,13 @@ _LOADED: Final = ["holdfast.cli.app", "holdfast.cli.worker", "holdfast.worker.pr
 
 
 class Forked:
-    """One such process, as `subprocess.Popen` has it."""
+    """One such process, as `subprocess.Popen` has it. It writes to a file, its errors to another where one is given."""
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        self._process = _context().Process(target=_run, args=(list(argv), dict(environment), str(log)), daemon=True)
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], out: Path, errors: Path | None = None
+    ) -> None:
+        given = (list(argv), dict(environment), str(out), str(errors or ""))
+        self._process = _context().Process(target=_run, args=given, daemon=True)
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -71,13 +74,19 @@ def _context() -> Any:
     return context
 
 
-def _run(argv: list[str], environment: dict[str, str], log: str) -> None:
+def _redirect(path: str, *streams: int) -> None:
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for stream in streams:
+        os.dup2(opened, stream)
+    os.close(opened)
+
+
+def _run(argv: list[str], environment: dict[str, str], out: str, errors: str) -> None:
     from holdfast.cli import main
 
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    for stream in (1, 2):
-        os.dup2(out, stream)
-    os.close(out)
+    _redirect(out, 1, *([] if errors else [2]))
+    if errors:
+        _redirect(errors, 2)
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None

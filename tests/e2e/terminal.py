@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
 
+from tests.e2e.hatchery import Forked
 from tests.e2e.site import Site, executable
+
+_SECONDS = 120.0
+"""No command that is waited for takes longer."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command came to."""
+
+    code: int
+    out: str
+    errors: str
+    seconds: float
 
 
 def shell(site: Site) -> dict[str, str]:
@@ -13,16 +31,33 @@ def shell(site: Site) -> dict[str, str]:
     return site.command()[1]
 
 
+async def run(site: Site, *argv: str) -> Ended:
+    """Run a command to its end."""
+    begun = time.monotonic()
+    code, out, errors = await asyncio.to_thread(_forked if site.forks else _executed, argv, shell(site))
+    return Ended(code, out, errors, time.monotonic() - begun)
+
+
 async def command(site: Site, *argv: str, expect: int = 0) -> str:
     """Run it, and return what it printed; any exit code but the expected one fails the test."""
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [*executable(), *argv],
-        env=shell(site),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = await run(site, *argv)
+    assert done.code == expect, f"{argv}: {done.code}\n{done.out}\n{done.errors}"
+    return done.out
+
+
+def _executed(argv: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*executable(), *argv], env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
     )
-    assert done.returncode == expect, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return done.returncode, done.stdout, done.stderr
+
+
+def _forked(argv: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        out, errors = Path(folder) / "out", Path(folder) / "errors"
+        process = Forked(argv, environment, out, errors)
+        try:
+            code = process.wait(_SECONDS)
+        finally:
+            process.kill()
+        return code, out.read_text(), errors.read_text()

@@ -13,21 +13,17 @@ import yaml
 
 from holdfast import names
 from tests.e2e.site import Site, appwrapper, executable, job, until
-from tests.e2e.terminal import shell
+from tests.e2e.terminal import command, run, shell
 
 pytestmark = pytest.mark.e2e
 ROW = pytest.mark.row
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-async def typed(site: Site, *argv: str) -> tuple[int, str, str, float]:
-    """Run a command; return its exit code, what it printed on both streams, and how long it took in seconds."""
-    begun = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
-        *executable(), *argv, env=shell(site), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 120)
-    return process.returncode or 0, out.decode(), err.decode(), time.monotonic() - begun
+async def typed(site: Site, *argv: str) -> tuple[int, str, str]:
+    """Run a command; return its exit code and what it printed on both streams."""
+    done = await run(site, *argv)
+    return done.code, done.out, done.errors
 
 
 async def first_line(site: Site, *argv: str, of: str = "stderr") -> str:
@@ -64,14 +60,14 @@ async def test_D36_D33_a_worker_that_was_killed_is_missed_by_each_command_and_th
     handle = site.client.get_workflow_handle(names.workflow_id(site.cluster, namespace, "train"))
     await site.reach(handle, "Running")
     for argv in (("status", name), ("explain", name), ("history", name), ("list",)):
-        code, out, err, _ = await typed(site, *argv)
+        code, out, err = await typed(site, *argv)
         assert (code, "stale" in out + err) == (0, False), f"{argv}: a worker is there\n{out}{err}"
 
     site.workers[0].kill()
     killed = time.monotonic()
     nobody = ("no worker answered within 3s", "no worker answers: last poll of the task queue")
     for argv in (("status", name), ("explain", name)):
-        _, out, _, _ = await typed(site, *argv)
+        _, out, _ = await typed(site, *argv)
         first = out.splitlines()[0]
         assert first.startswith("stale"), out
         assert any(words in first for words in nobody), first
@@ -79,7 +75,7 @@ async def test_D36_D33_a_worker_that_was_killed_is_missed_by_each_command_and_th
         assert "once a worker answers" in out
     other = written(tmp_path / "other.yaml", appwrapper("other", job()))
     for argv in (("submit", other, "-n", namespace), ("suspend", name), ("resume", name)):
-        code, out, err, _ = await typed(site, *argv)
+        code, out, err = await typed(site, *argv)
         assert code == 0, err
         assert err.startswith("stale"), f"{argv}: {out}{err}"
         assert any(words in err for words in nobody), err
@@ -90,7 +86,7 @@ async def test_D36_D33_a_worker_that_was_killed_is_missed_by_each_command_and_th
 
     # A minute and ten seconds after its last poll it is gone for the doctor, too.
     await asyncio.sleep(max(0.0, 72 - (time.monotonic() - killed)))
-    code, out, _, _ = await typed(site, "doctor", "-o", "json")
+    code, out, _ = await typed(site, "doctor", "-o", "json")
     checks = {each["name"]: each for each in json.loads(out)}
     assert code == 2
     for role in ("workflows", "cluster", "wait", "watch"):
@@ -119,7 +115,7 @@ async def test_D37_a_namespace_that_is_not_enabled_is_refused_before_anything_be
             (missing, f"namespace {missing} does not exist"),
             (closed, f"namespace {closed} is not enabled for Holdfast"),
         ):
-            code, out, err, _ = await typed(site, "submit", file, "-n", namespace)
+            code, out, err = await typed(site, "submit", file, "-n", namespace)
             assert code == 2, out
             assert why in err
             assert f"holdfast namespace enable {namespace}" in err
@@ -128,9 +124,9 @@ async def test_D37_a_namespace_that_is_not_enabled_is_refused_before_anything_be
     finally:
         await site.kube.delete("v1", "Namespace", closed, uid=made["metadata"]["uid"])
     enabled = await site.namespace()
-    code, out, err, _ = await typed(site, "submit", file, "-n", enabled)
+    code, out, err = await typed(site, "submit", file, "-n", enabled)
     assert code == 0, err
-    code, _, err, _ = await typed(site, "cancel", f"{enabled}/train", "--wait")
+    code, _, err = await typed(site, "cancel", f"{enabled}/train", "--wait")
     assert code == 0, err
 
 
@@ -139,7 +135,7 @@ async def test_D38_the_api_server_is_asked_with_strict_fields(site: Site, tmp_pa
     namespace = await site.namespace()
     text = (EXAMPLES / "job.yaml").read_text()
     good = str(EXAMPLES / "job.yaml")
-    code, out, err, _ = await typed(site, "validate", "--server", good, "-n", namespace)
+    code, out, err = await typed(site, "validate", "--server", good, "-n", namespace)
     assert code == 0, out + err
     assert "valid (by the API server): List sample" in out
     assert "not checked: quotas" in out
@@ -151,19 +147,19 @@ async def test_D38_the_api_server_is_asked_with_strict_fields(site: Site, tmp_pa
         assert what in text
         odd = tmp_path / "odd.yaml"
         odd.write_text(text.replace(what, instead))
-        code, out, err, _ = await typed(site, "validate", "--server", str(odd), "-n", namespace)
+        code, out, err = await typed(site, "validate", "--server", str(odd), "-n", namespace)
         assert code == 2, f"{instead}: {out}{err}"
         assert f"Job sample: {path}" in out, out
-        code, out, _, _ = await typed(site, "validate", str(odd), "-n", namespace)
+        code, out, _ = await typed(site, "validate", str(odd), "-n", namespace)
         assert code == 0
         assert "valid (structure only)" in out
     wrapped = appwrapper("wrapped", job())
     wrapped["spec"]["components"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Odd"
-    code, out, _, _ = await typed(site, "validate", "--server", written(tmp_path / "w.yaml", wrapped), "-n", namespace)
+    code, out, _ = await typed(site, "validate", "--server", written(tmp_path / "w.yaml", wrapped), "-n", namespace)
     assert code == 2
     assert "spec.components[0].template.spec.template.spec.restartPolicy" in out, "as it stands in the document"
     assert await site.objects("batch/v1", "Job", namespace) == [], "a dry run makes nothing"
-    code, out, _, _ = await typed(site, "validate", "--server", good, "-n", f"{site.cluster}-missing")
+    code, out, _ = await typed(site, "validate", "--server", good, "-n", f"{site.cluster}-missing")
     assert code == 2
     assert f"holdfast namespace enable {site.cluster}-missing" in out
 
@@ -173,7 +169,7 @@ async def explained(site: Site, name: str, *words: str) -> str:
     last = [""]
 
     async def says() -> bool:
-        _, out, err, _ = await typed(site, "explain", name, "-o", "json")
+        _, out, err = await typed(site, "explain", name, "-o", "json")
         last[0] = json.loads(out)["explanation"]["why"] if out else err
         return all(each in last[0] for each in words)
 
@@ -220,17 +216,16 @@ async def test_D34_explain_says_why_pods_wait(site: Site, tmp_path: Path):
         ),
         "quota": (full, {}, ("2 pods not created: ", "exceeded quota: pods")),
     }
-    for name, (where, changes, _) in cases.items():
+
+    async def live(name: str, where: str, changes: dict[str, Any], words: tuple[str, ...]) -> None:
         file = written(tmp_path / f"{name}.yaml", asking(name, **changes))
-        code, _, err, _ = await typed(site, "submit", file, "-n", where)
-        assert code == 0, err
-    for name, (where, _, words) in cases.items():
+        await command(site, "submit", file, "-n", where)
         print(name, await explained(site, f"{where}/{name}", *words))
-        _, out, _, _ = await typed(site, "status", f"{where}/{name}")
+        out = await command(site, "status", f"{where}/{name}")
         assert all(each in out for each in words), out
-    for name, (where, _, _) in cases.items():
-        code, _, err, _ = await typed(site, "cancel", f"{where}/{name}", "--wait")
-        assert code == 0, err
+        await command(site, "cancel", f"{where}/{name}", "--wait")
+
+    await asyncio.gather(*(live(name, *case) for name, case in cases.items()))
 
 
 @ROW("D35", level="e2e")
@@ -246,9 +241,9 @@ async def test_D35_what_a_pod_died_of_is_kept_with_its_jobs_verdict(site: Site, 
     await site.annotate("Pod", pod, namespace, kwok_exit_code="137", kwok_reason="OOMKilled", kwok_fail="0s")
     await site.reach(handle, "Failed")
     death = f"Job failed: pod {pod} OOMKilled, exit 137, on {node}"
-    _, out, _, _ = await typed(site, "status", name)
+    _, out, _ = await typed(site, "status", name)
     assert death in out, out
-    _, out, _, _ = await typed(site, "history", name)
+    _, out, _ = await typed(site, "history", name)
     assert death in out, out
     life = json.loads((await typed(site, "history", name, "-o", "json"))[1])
     assert (life["failure"]["exitCode"], life["failure"]["node"]) == (137, node)
