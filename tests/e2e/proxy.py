@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from holdfast.local.ports import choose
+from tests.e2e.site import free_port
 
 CHUNK = 1 << 16
 
@@ -28,7 +28,7 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
         # Free still when it is listened on again after a refusal.
-        self.own_port = choose(["proxy"], among=range(30_000, 32_000))["proxy"]
+        self.own_port = free_port()
         self.turned_away = 0
         """Connections that were reset instead of being led on."""
         self._server: asyncio.Server | None = None

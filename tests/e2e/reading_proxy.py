@@ -102,7 +102,7 @@ class ReadingProxy(Proxy):
                 await self._open.wait()
                 late = late or held
                 if held and onward.is_closing():
-                    # The API server ends a connection on which nothing was asked for 90 s. The request arrives all the same.
+                    # The API server ends a connection that says nothing for 90 s. The request arrives all the same.
                     onward = await self._connect_again()
                 if request is not None:
                     self.sent.append(Sent(*request, datetime.now(UTC), held))
