@@ -204,7 +204,9 @@ async def live_gang(entities: Entities, driver: Driver, after: float, lasts: flo
     site, marker = entities.site, secrets.token_hex(8)
     namespace = await driver.insist(site.namespace)
     await _account(driver, namespace)
-    workload = site.read(document(marker, _GANG), namespace)
+    described = document(marker, _GANG)
+    described["spec"]["policy"]["timings"]["successTTL"] = "0s"
+    workload = site.read(described, namespace)
     await driver.insist(lambda: driver.holdfast.submit(workload))
     handle = site.client.get_workflow_handle(workload.workflow_id, result_type=Status)
     entities.places[names.rendezvous_id(site.cluster, namespace, "train")] = "rendezvous"
