@@ -132,6 +132,7 @@ class RehearseInput(Payload):
     data: _Data = ()
     nodes_excluded: tuple[str, ...] = ()
     nodes_disliked: tuple[str, ...] = ()
+    nodes_unmarked: bool = False
     waits: bool = False
     """Whether a missing right is waited for when they are made, and so is no reason to refuse."""
 
@@ -167,6 +168,8 @@ class MakeInput(Payload):
     """Nodes on which none of its pods is to run (row A17)."""
     nodes_disliked: tuple[str, ...] = ()
     """Nodes to which any other with room is preferred (row U9)."""
+    nodes_unmarked: bool = False
+    """Whether its pods run on nodes without a mark only, by the labels that the worker knows as marks (row D21)."""
     waits: bool = False
     """Whether a missing right is waited for, too."""
     patience: float | None

@@ -51,6 +51,7 @@ def inject(
     launch: int = 0,
     excluded: Sequence[str] = (),
     disliked: Sequence[str] = (),
+    marked: Sequence[str] = (),
     copy_index: int | None = None,
     resume_from: str | None = None,
     bounds: PodBounds = UNBOUND,
@@ -72,6 +73,7 @@ def inject(
         launch: how often it has been made again within this attempt.
         excluded: nodes on which its pods must not run.
         disliked: nodes to which its pods prefer any other.
+        marked: labels, `key` or `key=value`, of nodes on which its pods must not run.
         copy_index: which copy it is, where the component has copies.
         resume_from: the checkpoint that its pods go on from, empty for none; None: they make none.
         bounds: what nodes do to its pods by themselves.
@@ -132,7 +134,7 @@ def inject(
         except DataProblem as error:
             raise InjectionError(error.path, error.message) from None
         try:
-            keep_off(template["spec"], excluded, disliked, f"{pod_set.path}.spec")
+            keep_off(template["spec"], excluded, disliked, f"{pod_set.path}.spec", marked)
         except PlacementError as error:
             raise InjectionError(error.path, error.message) from None
     _take_ttl(sent)

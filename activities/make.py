@@ -100,6 +100,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
             launch=given.launches.get(component.name, 0),
             excluded=given.nodes_excluded,
             disliked=given.nodes_disliked,
+            marked=site.marks.selectable if given.nodes_unmarked else (),
             copy_index=copy_index,
             resume_from=given.resume_from,
         )

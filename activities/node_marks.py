@@ -10,7 +10,7 @@ from holdfast import names
 from holdfast.activities.contract import LookedNodes, LookNodesInput, MarkedNodes, MarkNodesInput
 from holdfast.activities.kube import Conflict, Forbidden, KubeError, NotFound
 from holdfast.activities.node_taints import is_fenced, unfence
-from holdfast.activities.node_word import is_marked, is_ready, patch_of
+from holdfast.activities.node_word import is_marked, is_ready, patch_of, with_fault_label
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import Pulse, Site, persist, told
 from holdfast.model import NodeMarked, NodeSight, NodeWish, NodeWord
@@ -113,9 +113,11 @@ async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
         patch, fenced = patch_of(node, wish, site.installation), is_fenced(node, site.installation)
         if wish.word not in _SILENT:
             patch = unfence(node, site.installation, patch)
+        ours = fenced or is_marked(node, site.installation)
+        if patch is not None and not ours and not await _has_ours(site, wish.name):
+            patch = None
+        patch = with_fault_label(node, wish, site.installation, patch)
         if patch is None:
-            return done
-        if not fenced and not is_marked(node, site.installation) and not await _has_ours(site, wish.name):
             return done
         try:
             version = node["metadata"]["resourceVersion"]

@@ -41,6 +41,26 @@ def patch_of(node: Mapping[str, Any], wish: NodeWish, installation: str) -> dict
     return {"metadata": {"annotations": {key: wanted}}, "spec": {"taints": [*others, *own] or None}}
 
 
+def with_fault_label(
+    node: Mapping[str, Any], wish: NodeWish, installation: str, patch: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return a change of a node, if there is one, that also sets or removes the label of broken hardware.
+
+    Every node with broken hardware bears it, whether or not a pod is there: it disturbs nobody, and new pods avoid it
+    by it. It stays until the node's health check has passed.
+    """
+    key = names.fault_label(installation)
+    there = key in mapping(mapping(node.get("metadata")).get("labels"))
+    if wish.word is NodeWord.FAULTY and not there:
+        value = "true"
+    elif wish.word is NodeWord.NONE and there:
+        value = None
+    else:
+        return patch
+    patch = patch or {}
+    return {**patch, "metadata": {**mapping(patch.get("metadata")), "labels": {key: value}}}
+
+
 def annotation_of(wish: NodeWish) -> str | None:
     """Return what is written on a node, None where nothing is to stand there."""
     if wish.word is NodeWord.NONE:
@@ -64,7 +84,9 @@ def own_marks(node: Mapping[str, Any], installation: str) -> OwnMarks | None:
     word, why, heard = word_on(node, installation)
     taint, off = _taint(node, installation), power_off(node, installation)
     if word is NodeWord.NONE and taint is None and off is None:
-        return None
+        labels = mapping(mapping(node.get("metadata")).get("labels"))
+        faulty = names.fault_label(installation) in labels
+        return OwnMarks(word=NodeWord.FAULTY, why="its label says so") if faulty else None
     if word is NodeWord.NONE and taint is not None:
         value = str(taint.get("value") or "")
         word, why = NodeWord(value) if value in set(NodeWord) - {""} else NodeWord.DOWN, "its taint says so"

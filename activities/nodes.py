@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast import names
 from holdfast.activities.node_taints import is_fenced, is_own_taint
 from holdfast.activities.node_word import word_on
 from holdfast.activities.pod_facts import PodFacts, PodState
@@ -64,6 +65,12 @@ class Marks:
     def faults(self) -> Marks:
         """Those that tell of broken hardware. A label tells that pods are to leave, for whatever reason."""
         return Marks((), self.taints, self.conditions, own=self.installation or self.own)
+
+    @property
+    def selectable(self) -> tuple[str, ...]:
+        """The marks that a node affinity can select: labels, and that of this installation for broken hardware."""
+        own = (names.fault_label(self.installation),) if self.installation else ()
+        return (*self.labels, *own)
 
     def of(self, node: Mapping[str, Any]) -> NodeMark | None:
         """Return the mark that a raw node bears, None for a good one."""

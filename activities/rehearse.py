@@ -122,6 +122,7 @@ async def _problems_of(
             config_hash=given.config_hashes.get(component.name, ""),
             excluded=change.nodes_excluded if change is not None else (),
             disliked=change.nodes_disliked if change is not None else (),
+            marked=site.marks.selectable if change is not None and change.nodes_unmarked else (),
             copy_index=copy_index,
         )
     except InjectionError as error:

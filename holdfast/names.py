@@ -34,6 +34,8 @@ ANNOTATION_NODE: Final = f"node.{GROUP}"
 """On a node, followed by `/` and the installation whose monitor wrote it."""
 TAINT_NODE: Final = f"down.{GROUP}"
 """Likewise: on a node that is Down or back from it, until its health check has passed."""
+LABEL_FAULT: Final = f"fault.{GROUP}"
+"""Likewise: a label of a node with broken hardware, since no affinity can select a taint or a condition (row D21)."""
 TAINT_QUARANTINE: Final = f"quarantine.{GROUP}"
 """Likewise: on a node that is to be wiped, until that is proven done (row L15)."""
 ANNOTATION_FENCED: Final = f"fenced.{GROUP}"
@@ -319,6 +321,11 @@ def node_annotation(installation: str) -> str:
 def node_taint(installation: str) -> str:
     """Return the taint by which an installation's monitor keeps new pods off a node."""
     return f"{TAINT_NODE}/{installation}"
+
+
+def fault_label(installation: str) -> str:
+    """Return the label that an installation's monitor sets on every node with broken hardware."""
+    return f"{LABEL_FAULT}/{installation}"
 
 
 def quarantine_taint(installation: str) -> str:

@@ -43,6 +43,8 @@ HISTORY_SHARDS = 16
 STORES = {"temporal": "temporal", "temporal_visibility": "visibility"}
 """The databases, and the embedded schema of each."""
 _USER = "temporal"
+DEBIAN = Path("/usr/lib/postgresql")
+RUN_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,14 @@ class Database:
 
 
 def program(name: str) -> str:
-    """The path of a program of PostgreSQL: on PATH, else the newest that Debian has installed.
+    """The path of a program of PostgreSQL: the newest that Debian has installed, else the one on PATH.
+
+    Debian's own programs on PATH only choose among its versions, by settings that are none of a stack's.
 
     Raises:
         StackError: there is none.
     """
-    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]))
+    installed = sorted(DEBIAN.glob(f"*/bin/{name}"), key=lambda path: _version(path.parents[1].name))
     found = str(installed[-1]) if installed else shutil.which(name)
     if not found:
         raise StackError(
@@ -92,6 +96,11 @@ def program(name: str) -> str:
             "install it; on Debian: apt-get install postgresql",
         )
     return found
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return a version as numbers; before 10 a major version had two (9.6)."""
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())
 
 
 def as_user(*argv: str) -> tuple[str, ...]:
@@ -245,6 +254,8 @@ def prepare(layout: Layout) -> None:
     if (place.data / "PG_VERSION").exists():
         return
     shutil.rmtree(place.folder, ignore_errors=True)
+    # Under another name until it is whole: initdb writes PG_VERSION first, and may be killed after that.
+    half_made = place.data.with_name("half-made")
     for folder in (place.folder, place.archive):
         folder.mkdir(parents=True, mode=0o700)
     write_private(place.password, _password(layout))
@@ -254,7 +265,7 @@ def prepare(layout: Layout) -> None:
     _run(
         *as_user(
             program("initdb"),
-            f"--pgdata={place.data}",
+            f"--pgdata={half_made}",
             f"--username={_USER}",
             f"--pwfile={place.password}",
             "--auth=scram-sha-256",
@@ -264,6 +275,7 @@ def prepare(layout: Layout) -> None:
         ),
         cwd=place.folder,
     )
+    half_made.replace(place.data)
 
 
 def await_ready(ports: Mapping[str, int]) -> None:
@@ -300,6 +312,7 @@ def release(layout: Layout) -> None:
 def _at_home(data: Path) -> list[int]:
     """Return the processes that work in a folder: each of PostgreSQL's works in its data."""
     found = list[int]()
+    data = data.resolve()  # As /proc has it: a folder on the way may be a link.
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (entry / "cwd").readlink() == data:
@@ -347,7 +360,8 @@ def take_base_backup(layout: Layout, ports: Mapping[str, int]) -> Path:
         StackError: it failed; with what was said.
     """
     place = Database(layout.directory)
-    target = place.folder / f"base-{len(list(place.folder.glob('base-*')))}"
+    taken = (path.name.removeprefix("base-") for path in place.folder.glob("base-*"))
+    target = place.folder / f"base-{max((int(number) for number in taken if number.isdecimal()), default=-1) + 1}"
     reach = (f"--host={LOOPBACK}", f"--port={ports['postgresql']}", f"--username={_USER}", "--no-password")
     argv = as_user(program("pg_basebackup"), *reach, f"--pgdata={target}", "--checkpoint=fast")
     _run(*argv, cwd=place.folder, PGPASSWORD=_password(layout))
@@ -382,9 +396,13 @@ def remove(layout: Layout) -> None:
 
 
 def _run(*argv: str, cwd: Path | None = None, **environment: str) -> None:
-    done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=120, cwd=cwd, env=os.environ | environment, check=False
-    )
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=RUN_SECONDS, cwd=cwd, env=os.environ | environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        message = f"{Path(argv[0]).name} has not ended after {RUN_SECONDS:g} s, and was killed"
+        raise StackError(message, f"try it yourself: {' '.join(argv)}") from None
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-1500:]
         raise StackError(

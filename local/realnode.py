@@ -119,10 +119,10 @@ def prepare(node: RealNode, shim: Path) -> None:
 
 
 def ensure_network(node: RealNode) -> None:
-    """Make the bridge with the node's address, unless it is there."""
+    """Make the bridge with the node's address, as far as it is not there: whoever made it may have been killed."""
     if not Path("/sys/class/net", node.bridge).exists():
         _run("ip", "link", "add", node.bridge, "type", "bridge")
-        _run("ip", "address", "add", f"{node.address}/24", "dev", node.bridge)
+    _run("ip", "address", "replace", f"{node.address}/24", "dev", node.bridge)
     _run("ip", "link", "set", node.bridge, "up")
 
 

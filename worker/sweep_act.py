@@ -13,13 +13,17 @@ from typing import Any, Final
 from holdfast import names
 from holdfast.activities.anchor import release_anchor
 from holdfast.activities.contract import RemoveInput, Target
-from holdfast.activities.kube import Conflict, KubeError, NotFound, Unreachable
+from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping
 from holdfast.activities.remains import Remains, find_remains, remnants_of
 from holdfast.model import Phase, Reason, Report
 from holdfast.worker.sweep import AttemptLeft, Judgement, Left, Verdict
 from holdfast.worker.sweep_ask import Ground, Item, judgement, look
 
+SWEPT: Final = "Swept"
+"""Reason of the Event on an attempt that is removed."""
+MESSAGE_MAXIMUM: Final = 1024
+"""Of an Event, as the API server has it."""
 LIMIT: Final = timedelta(minutes=10)
 _AT_ONCE: Final = 8
 _POLL: Final = 0.5
@@ -157,6 +161,7 @@ class _Removal:
         return attempt.number <= max(one.number for one in self._doomed.values())
 
     async def _delete(self, attempt: AttemptLeft) -> None:
+        await self._record(attempt)
         with suppress(NotFound, Conflict):  # It is gone, or another has its name.
             await self._ground.site.kube.delete(
                 names.API_VERSION,
@@ -166,6 +171,14 @@ class _Removal:
                 uid=attempt.uid,
                 propagation="Foreground",
             )
+
+    async def _record(self, attempt: AttemptLeft) -> None:
+        """Write an Event on what is to be deleted, before it is (row L6).
+
+        A namespace that is being deleted takes no Events any more; what is left there goes all the same.
+        """
+        with suppress(KubeError):
+            await self._ground.site.kube.create(swept_event(self._item, attempt, datetime.now(UTC)))
 
     async def _conclude(self) -> Outcome | None:
         """Let go of the anchor, where the verdict says so and still stands."""
@@ -230,6 +243,34 @@ class _Removal:
         if sentences != self._told:
             self._told = sentences
             self._say(f"{self._item.left.namespace}/{self._item.left.name}: still there: {'; '.join(sentences[:3])}")
+
+
+def swept_event(item: Item, attempt: AttemptLeft, now: datetime) -> Object:
+    """Return the Event that says why an attempt is removed; it has the same name whenever it is made. Pure."""
+    left, at = item.left, now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    suffix = f".{attempt.uid}.swept"
+    message = f"holdfast sweep removes {attempt.name} ({item.judgement.verdict.value}): {item.judgement.why}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": attempt.name[: 253 - len(suffix)].rstrip("-.") + suffix, "namespace": left.namespace},
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.ATTEMPT_KIND,
+            "name": attempt.name,
+            "namespace": left.namespace,
+            "uid": attempt.uid,
+        },
+        "type": "Normal",
+        "reason": SWEPT,
+        "message": message[:MESSAGE_MAXIMUM],
+        "source": {"component": names.EVENT_SOURCE},
+        "reportingComponent": names.EVENT_SOURCE,
+        "reportingInstance": names.EVENT_SOURCE,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
 
 
 def together(found: Sequence[Remains]) -> Remains:

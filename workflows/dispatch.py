@@ -47,6 +47,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.checkpoint import asked
     from holdfast.policy.fate import matters
     from holdfast.policy.health import timings
+    from holdfast.policy.nodes import leaves_marked
     from holdfast.policy.operations import patience, patience_left
     from holdfast.policy.order import awaited
     from holdfast.policy.walltime import USUAL_GRACE, backstop
@@ -229,6 +230,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 data=data,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
+                nodes_unmarked=leaves_marked(state.policy),
                 waits=waits,
                 patience=_patience(state, operation.kind),
                 hands_over=True,
@@ -254,6 +256,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 data=data,
                 nodes_excluded=excluded,
                 nodes_disliked=disliked,
+                nodes_unmarked=leaves_marked(state.policy),
                 waits=waits,
                 patience=_patience(state, operation.kind),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),

@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast import names
     from holdfast.activities.contract import Rehearsed, RehearseInput, planned
     from holdfast.model import RefusedCreate, Stage, State, Workload
+    from holdfast.policy.nodes import leaves_marked
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, bounds_of, data_of, gang_of, target_of
 
 PATIENCE = timedelta(minutes=1)
@@ -43,6 +44,7 @@ def rehearsal_of(spec: Workload, state: State, uid: str, again: Sequence[str]) -
         data=data_of(spec, state),
         nodes_excluded=tuple(sorted(node.name for node in avoided if node.required)),
         nodes_disliked=tuple(sorted(node.name for node in avoided if not node.required)),
+        nodes_unmarked=leaves_marked(state.policy),
         waits=state.policy.refused_create is RefusedCreate.WAIT,
     )
 

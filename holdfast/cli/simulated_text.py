@@ -20,6 +20,8 @@ def told(simulation: Simulation) -> str:
     lines = [head, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET LEFT", "", "WHAT"), rows), ""]
     if simulation.truncated:
         lines += [f"broken off after {len(rows)} lines: end it sooner with --until", ""]
+    if simulation.left_out:
+        lines += ["NOT SIMULATED", *(f"- {one}" for one in simulation.left_out), ""]
     return "\n".join(lines + _summary(simulation.summary))
 
 

@@ -25,11 +25,20 @@ _REMEDY: Final = "a worker with the setting provisioner_url starts it"
 
 async def node_book(client: Client, place: Place, cluster: str) -> NodeBook | None:
     """Return what the monitor of nodes knows of those that are not healthy (see `Holdfast.node_book`)."""
-    handle: Any = client.get_workflow_handle(names.node_monitor_id(cluster))
+    workflow_id = names.node_monitor_id(cluster)
+    handle: Any = client.get_workflow_handle(workflow_id, result_type=dict)
+
+    async def ask() -> Any:
+        return await handle.query(
+            names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN
+        )
+
     try:
-        found = await handle.query(names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN)
+        found = await answer_of(client, workflow_id, ask)
     except WorkflowQueryRejectedError:
         return None
+    except TimeoutError as error:
+        raise await unanswered(client, workflow_id, "workflows") from error
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None

@@ -86,8 +86,9 @@ def _see(found: dict[int, PastAttempt], attempt: Attempt) -> None:
     old = found.get(attempt.number) or PastAttempt(number=attempt.number, begun_at=attempt.begun_at)
     found[attempt.number] = edit(
         old,
-        submitted_at=attempt.submitted_at or old.submitted_at,
-        ready_at=attempt.ready_at or old.ready_at,
+        # One that is resumed in place is submitted, and runs, once more: when it first was so is what is asked.
+        submitted_at=old.submitted_at or attempt.submitted_at,
+        ready_at=old.ready_at or attempt.ready_at,
         removing_at=attempt.removing_at or old.removing_at,
         gone_at=attempt.gone_at or old.gone_at,
         forced=old.forced or attempt.stage is Stage.FORCING,
@@ -108,6 +109,8 @@ def _end(found: dict[int, PastAttempt], taken: Taken) -> None:
             end = edit(record, ended_by=reason, why=why, failure=failure)
         case Succeed(why):
             end = edit(record, ended_by=Reason.COMPLETED, why=why)
+        case Suspend(in_place=True):
+            return  # It has not ended: it is resumed where it is.
         case Suspend(reason, why) | Cancel(reason, why) | Release(reason, why):
             end = edit(record, ended_by=record.ended_by or reason, why=record.why or why)
         case Resubmit(why):

@@ -19,6 +19,7 @@ from holdfast.model import (
     Model,
     Phase,
     Policy,
+    Scope,
     State,
     Time,
     Unhealthy,
@@ -96,8 +97,7 @@ class _Ahead:
 
 def compared(story: Story, policy: Policy) -> Comparison:
     """Return what another policy would have decided on a real life, point by point."""
-    carried = story.runs[0].carried
-    other = _Other(policy, dict(carried.used) if carried is not None else {})
+    other = _Other.of(policy, story.runs[0].carried)
     for index, turn in enumerate(story.turns):
         after = story.turns[index + 1].at if index + 1 < len(story.turns) else turn.at
         raw = turn.folded
@@ -124,6 +124,16 @@ class _Other:
     parted: datetime | None = None
     failed: datetime | None = None
 
+    @classmethod
+    def of(cls, policy: Policy, carried: State | None) -> _Other:
+        """Begin with the figures and the clock that an earlier run handed on, where Temporal no longer keeps it."""
+        if carried is None:
+            return cls(policy, {})
+        other = cls(policy, dict(carried.used), acted=dict(carried.acted), unhealthy=carried.unhealthy)
+        if carried.attempt is not None:
+            other.attempt, other.member = carried.attempt.number, dict(carried.attempt.used)
+        return other
+
     def judge(self, turn: Turn, raw: State, real: Taken) -> None:
         """Judge what reality has just decided on, and compare."""
         taken = self._decide(turn.spec, raw, turn.at, looks=isinstance(real.decision, Look))
@@ -138,7 +148,7 @@ class _Other:
         elif isinstance(taken.decision, _ACTING):
             self._only_other(turn.at, real.after, taken)
         if isinstance(real.decision, Retry) and real.before.outcome is not None:
-            self.used, self.acted = {}, {}
+            self.used, self.acted, self.failed = {}, {}, None  # Whatever had failed by then begins anew.
 
     def wait(self, turn: Turn, raw: State, until: datetime) -> None:
         """Let the other policy's own deadlines pass, until reality goes on."""
@@ -227,18 +237,31 @@ class _Other:
 
     def _later(self, failure: Failure) -> str:
         """Charge what a failure would cost later, and say what it would come to."""
-        action = rule_on(self.policy, failure).action
+        ruling = rule_on(self.policy, failure)
+        rule, action = ruling.rule, ruling.action
         if action.kind is ActionKind.IGNORE:
             return ""
         if action.kind is ActionKind.FAIL:
             return "then it fails"
-        if action.charge is None:
-            return "then it resets, charged to nothing"
-        used, limit = self.used.get(action.charge, 0), self.policy.budget(action.charge).limit
-        if limit is not None and used >= limit:
-            return f"then it fails, since its {action.charge} budget is used up"
-        self.used = {**self.used, action.charge: used + 1}
-        return f"then it resets, charged to {action.charge}"
+        acted = self.acted.get(rule, 0)
+        if action.limit is not None and acted >= action.limit:
+            return f"then it fails, since rule {rule} has acted as often as it may"
+        charged = "nothing"
+        if action.charge is not None:
+            budget = self.policy.budget(action.charge)
+            of_member = budget.scope is Scope.MEMBER and bool(failure.component)
+            figures, name = (self.member, failure.component) if of_member else (self.used, action.charge)
+            used = figures.get(name, 0)
+            if budget.limit is not None and used >= budget.limit:
+                return f"then it fails, since its {action.charge} budget is used up"
+            if of_member:
+                self.member = {**figures, name: used + 1}
+            else:
+                self.used = {**figures, name: used + 1}
+            charged = action.charge
+        if action.limit is not None:
+            self.acted = {**self.acted, rule: acted + 1}
+        return f"then it resets, charged to {charged}"
 
     def _only_other(self, at: datetime, state: State, taken: Taken) -> None:
         """Note that the other policy acts now, and reality does not yet."""

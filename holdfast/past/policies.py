@@ -13,6 +13,8 @@ from holdfast.formats.settings import Given, read_settings
 from holdfast.model import Policy, Workload
 
 _SECTIONS = ("policy", "spec.policy")
+_PARTS = ("timings", "exclusion", "deletion")
+"""Parts of a policy whose fields stand each for itself: those that are left out stay. Any other is given whole."""
 
 
 def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], source: str) -> Policy:
@@ -45,9 +47,10 @@ def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], sourc
     document = cast("dict[str, Any]", given)
     base = _base(document, spec, profiles, prefix, source)
     whole: dict[str, Any] = {**base.model_dump(mode="json"), **document}
-    timings = document.get("timings")
-    if isinstance(timings, dict):
-        whole["timings"] = {**base.timings.model_dump(mode="json"), **cast("dict[str, Any]", timings)}
+    for part in _PARTS:
+        inner = document.get(part)
+        if isinstance(inner, dict):
+            whole[part] = {**getattr(base, part).model_dump(mode="json"), **cast("dict[str, Any]", inner)}
     try:
         policy = Policy.model_validate(whole)
     except ValidationError as error:

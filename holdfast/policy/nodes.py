@@ -52,6 +52,14 @@ def heeded(policy: Policy, attempt: Attempt, failures: Iterable[Failure], *, sen
     ]
 
 
+def leaves_marked(policy: Policy) -> bool:
+    """Whether pods of a workload with this policy are to leave marked nodes, so that they had better not go there."""
+    return any(
+        FailureClass.HARDWARE in rule.match.classes and rule.action.avoid is NodeAvoidance.REQUIRE
+        for rule in policy.rules
+    )
+
+
 def is_loss(failure: Failure) -> bool:
     """Whether a failure is that the monitor of nodes has found one Down: nothing was heard of the pod itself."""
     return failure.cls is FailureClass.NODE_LOST and failure.reason in LOSSES

@@ -5,27 +5,22 @@ A controller that is not known here makes a component's pods once, and leaves th
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.activities.object_facts import TrueCondition
 from holdfast.activities.pod_facts import PodState
-from holdfast.simulation.objects import Pod, Thing
+from holdfast.simulation import jobs
+from holdfast.simulation.objects import Thing
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
-
-JOB_BACKOFF = timedelta(seconds=10)
-JOB_BACKOFF_MAXIMUM = timedelta(minutes=10)
-JOB_BACKOFF_LIMIT = 6
-"""As batch/v1 has it where a Job does not say."""
 
 
 def sync(world: World, thing: Thing) -> None:
     """Do what a component's controller does now."""
     match (thing.plan.api_version, thing.plan.kind):
         case ("batch/v1", "Job"):
-            _job(world, thing)
+            jobs.sync(world, thing)
         case ("apps/v1", "Deployment" | "ReplicaSet"):
             active = [pod for pod in world.pods_of(thing) if pod.active]
             _make(world, thing, thing.plan.expected_pods - len(active))
@@ -79,82 +74,6 @@ def _stateful_set(world: World, thing: Thing) -> None:
             pod = world.make_pod(thing, f"{thing.name}-{index}")
         if ordered and (pod.state is not PodState.RUNNING or pod.deleting is not None):
             return
-
-
-def _job(world: World, thing: Thing) -> None:
-    """Replace failed pods after a back-off until there were too many, and say at the end how it ended."""
-    pods = world.pods_of(thing)
-    active = [pod for pod in pods if pod.active]
-    ending = [pod for pod in pods if not pod.finished and pod.deleting is not None]
-    if thing.suspended:
-        for pod in active:
-            thing.counted.add(pod.name)  # Its own suspension is no failure of a pod.
-            world.delete_pod(pod)
-        return
-    if thing.giving_up is None:
-        _count_failures(world, thing, pods)
-        _judge(world, thing, pods)
-    if thing.giving_up is not None:
-        for pod in active:
-            world.delete_pod(pod)
-        if not active and not ending:
-            _say(world, thing, thing.giving_up)
-        return
-    succeeded = len([pod for pod in pods if pod.state is PodState.SUCCEEDED])
-    wanted = _parallelism(thing)
-    completions = thing.spec.get("completions")
-    if completions is not None:
-        wanted = min(wanted, int(completions) - succeeded)
-    elif succeeded:
-        wanted = 0
-    lacking = wanted - len(active)
-    if lacking > 0 and thing.failed:
-        again = _backed_off(thing)
-        if again > world.clock.now:
-            world.clock.at(again, world.sync)
-            return
-    _make(world, thing, lacking)
-
-
-def _judge(world: World, thing: Thing, pods: list[Pod]) -> None:
-    """Decide whether a Job is at its end."""
-    now = world.clock.now
-    if thing.failures > int(thing.spec.get("backoffLimit", JOB_BACKOFF_LIMIT)):
-        message = "Job has reached the specified backoff limit"
-        thing.giving_up = TrueCondition("Failed", "BackoffLimitExceeded", message, now)
-        return
-    done = [pod for pod in pods if pod.state is PodState.SUCCEEDED]
-    completions = thing.spec.get("completions")
-    if completions is not None:
-        complete = len(done) >= int(completions)
-    else:
-        complete = bool(done) and not any(pod.active for pod in pods)
-    if complete:
-        thing.giving_up = TrueCondition("Complete", "CompletionsReached", "", now)
-
-
-def _count_failures(world: World, thing: Thing, pods: list[Pod]) -> None:
-    """Count pods that failed or that another hand deleted, once each."""
-    for pod in pods:
-        ended = pod.state is PodState.FAILED or (pod.deleting is not None and pod.state is not PodState.SUCCEEDED)
-        if ended and pod.name not in thing.counted:
-            thing.counted.add(pod.name)
-            thing.failures += 1
-            thing.failed.append(pod.ended or pod.deleting or world.clock.now)
-        elif pod.state is PodState.SUCCEEDED and pod.name not in thing.counted:
-            thing.counted.add(pod.name)
-            thing.failed.clear()
-
-
-def _backed_off(thing: Thing) -> datetime:
-    """Return when a Job makes pods again: ten seconds after its first failure in a row, doubled with each further."""
-    pause = JOB_BACKOFF * 2 ** min(len(thing.failed) - 1, 10)
-    return thing.failed[-1] + min(pause, JOB_BACKOFF_MAXIMUM)
-
-
-def _parallelism(thing: Thing) -> int:
-    given = thing.spec.get("parallelism")
-    return int(given) if given is not None else 1
 
 
 def _say(world: World, thing: Thing, verdict: TrueCondition) -> None:

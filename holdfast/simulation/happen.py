@@ -115,7 +115,10 @@ def _chosen(world: World, component: str | None, count: Pods, node: str = "") ->
     running = [
         pod
         for pod in world.pods
-        if pod.state is PodState.RUNNING and pod.deleting is None and component in {None, pod.thing.component.name}
+        if pod.state is PodState.RUNNING
+        and not pod.pausing
+        and pod.deleting is None
+        and component in {None, pod.thing.component.name}
     ]
     running.sort(key=lambda pod: bool(node) and pod.node != node)
     return running if count == "all" else running[:count]
@@ -136,11 +139,13 @@ def _fail(world: World, what: Fail, component: str | None) -> str:
     where = f" on {what.node}" if what.node else ""
     how = what.pod_reason or what.disruption or f"exit code {what.exit_code} ({what.reason})"
     said = f"{_names(chosen)} failed: {how}{where}"
-    if not (what.pod_reason or what.disruption) and all(pod.thing.restarts_in_place for pod in chosen):
-        return f"{said}; the kubelet starts it again in place, so that the pod has not failed"
     for pod in chosen:
         world.end(pod, what)
-    return said
+    in_place = [pod for pod in chosen if pod.state is PodState.RUNNING]
+    if not in_place:
+        return said
+    which = "it" if len(in_place) == len(chosen) == 1 else "them" if len(in_place) == len(chosen) else _names(in_place)
+    return f"{said}; the kubelet starts {which} again in place, so that the pod has not failed"
 
 
 def _delete(world: World, what: Delete, component: str | None) -> str:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.activities.nodes import DOWN, LOST, Marks, NodeMark
 from holdfast.activities.pod_facts import PREPARATION, PodState
 from holdfast.model import FailureClass, NodeTimings, format_duration
-from holdfast.simulation.happenings import INIT_ERROR, LaunchFails, NodeBroken
+from holdfast.simulation import jobs
+from holdfast.simulation.happenings import INIT_ERROR, Fail, LaunchFails, NodeBroken
 from holdfast.simulation.objects import Pod, written
 from holdfast.simulation.trouble import EVER, Trouble
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
+
+
+CRASH_BACKOFF = timedelta(seconds=10)
+"""A kubelet restarts a container that has crashed at once, then after ten seconds, doubled with each further time."""
+CRASH_BACKOFF_MAXIMUM = timedelta(minutes=5)
+CALM = timedelta(minutes=10)
+"""After so long a run its crashes are forgotten."""
 
 
 def schedule(world: World, pod: Pod) -> None:
@@ -47,12 +56,54 @@ def start(world: World, pod: Pod) -> None:
     if trouble is not None and trouble.launch is not None:
         _cannot_start(world, pod, trouble.launch, trouble.until)
         return
-    pod.launch, pod.runs_since = None, world.clock.now
-    pod.state = PodState.RUNNING
+    pod.launch, pod.state = None, PodState.RUNNING
     world.changed = True
-    if world.latencies.run is not None and not pod.thing.restarts_in_place:
-        world.clock.after(world.latencies.run, lambda: world.end(pod))
+    _runs(world, pod)
     world.sync()
+
+
+def _runs(world: World, pod: Pod) -> None:
+    """Have a pod's container run from now on, for its time."""
+    since = pod.runs_since = world.clock.now
+
+    def ends() -> None:
+        if pod.runs_since == since and not pod.pausing:
+            world.end(pod)
+
+    if world.latencies.run is not None and not pod.thing.restarts_in_place:
+        world.clock.after(world.latencies.run, ends)
+
+
+def starts_again(world: World, pod: Pod, fail: Fail) -> bool:
+    """Whether a pod's kubelet restarts its container in place, after its back-off; else the pod fails.
+
+    It restarts what exited, never a pod that was evicted or disrupted. Where the pod always restarts, nothing follows.
+    """
+    if fail.pod_reason or fail.disruption or pod.thing.restart_policy == "Never":
+        return False
+    if pod.thing.restarts_in_place:
+        return True
+    if pod.runs_since is not None and world.clock.now - pod.runs_since > CALM:
+        pod.crashes = 0
+    pod.pausing = True
+    _after_crash(world, pod, lambda: _runs(world, pod))
+    return True
+
+
+def _after_crash(world: World, pod: Pod, then: Callable[[], None]) -> None:
+    """Restart a pod's container after the kubelet's back-off."""
+    pause = min(CRASH_BACKOFF * 2 ** min(pod.crashes - 1, 10), CRASH_BACKOFF_MAXIMUM) if pod.crashes else timedelta(0)
+    pod.crashes += 1
+
+    def again() -> None:
+        if pod not in world.pods or pod.finished or pod.deleting is not None or pod.node in world.lost:
+            return
+        pod.pausing = False
+        pod.restarts += 1
+        then()
+        world.sync()
+
+    world.clock.after(pause, again)
 
 
 def _launch_trouble(world: World, pod: Pod) -> Trouble | None:
@@ -68,6 +119,9 @@ def _cannot_start(world: World, pod: Pod, launch: LaunchFails, until: datetime) 
         pod.state, pod.ended = PodState.FAILED, world.clock.now
         world.say(f"{pod.name} failed on {pod.node}: its init container exited {launch.exit_code or 1}")
         world.sync()
+        return
+    if launch.reason == INIT_ERROR and pod.thing.restart_policy == "OnFailure" and jobs.is_job(pod.thing):
+        _after_crash(world, pod, lambda: start(world, pod))  # Its Job counts these restarts, too.
         return
     if launch.reason == "FailedMount" and pod.scheduled is not None:
 

@@ -37,6 +37,14 @@ class Pod:
     """How it failed."""
     scheduled: datetime | None = None
     """Since when it has a node."""
+    index: int | None = None
+    """Its completion index, where its Job is Indexed."""
+    restarts: int = 0
+    """How often its kubelet has started a container of it again in place."""
+    crashes: int = 0
+    """How often in a row one has ended without success."""
+    pausing: bool = False
+    """Whether its kubelet waits before it starts the container again (CrashLoopBackOff)."""
     runs_since: datetime | None = None
     launch: LaunchFails | None = None
     """Why its node cannot start it."""
@@ -73,9 +81,10 @@ class Pod:
         }
         if self.deleting is not None:
             metadata["deletionTimestamp"] = written(self.deleting)
-        return pod_facts({"metadata": metadata, "spec": {"nodeName": self.node}, "status": self._status()})
+        return pod_facts({"metadata": metadata, "spec": {"nodeName": self.node}, "status": self.status()})
 
-    def _status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
+        """Return its status as a kubelet writes it."""
         phase = {PodState.PENDING: "Pending", PodState.RUNNING: "Running", PodState.SUCCEEDED: "Succeeded"}
         if self.launch is not None:
             return self._unstarted(self.launch)
@@ -111,6 +120,32 @@ class Pod:
                 return {**status, "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": reason}}}]}
 
 
+@dataclass(slots=True)
+class IndexFailures:
+    """How often the pods of one index of a Job have failed."""
+
+    last: datetime
+    counted: int = 0
+    """Without those that the pod failure policy ignores."""
+    total: int = 0
+
+
+@dataclass(slots=True)
+class JobMemory:
+    """What a Job's controller keeps in its status and in the annotations of its pods."""
+
+    started: datetime | None = None
+    """When it was resumed last; None: it began when it was made."""
+    deadline: datetime | None = None
+    """When its deadline is, where that is looked at by itself."""
+    done: set[int] = field(default_factory=set[int])
+    """Indexes that have succeeded; of a Job without indexes one number below 0 for each pod that has."""
+    indexes: dict[int, IndexFailures] = field(default_factory=dict[int, IndexFailures])
+    failed_indexes: set[int] = field(default_factory=set[int])
+    fails_job: str = ""
+    """What the Job says, once its pod failure policy has failed it."""
+
+
 @dataclass(slots=True, eq=False)
 class Thing:
     """A component's object, or one copy of it, as one attempt made it."""
@@ -140,6 +175,7 @@ class Thing:
     """How many did in all."""
     counted: set[str] = field(default_factory=set[str])
     """Which pods have been counted, by name."""
+    job: JobMemory = field(default_factory=JobMemory)
     giving_up: TrueCondition | None = None
     """What it will say of itself once its pods are gone."""
 
@@ -164,20 +200,29 @@ class Thing:
         return cast("dict[str, Any]", self.component.template.get("spec") or {})
 
     @property
-    def restart_policy(self) -> str:
-        """What a kubelet does about a container of its pods that has ended."""
+    def pod_spec(self) -> dict[str, Any] | None:
+        """The spec of its pods, of the first pod set where there are several; None where it has none."""
         for pod_set in self.component.pod_sets:
             try:
-                template = pod_template(self.component.template, pod_set.path)
+                return pod_template(self.component.template, pod_set.path)["spec"]
             except PathProblem:
                 continue
-            return str(template["spec"].get("restartPolicy", "Always"))
-        return "Never"
+        return None
+
+    @property
+    def restart_policy(self) -> str:
+        """What a kubelet does about a container of its pods that has ended."""
+        spec = self.pod_spec
+        return str(spec.get("restartPolicy", "Always")) if spec is not None else "Never"
 
     @property
     def restarts_in_place(self) -> bool:
         """Whether a kubelet starts a container of its pods again that has ended."""
         return self.restart_policy == "Always"
+
+    def say(self, verdict: TrueCondition) -> None:
+        """Have its controller write a condition."""
+        self.conditions.append(verdict)
 
     def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
         """Return what an observer reads of it."""

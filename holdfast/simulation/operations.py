@@ -82,7 +82,8 @@ class Activity:
     def go_on(self, *, interrupted: bool) -> Ended | None:
         """Do what can be done now; return what it comes to, or nothing yet."""
         if interrupted:
-            return OperationInterrupted()
+            # What was made, and how long refusals were borne, is handed over.
+            return OperationInterrupted(self._borne_by_now().total_seconds(), tuple(self._made))
         if self._world.dark:
             return None
         match self.kind:
@@ -136,6 +137,10 @@ class Activity:
             return copies_ref(component)
         (thing,) = things
         return ObjectRef(api_version=thing.plan.api_version, kind=thing.plan.kind, name=thing.name, uid=thing.uid)
+
+    def _borne_by_now(self) -> timedelta:
+        since = self._refused_at
+        return self._borne + (self._world.seen(since) if since is not None else timedelta(0))
 
     def _is_final(self, reason: str) -> bool:
         return reason == "Invalid" or (reason == "Forbidden" and not self._waits_for_rights)

@@ -17,6 +17,7 @@ from holdfast.simulation.asking import Asking
 from holdfast.simulation.clock import START, Clock
 from holdfast.simulation.happen import happen
 from holdfast.simulation.happenings import Asked
+from holdfast.simulation.left_out import left_out
 from holdfast.simulation.operations import Activity, Ended
 from holdfast.simulation.recorder import Recorder
 from holdfast.simulation.script import UNTIL, Script, names_of
@@ -89,6 +90,7 @@ class _Play:
             entries=tuple(self._recorder.entries),
             causes=tuple(self._recorder.causes),
             truncated=full,
+            left_out=left_out(self._spec),
             summary=self._recorder.summary(finished=self._ended is not None),
         )
 

@@ -87,4 +87,6 @@ class Simulation(Model):
     """What the decisions among the entries were made of, as a workflow keeps them."""
     truncated: bool = False
     """Whether it was broken off, since there was no end of entries."""
+    left_out: tuple[str, ...] = ()
+    """What is not simulated of the workload, each with what happens instead."""
     summary: Summary

@@ -15,7 +15,7 @@ from holdfast.activities.contract import planned
 from holdfast.activities.nodes import NodeMark
 from holdfast.activities.pod_facts import PodState
 from holdfast.model import Component, Interval, Workload
-from holdfast.simulation import controllers, nodes
+from holdfast.simulation import controllers, jobs, nodes
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.happenings import Fail
 from holdfast.simulation.objects import UID, Owner, Pod, Thing
@@ -164,6 +164,7 @@ class World:
             if thing.attempt == attempt and thing.component.name in components:
                 thing.suspended = False
                 thing.failed.clear()
+                thing.job.started = self.clock.now
         self.sync()
         self.changed = True
 
@@ -214,6 +215,7 @@ class World:
         if not pod.forced and pod.node and not pod.finished and self.clock.now < pod.deleting + self.latencies.stop:
             return
         self.pods.remove(pod)
+        jobs.gone(self, pod)
         self.changed = True
         self._collect()
         self.sync()
@@ -231,9 +233,9 @@ class World:
             if not thing.settled:
                 controllers.sync(self, thing)
 
-    def make_pod(self, thing: Thing, name: str) -> Pod:
+    def make_pod(self, thing: Thing, name: str, index: int | None = None) -> Pod:
         """Make a pod, as a controller does; it is scheduled and started after its time."""
-        pod = Pod(name, thing, self.clock.now)
+        pod = Pod(name, thing, self.clock.now, index=index)
         thing.made += 1
         self.pods.append(pod)
         self.changed = True
@@ -243,6 +245,8 @@ class World:
     def end(self, pod: Pod, fail: Fail | None = None) -> None:
         """Let a pod's processes end."""
         if pod.state is not PodState.RUNNING or pod.deleting is not None or (pod.node in self.lost and fail is None):
+            return
+        if fail is not None and nodes.starts_again(self, pod, fail):
             return
         pod.state = PodState.FAILED if fail is not None else PodState.SUCCEEDED
         pod.ended, pod.fail = self.clock.now, fail

@@ -25,7 +25,12 @@ def off(name: str) -> dict[str, Any]:
     return {"key": "metadata.name", "operator": "NotIn", "values": [name]}
 
 
-def sent(component: Component, excluded: tuple[str, ...] = (), disliked: tuple[str, ...] = ()) -> dict[str, Any]:
+def sent(
+    component: Component,
+    excluded: tuple[str, ...] = (),
+    disliked: tuple[str, ...] = (),
+    marked: tuple[str, ...] = (),
+) -> dict[str, Any]:
     return inject(
         component,
         target=TARGET,
@@ -35,17 +40,21 @@ def sent(component: Component, excluded: tuple[str, ...] = (), disliked: tuple[s
         labels={},
         excluded=excluded,
         disliked=disliked,
+        marked=marked,
     )
 
 
 def made(
-    spec: dict[str, Any] | None = None, excluded: tuple[str, ...] = (), disliked: tuple[str, ...] = ()
+    spec: dict[str, Any] | None = None,
+    excluded: tuple[str, ...] = (),
+    disliked: tuple[str, ...] = (),
+    marked: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """Return the pod spec that a Job's template becomes."""
     template = job()
     template["spec"]["template"]["spec"] |= spec or {}
     before = copy.deepcopy(template)
-    result = sent(part(template), excluded, disliked)["spec"]["template"]["spec"]
+    result = sent(part(template), excluded, disliked, marked)["spec"]["template"]["spec"]
     assert template == before, "the template is not changed"
     return result
 
@@ -80,6 +89,93 @@ def test_A17_an_empty_term_suits_no_node_and_still_does_not():
         {**GPU, "matchFields": [off("n")]},
         {"matchExpressions": []},
     ]
+
+
+MARKS = ("gpuhealth=EVICT", "broken")
+UNMARKED = [
+    {"key": "gpuhealth", "operator": "NotIn", "values": ["EVICT"]},
+    {"key": "broken", "operator": "DoesNotExist"},
+]
+
+
+def selected(spec: dict[str, Any], labels: dict[str, str], name: str) -> bool:
+    """Whether Kubernetes' scheduler would consider a node, as far as required node affinity goes."""
+
+    def suits(one: dict[str, Any], value: str | None) -> bool:
+        match one["operator"]:
+            case "In":
+                return value in one["values"]
+            case "NotIn":
+                return value not in one["values"]
+            case "Exists":
+                return value is not None
+            case _:
+                return value is None
+
+    terms = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    return any(
+        all(suits(one, labels.get(one["key"])) for one in term.get("matchExpressions", ()))
+        and all(suits(one, name) for one in term.get("matchFields", ()))
+        for term in terms
+        if term.get("matchExpressions") or term.get("matchFields")
+    )
+
+
+@ROW("D21", level="pure")
+def test_D21_of_a_thousand_nodes_the_hundred_marked_are_avoided_without_a_name():
+    spec = made({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [GPU, OLD]}}}}, marked=MARKS)
+    labels = [
+        {"gpu": "1", **({"gpuhealth": ("EVICT", "PASS", "WARN")[number % 3]} if number % 5 == 0 else {})}
+        | ({"broken": "true"} if number % 29 == 0 else {})
+        for number in range(1000)
+    ]
+    bad = [one for one in labels if one.get("gpuhealth") == "EVICT" or "broken" in one]
+    assert len(bad) == 99
+    chosen = [one for number, one in enumerate(labels) if selected(spec, one, f"node-{number}")]
+    assert len(chosen) == 901
+    assert not [one for one in chosen if one in bad]
+    assert "matchFields" not in str(spec["affinity"])
+
+
+@ROW("D21", level="pure")
+def test_D21_marks_are_added_to_every_term_once_and_beside_names():
+    known = {"matchExpressions": [UNMARKED[0], *GPU["matchExpressions"]]}
+    affinity = made(
+        {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [known, {}, OLD]}}}}, ("n",), (), MARKS
+    )
+    assert affinity["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
+        {"matchExpressions": [*known["matchExpressions"], UNMARKED[1]], "matchFields": [off("n")]},
+        {},
+        {"matchExpressions": [*OLD["matchExpressions"], *UNMARKED], "matchFields": [off("n")]},
+    ]
+
+
+@ROW("D21", level="pure")
+def test_D21_who_asks_for_marked_nodes_gets_them():
+    asks = {"key": "gpuhealth", "operator": "In", "values": ["EVICT"]}
+    term = made(
+        {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [asks]}]}}}}, marked=MARKS
+    )
+    assert term["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
+        {"matchExpressions": [asks, UNMARKED[1]]}
+    ]
+    for asked in ({"gpuhealth": "EVICT"}, {"broken": "anything"}):
+        (left,) = [one for one in UNMARKED if one["key"] not in asked]
+        spec = made({"nodeSelector": asked}, marked=MARKS)
+        assert spec["affinity"]["nodeAffinity"][REQUIRED] == {"nodeSelectorTerms": [{"matchExpressions": [left]}]}
+    either = {"key": "gpuhealth", "operator": "In", "values": ["EVICT", "PASS"]}
+    spec = made(
+        {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [either]}]}}}},
+        marked=MARKS,
+    )
+    assert selected(spec, {"gpuhealth": "PASS"}, "n")
+    assert not selected(spec, {"gpuhealth": "EVICT"}, "n")
+
+
+@ROW("D21", level="pure")
+def test_D21_a_template_that_names_its_node_and_one_without_marks_stay_as_they_are():
+    assert "affinity" not in made({"nodeName": "node-7"}, marked=MARKS)
+    assert "affinity" not in made(marked=())
 
 
 @ROW("U9", level="pure")

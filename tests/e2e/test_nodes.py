@@ -39,8 +39,8 @@ def affinity(space: Space, attempt: int) -> dict[str, Any]:
 
 def fields(term: dict[str, Any]) -> set[str]:
     """Return the nodes that a term keeps off."""
-    assert all((one["key"], one["operator"]) == ("metadata.name", "NotIn") for one in term["matchFields"])
-    return {name for one in term["matchFields"] for name in one["values"]}
+    assert all((one["key"], one["operator"]) == ("metadata.name", "NotIn") for one in term.get("matchFields", ()))
+    return {name for one in term.get("matchFields", ()) for name in one["values"]}
 
 
 def required(space: Space, attempt: int) -> set[str]:
@@ -114,6 +114,39 @@ async def test_A17_a_marked_node_is_left_at_once_without_charge_and_not_chosen_a
         await space.truth.settle()
         space.truth.assert_one_attempt_at_a_time("train")
         space.truth.assert_told_truly("train")
+
+
+@ROW("D21", level="e2e")
+@pytest.mark.parametrize("how", ["label", "condition"])
+async def test_D21_nodes_marked_before_an_attempt_are_avoided_by_it(space: Space, how: str):
+    async with open_nodes(space.site.kube, 12) as nodes:
+        *bad, good, other = nodes.names
+        for name in bad:
+            if how == "label":
+                await nodes.label(name, EVICT, "EVICT")
+            else:
+                await nodes.condition(name, FATAL, "True")
+        if how == "condition":  # The monitor of nodes says it in a label within a few seconds, and in no taint.
+            label = f"fault.holdfast.dev/{space.site.cluster}"
+
+            async def labelled() -> bool:
+                found = await asyncio.gather(*(space.site.kube.get("v1", "Node", name) for name in bad))
+                assert all(len(node["spec"]["taints"]) == 1 for node in found), "others' pods are free to go there"
+                return all(label in node["metadata"]["labels"] for node in found)
+
+            await until(labelled, 30, "marked nodes bear the label")
+        handle = await running(space, nodes)
+        assert await places(space, 1) <= {good, other}, "the scheduler's own choice"
+        status = await space.reach(handle, "Running", 1)
+        assert (status.restarts, status.avoided, required(space, 1)) == (0, (), set()), "by their marks, not by name"
+        if how == "condition":
+            await nodes.condition(bad[0], FATAL, "False")
+
+            async def mended() -> bool:
+                node = await space.site.kube.get("v1", "Node", bad[0])
+                return label not in node["metadata"]["labels"]
+
+            await until(mended, 60, "a mended node has lost the label")
 
 
 @ROW("A17", level="e2e")

@@ -318,6 +318,39 @@ class TestAlive:
         assert await state(space) == before
         assert (await space.site.status(handle)).attempt == 2
 
+    @pytest.mark.row("L6", level="e2e")
+    @pytest.mark.row("D30", level="e2e")
+    async def test_L6_orphans_of_a_dead_attempt_go_within_one_sweep_with_an_audit_entry(self, space: Space):
+        handle = await running(space, "train", job("main"))
+        await space.fail_pod("train")
+        await space.reach(handle, "Running", attempt=2)
+        await stray(space, "train", 1)
+        (owner,) = [
+            one
+            for one in await space.site.objects(names.API_VERSION, "Attempt", space.namespace)
+            if one["metadata"]["name"] == "train-a1"
+        ]
+        uid = owner["metadata"]["uid"]
+        swept = await document(space)
+        assert swept["workload"]["result"] == "removed"
+        assert not [each for each in await state(space) if each in {("Pod", "stray"), ("Attempt", "train-a1")}]
+        assert (await space.site.status(handle)).attempt == 2, "what lives was let be"
+        events = await space.site.objects("v1", "Event", space.namespace)
+        (entry,) = [one for one in events if one["reason"] == "Swept"]
+        assert (entry["involvedObject"]["kind"], entry["involvedObject"]["uid"]) == ("Attempt", uid)
+        assert entry["message"] == (
+            "holdfast sweep removes train-a1 (stray): "
+            "its workflow is running and at attempt 2: attempt 1 is a late worker's leftover"
+        )
+        await space.truth.settle()
+        deletions = [
+            one
+            for one in space.truth.requests()
+            if (one.verb, one.resource, one.name) == ("delete", "attempts", "train-a1")
+            and (one.body.get("preconditions") or {}).get("uid") == uid
+        ]
+        assert len(deletions) == 1, "by its uid, and once, as the API server's own audit log has it"
+
     async def test_an_attempt_ahead_of_its_workflow_is_not_touched(self, space: Space):
         await running(space)
         await stray(space, "train", 2)

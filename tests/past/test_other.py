@@ -39,6 +39,34 @@ async def test_the_same_policy_decides_the_same_at_every_point(name: str):
     assert result.other_outcome == result.outcome is not None
 
 
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_same_policy_decides_the_same_where_the_beginning_is_no_longer_kept(name: str):
+    """Whatever the run before has handed on: figures, what members have used, and the clock of a grace."""
+    lived = await runs(name)
+    for first in range(1, len(lived)):
+        rest = told(lived[first:])
+        result = compared(rest, rest.spec.policy)
+        assert {point.verdict for point in result.points} <= {"same"}, f"from run {first + 1} on"
+        assert all(point.budgets == point.other_budgets for point in result.points)
+
+
+async def test_a_rule_that_has_acted_as_often_as_it_may_is_charged_no_more_later():
+    lived = await story("failed")
+    policy = timed(lived, failure_grace_period=timedelta(minutes=5))
+    limited_rules = tuple(one.model_copy(update={"action": once(one.action)}) for one in policy.rules)
+    policy = policy.model_copy(update={"rules": limited_rules, "default": once(policy.default)})
+    later = [point for point in compared(lived, policy).points if point.verdict == "later" and "reset" in point.real]
+    assert [point.note.partition(";")[0] for point in later][:2] == [
+        "then it resets, charged to restart",
+        "then it fails, since rule default has acted as often as it may",
+    ]
+    assert later[-1].other_budgets[0].used == 1
+
+
+def once(action: Action) -> Action:
+    return action.model_copy(update={"limit": 1})
+
+
 async def test_a_smaller_budget_fails_where_reality_restarted():
     lived = await story("failed")
     result = compared(lived, limited(lived, 1))

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import InvalidWorkload
+from holdfast.model import Exclusion
 from holdfast.past.policies import read_policy, with_settings
 from holdfast.profiles import PROFILES
 from tests.policy.life import workload
@@ -19,6 +20,13 @@ def test_what_is_not_named_stays_as_the_workload_has_it(head: str):
     policy = read_policy(f"{head}  timings: {{failureGracePeriod: 5s}}", SPEC, PROFILES, "other.yaml")
     expected = SPEC.policy.timings.model_copy(update={"failure_grace_period": timedelta(seconds=5)})
     assert policy == SPEC.policy.model_copy(update={"timings": expected})
+
+
+def test_what_is_not_named_of_a_part_stays_as_the_workload_has_it():
+    mine = SPEC.policy.model_copy(update={"exclusion": Exclusion(limit=5, expiry=timedelta(hours=2))})
+    spec = SPEC.model_copy(update={"policy": mine})
+    policy = read_policy("policy: {exclusion: {limit: 1}}", spec, PROFILES, "other.yaml")
+    assert policy.exclusion == Exclusion(limit=1, expiry=timedelta(hours=2))
 
 
 def test_another_profile_brings_its_own():

@@ -128,6 +128,22 @@ async def test_U12_attempts_say_what_ended_them():
 
 
 @ROW("U2", level="pure")
+async def test_J14_an_attempt_that_is_suspended_in_place_has_not_ended():
+    lived = await story("parked")
+    (attempt,) = history_of(lived).attempts
+    assert attempt.submitted_at is not None
+    assert attempt.ready_at is not None
+    assert lived.turns[0].at <= attempt.submitted_at <= lived.turns[-1].at
+    first = next(one.cause.time for one in lived.causes.values() if one.cause.reason is Reason.SUBMISSION_SUCCEEDED)
+    assert attempt.submitted_at == first, "when it first was, not when it was resumed"
+    whole = lived.turns
+    for length in range(1, len(whole)):
+        if whole[length - 1].after.outcome is not None:
+            break
+        (attempt,) = history_of(dataclasses.replace(lived, turns=whole[:length])).attempts or (None,)
+        assert attempt is None or attempt.ended_by is None
+
+
 async def test_U2_a_request_to_strip_finalizers_is_told_once_and_in_its_own_words():
     life = history_of(await story("stripped"))
     assert life.exact

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import names
 from holdfast.activities import node_taints
-from holdfast.activities.node_word import patch_of
+from holdfast.activities.node_word import patch_of, with_fault_label
 from holdfast.activities.nodes import Marks
 from holdfast.model import NodeBook, NodeMarked, NodeSight, NodeState, NodeTimings, NodeWish, NodeWord
 from holdfast.policy import node_fence
@@ -35,13 +35,11 @@ def bare(name: str) -> dict[str, Any]:
 
 
 def after(raw: dict[str, Any], patch: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a raw node after a merge patch of its annotations and taints."""
+    """Return a raw node after a merge patch of its annotations, labels and taints."""
     node = copy.deepcopy(raw)
-    annotations = {
-        **node["metadata"].get("annotations", {}),
-        **(patch or {}).get("metadata", {}).get("annotations", {}),
-    }
-    node["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
+    for field in ("annotations", "labels"):
+        values = {**node["metadata"].get(field, {}), **(patch or {}).get("metadata", {}).get(field, {})}
+        node["metadata"][field] = {key: value for key, value in values.items() if value is not None}
     if patch and "spec" in patch:
         node["spec"] = {"taints": patch["spec"]["taints"] or []}
     return node
@@ -68,6 +66,8 @@ class Begun:
         self.asks: list[str] = []
         self.withdrawn: list[str] = []
         self.until: datetime | None = None
+        self.free_of_us: set[str] = set()
+        """Nodes without a pod of this installation."""
         self.watches_anew(self.nodes)
 
     def watches_anew(self, nodes: dict[str, dict[str, Any]]) -> None:
@@ -116,16 +116,18 @@ class Begun:
 
     def _mark(self, wish: NodeWish) -> NodeMarked:
         raw = self.nodes[wish.name]
-        patch = patch_of(raw, wish, US)
+        patch = patch_of(raw, wish, US) if wish.name not in self.free_of_us else None
         if wish.word not in SILENT:
             patch = node_taints.unfence(raw, US, patch)
+        patch = with_fault_label(raw, wish, US, patch)
         self.nodes[wish.name] = after(raw, patch)
         self.words.append((self.now, wish.name, wish.word))
         return NodeMarked(name=wish.name, word=wish.word, ours=wish.word is NodeWord.FENCING)
 
     def is_free(self, name: str) -> bool:
         node = self.nodes[name]
-        return not node["spec"].get("taints") and not node["metadata"].get("annotations")
+        metadata = node["metadata"]
+        return not (node["spec"].get("taints") or metadata.get("annotations") or metadata.get("labels"))
 
 
 def taint_alone(raw: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +161,38 @@ def test_D11_marks_of_the_monitor_before_are_taken_off_a_node_that_is_back(befor
     assert [word for _, _, word in begun.words if word in {NodeWord.DOWN, NodeWord.LOST}] == [], (
         "no workload hears of it"
     )
+
+
+def broken(raw: dict[str, Any]) -> dict[str, Any]:
+    return {**raw, "status": {"conditions": [{"type": "CperHardwareErrorFatal", "status": "True"}]}}
+
+
+@ROW("D21", level="pure")
+def test_D21_a_broken_node_without_our_pods_bears_a_label_alone_until_it_is_sound_again():
+    begun = Begun(broken(bare("a")), bare("b"))
+    begun.free_of_us = {"a"}
+    begun.run(20, alive=["a", "b"])
+    node = begun.nodes["a"]
+    assert (node["metadata"]["labels"], node["metadata"]["annotations"]) == ({"fault.holdfast.dev/us": "true"}, {})
+    assert not node["spec"].get("taints"), "others' pods may go there"
+    begun.nodes["a"] = {**node, "status": {}}
+    begun.ledger.node("a", "u-a", "", "", None)
+    begun.run(200, alive=["a", "b"])
+    assert begun.is_free("a")
+
+
+@ROW("D21", level="pure")
+def test_D21_a_monitor_with_an_empty_memory_takes_the_label_off_a_node_that_is_sound():
+    faulty = NodeWish(name="a", uid="u-a", word=NodeWord.FAULTY, why="broken", since=at(-60), heard=at(-60))
+    begun = Begun(after(bare("a"), with_fault_label(bare("a"), faulty, US, None)), bare("b"))
+    assert begun.nodes["a"]["metadata"]["labels"]
+    begun.free_of_us = {"a"}
+    begun.run(120, alive=["a", "b"])
+    assert begun.is_free("a")
+    still = Begun(broken(after(bare("a"), with_fault_label(bare("a"), faulty, US, None))), bare("b"))
+    still.free_of_us = {"a"}
+    still.run(500, alive=["a", "b"])
+    assert still.nodes["a"]["metadata"]["labels"] == {"fault.holdfast.dev/us": "true"}
 
 
 @ROW("D11", level="pure")

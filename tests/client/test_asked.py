@@ -1,0 +1,53 @@
+"""What is said of a queue's place and of the node monitor, by whoever asks them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+
+from holdfast import names
+from holdfast.client import silence
+from holdfast.client.connection import Place
+from holdfast.client.provisioner import node_book
+from holdfast.client.queue import place_of
+from holdfast.errors import HoldfastError, NotReachable
+from tests.client.test_explain import LINE, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
+
+PLACE = Place("127.0.0.1:7233", "default")
+OTHER = LINE.model_copy(update={"uid": "another", "position": 1})
+
+
+@pytest.mark.parametrize(
+    ("lines", "waiting", "said"),
+    [
+        ((OTHER, LINE), 4, "gpus: place 3 of 4: 2 more GPUs are needed"),
+        ((OTHER,), 900, "gpus: it is not among the first 1 of 900 that wait"),
+        ((OTHER,), 1, "gpus: it is not among the 1 that wait: the queue has not heard of it yet"),
+        ((LINE.model_copy(update={"admitted": True, "position": 0}),), 0, "gpus: it was let in, and is about to be told"),
+    ],
+    ids=["waits", "further back", "not heard of", "let in"],
+)
+async def test_a_place_in_a_queue_is_told_as_it_is(lines: tuple[Any, ...], waiting: int, said: str):
+    stands = QUEUE_STANDS.model_copy(update={"lines": lines, "waiting": waiting})
+    temporal: Any = Temporal({WORKLOAD: RUNNING, QUEUE: RUNNING}, {(QUEUE, names.QUERY_STATUS): stands})
+    description = await temporal.get_workflow_handle(WORKLOAD).describe()
+    assert await place_of(cast(Client, temporal), PLACE, description) == said
+
+
+async def test_a_monitor_that_no_worker_answers_for_is_not_taken_for_temporal_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(silence, "ANSWER_TIMEOUT", timedelta(seconds=0.05))
+    temporal: Any = Temporal({names.node_monitor_id("dev"): RUNNING}, {})
+    asking = asyncio.ensure_future(node_book(cast(Client, temporal), PLACE, "dev"))
+    done, _ = await asyncio.wait({asking}, timeout=5)
+    asking.cancel()
+    assert done, "it hangs"
+    error = asking.exception()
+    assert isinstance(error, HoldfastError)
+    assert not isinstance(error, NotReachable)
+    assert "no worker answers" in str(error)

@@ -1,0 +1,121 @@
+"""Which contract rows are shown at the published defaults, on virtual time: `python -m tests.defaults` writes the page.
+
+The pure tests of `tests/policy`, `tests/simulation` and `tests/past` are run, and each is watched: by which policy its
+workloads are decided on, by which times its nodes are judged, by which times its gangs meet. A test counts where all of
+that is as a profile publishes it. What a contract row leaves to the submitter (a walltime, a gang's size) is no default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.model import Gang, NodeTimings, Policy
+from holdfast.policy import advance, node_monitor, rendezvous
+from holdfast.profiles import PROFILES
+from tests.rows import ROWS_FILE, Row, load_rows
+
+PAGE = Path("docs/defaults.md")
+SYSTEMS = ("appwrapper", "jobset", "streams", "lattice", "torchelastic")
+FOLDERS = ("tests/policy", "tests/simulation", "tests/past")
+NAMED = 2
+"""Tests that are named of a row; others are counted."""
+HEAD = """# Rows at the published defaults
+
+Each contract row of the five systems, with the tests that show it on virtual time *at the published defaults*: every policy, every time by which
+nodes are judged and every time by which gangs meet is as the profile has it. End-to-end tests are not listed: they shorten the times, since they wait
+for real ones. `none`: the row's tests set times or limits of their own, or the row has nothing to do with any (a refusal, an API, a label).
+
+Written by `python -m tests.defaults`; do not edit. `tests/test_defaults.py` holds it against the rows and tests that there are.
+"""
+
+
+def is_published(policy: Policy) -> bool:
+    """Whether a policy is as its profile has it."""
+    return PROFILES.get(policy.profile) == policy
+
+
+def is_usual(gang: Gang) -> bool:
+    """Whether a gang meets by torchelastic's own times and limits, whatever its size."""
+    size = {"min", "max"}
+    return gang.model_dump(exclude=size) == Gang(min=1, max=1).model_dump(exclude=size)
+
+
+@dataclass
+class Watcher:
+    """Watches which tests decide by published defaults alone; a pytest plugin."""
+
+    seen: set[bool] = field(default_factory=set[bool])
+    """Of the test that runs: whether what it decided by was as published."""
+    rows: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Note the rows of a test that has passed."""
+        self.seen.clear()
+        result = yield
+        if self.seen == {True}:
+            test = item.nodeid.partition("[")[0]
+            for row in {mark.args[0] for mark in item.iter_markers("row") if mark.kwargs["level"] == "pure"}:
+                tests = self.rows.setdefault(row, [])
+                if test not in tests:
+                    tests.append(test)
+        return result
+
+    def watch(self, module: Any, name: str, judge: Callable[..., bool]) -> None:
+        """Judge each call of a function, before any other module has imported it."""
+        original = getattr(module, name)
+
+        def watched(*given: Any, **named: Any) -> Any:
+            self.seen.add(judge(*given))
+            return original(*given, **named)
+
+        setattr(module, name, watched)
+
+
+def table(rows: Iterable[Row], shown: Mapping[str, Sequence[str]]) -> str:
+    """Return the page."""
+    rows, lines = list(rows), [HEAD]
+    for system in SYSTEMS:
+        own = [row for row in rows if row.system == system]
+        here = [row for row in own if shown.get(row.id)]
+        lines += [f"## {system}", "", f"{len(here)} of {len(own)} rows.", ""]
+        lines += ["| row | shows | tests |", "|---|---|---|"]
+        lines += [f"| {row.id} | {row.shows.replace('|', '/')} | {_tests(shown.get(row.id, ()))} |" for row in own]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _tests(tests: Sequence[str]) -> str:
+    if not tests:
+        return "none"
+    named = ", ".join(f"`{test}`" for test in sorted(tests)[:NAMED])
+    more = len(tests) - NAMED
+    return named + (f" and {more} more" if more > 0 else "")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tests, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m tests.defaults", description=__doc__)
+    parser.add_argument("--page", type=Path, default=PAGE, help="where to (default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    watcher = Watcher()
+    watcher.watch(advance, "advance", lambda _, state, *more: is_published(state.policy))
+    watcher.watch(node_monitor, "plan", lambda _, timings, *more: timings == NodeTimings())
+    watcher.watch(rendezvous, "begun", lambda gang, *more: is_usual(gang))
+    chosen = "not (e2e or temporal or real_node)"
+    ended = pytest.main(["-q", "-p", "no:cacheprovider", "-m", chosen, *FOLDERS], plugins=[watcher])
+    if ended:
+        return int(ended)
+    arguments.page.write_text(table(load_rows(ROWS_FILE).values(), watcher.rows), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

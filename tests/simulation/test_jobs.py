@@ -1,0 +1,172 @@
+"""What a Job does about its pods in a simulation: the Job controller's own rules (row D50). Pure.
+
+`tests/e2e/test_simulated_jobs.py` holds the same rules against the real controller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.simulation import Simulation
+from tests.e2e.site import job
+from tests.simulation.test_world import play, said, workload
+
+D50 = pytest.mark.row("D50", level="pure")
+ONCE = {"failureGracePeriodDuration": "1h", "retryLimit": "0"}
+"""A grace in which the Job's own controller has all the time it needs, and no second attempt."""
+INDEXED = {"completionMode": "Indexed"}
+
+
+def spec_of(pods: int = 1, policy: str = "Never", pod: dict[str, Any] | None = None, **spec: Any) -> Any:
+    limit = {} if "backoffLimitPerIndex" in spec else {"backoffLimit": 6}
+    component = job(pods=pods, **(limit | spec))
+    if "backoffLimitPerIndex" in spec:
+        del component["template"]["spec"]["backoffLimit"]
+    component["template"]["spec"]["template"]["spec"] |= {"restartPolicy": policy, **(pod or {})}
+    return workload(component, **ONCE)
+
+
+def fails(simulation: Simulation) -> list[tuple[str, str]]:
+    """Return when the Job says of itself that it has failed, and why."""
+    return [(at, text.rpartition(": ")[2]) for at, text in said(simulation) if "says it has failed" in text]
+
+
+def policy(*rules: dict[str, Any]) -> dict[str, Any]:
+    return {"podFailurePolicy": {"rules": list(rules)}}
+
+
+def codes(action: str, *values: int, operator: str = "In", **more: Any) -> dict[str, Any]:
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(values), **more}}
+
+
+DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+
+
+@D50
+def test_D50_a_pod_failure_policy_fails_the_job_at_once():
+    told = play(spec_of(pods=2, **policy(codes("FailJob", 42))), "[{at: 5m, fail: {exitCode: 42}}]")
+    assert fails(told) == [("0:05:05", "PodFailurePolicy")], "once its other pod is gone"
+    other = play(spec_of(pods=2, **policy(codes("FailJob", 42))), "[{at: 5m, fail: {exitCode: 1}}]")
+    assert fails(other) == []
+    assert other.summary.phase == "Running", "it has a back-off limit of 6"
+
+
+@D50
+def test_D50_an_ignored_failure_is_not_counted_and_still_backs_off():
+    events = "[{every: 2m, times: 5, fail: {disruption: EvictionByEvictionAPI}}]"
+    told = play(spec_of(backoffLimit=1, **policy(DISRUPTED)), events)
+    assert fails(told) == []
+    assert [at for at, text in said(told) if text.startswith("well again")][:2] == ["0:02:20", "0:04:30"]
+    assert fails(play(spec_of(backoffLimit=1), events)) == [("0:04:00", "BackoffLimitExceeded")]
+
+
+@D50
+def test_D50_the_first_rule_that_matches_decides_by_container_and_operator():
+    named = codes("FailJob", 0, operator="NotIn", containerName="main")
+    told = play(
+        spec_of(**policy(codes("Count", 3), codes("Ignore", 4, containerName="other"), named)),
+        """
+      - {at: 5m, fail: {exitCode: 3}}
+      - {at: 7m, fail: {exitCode: 4}}
+    """,
+    )
+    assert fails(told) == [("0:07:00", "PodFailurePolicy")]
+
+
+@D50
+def test_D50_the_deadline_of_a_job_counts_from_its_start_and_ends_it():
+    told = play(spec_of(activeDeadlineSeconds=600), "[]")
+    assert fails(told) == [("0:10:05", "DeadlineExceeded")], "and five seconds until its pods are gone"
+    assert fails(play(spec_of(activeDeadlineSeconds=600), "[{at: 9m, succeed: {}}]")) == []
+
+
+@D50
+def test_D50_pods_that_restart_on_failure_do_not_fail_and_their_restarts_are_limited():
+    one = play(spec_of(policy="OnFailure"), "[{at: 5m, fail: {}}]")
+    assert one.entries[-1].text.endswith("the kubelet starts it again in place, so that the pod has not failed")
+    assert (one.summary.phase, fails(one)) == ("Running", [])
+    many = play(spec_of(policy="OnFailure", backoffLimit=3), "[{every: 2m, times: 9, fail: {}}]")
+    assert fails(many) == [("0:06:25", "BackoffLimitExceeded")], "the third restart after a back-off of 20 s, and 5 s"
+    none = play(spec_of(policy="OnFailure", backoffLimit=0), "[{every: 2m, times: 9, fail: {}}]")
+    assert fails(none) == [("0:02:05", "BackoffLimitExceeded")]
+    evicted = play(spec_of(policy="OnFailure", backoffLimit=0), "[{at: 2m, fail: {podReason: Evicted}}]")
+    assert fails(evicted) == [("0:02:00", "BackoffLimitExceeded")], "what was evicted has failed"
+
+
+@D50
+def test_D50_what_restarts_runs_its_time_anew():
+    told = play(spec_of(policy="OnFailure"), "[{at: 30m, fail: {}}]", pods={"run": "1h"})
+    assert (str(told.summary.running), told.summary.outcome) == ("1:29:50", "Succeeded")
+
+
+@D50
+def test_D50_an_init_container_that_restarts_counts_as_its_pod_does():
+    told = play(spec_of(policy="OnFailure", backoffLimit=2), "[{at: 0s, launchFails: {reason: InitError}}]")
+    assert [why for _, why in fails(told)] == ["BackoffLimitExceeded"]
+
+
+@D50
+def test_D50_a_back_off_limit_per_index_gives_up_indexes_one_by_one():
+    spec = spec_of(pods=3, backoffLimitPerIndex=1, **INDEXED)
+    told = play(spec, "[{at: 2m, fail: {}}, {at: 4m, succeed: {}}]", pods={})
+    assert fails(told) == [], "its second try succeeds"
+    assert told.summary.outcome == "Succeeded"
+    again = play(spec, "[{at: 2m, fail: {}}, {at: 4m, fail: {pods: 3}}, {at: 6m, succeed: {}}]")
+    assert fails(again) == [("0:06:00", "FailedIndexes")], "index 0 has failed for good, the others were tried again"
+    most = play(spec_of(pods=3, backoffLimitPerIndex=0, maxFailedIndexes=1, **INDEXED), "[{at: 2m, fail: {pods: 2}}]")
+    assert fails(most) == [("0:02:05", "MaxFailedIndexesExceeded")]
+    one = play(
+        spec_of(pods=2, backoffLimitPerIndex=5, **INDEXED, **policy(codes("FailIndex", 42))),
+        "[{at: 2m, fail: {exitCode: 42}}, {at: 3m, succeed: {}}]",
+    )
+    assert fails(one) == [("0:03:00", "FailedIndexes")]
+
+
+@D50
+def test_D50_indexes_that_wait_keep_their_place():
+    spec = spec_of(pods=1, completions=3, backoffLimitPerIndex=3, **INDEXED)
+    told = play(spec, "[{at: 1m, fail: {}}]", pods={"run": "5m"})
+    assert str(told.summary.running) in {"0:15:50", "0:15:30"}, said(told)
+    assert told.summary.outcome == "Succeeded"
+
+
+@D50
+def test_D50_only_failed_pods_are_replaced_where_the_job_says_so():
+    events = "[{at: 2m, delete: {component: train, pods: 1}}]"
+
+    def healed(**spec: Any) -> list[str]:
+        told = play(spec_of(**spec), events, pods={"stop": "1m"})
+        return [at for at, text in said(told) if text.startswith("well again")]
+
+    assert healed() == ["0:02:20"]
+    assert healed(podReplacementPolicy="Failed") == ["0:03:20"], "once the old one is gone"
+    assert healed(**policy(DISRUPTED)) == ["0:03:20"]
+
+
+@D50
+def test_D50_a_failure_of_one_that_always_restarts_and_of_one_that_never_does():
+    component = {
+        "template": {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "serve"},
+            "spec": {"selector": {}, "template": {"spec": {"containers": [{"name": "main", "image": "e/s:1"}]}}},
+        }
+    }
+    told = play(workload(component, job(), **ONCE), "[{at: 5m, fail: {pods: all}}]")
+    (event,) = [text for at, text in said(told) if at == "0:05:00" and "failed" in text and "exit code" in text]
+    assert "the kubelet starts serve-0 again in place" in event
+    assert [at for at, text in said(told) if text.startswith("well again")] == ["0:05:20"], "of the Job alone"
+
+
+@D50
+def test_D50_what_is_not_simulated_is_said():
+    assert play(spec_of(), "[{at: 1h, succeed: {}}]").left_out == ()
+    rules = {"rules": [{"succeededIndexes": "0"}]}
+    told = play(spec_of(successPolicy=rules, pod={"activeDeadlineSeconds": 60}, **INDEXED), "[]").left_out
+    assert [one.partition(": ")[2].partition(":")[0] for one in told] == [
+        "spec.successPolicy",
+        "template.spec.template.spec.activeDeadlineSeconds",
+    ]
