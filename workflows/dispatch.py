@@ -49,6 +49,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.health import timings
     from holdfast.policy.operations import patience, patience_left
     from holdfast.policy.order import awaited
+    from holdfast.policy.selection import selection_of
     from holdfast.policy.walltime import USUAL_GRACE, backstop
 
 HEARTBEAT = timedelta(seconds=8)
@@ -196,6 +197,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 plan=plan,
                 spec_hash=spec.spec_hash(),
                 report=operation.report,
+                selection=selection_of(state.policy),
                 waits=waits,
                 waits_for_kinds=spec.allow_missing_kinds,
                 patience=patience_left(state),
