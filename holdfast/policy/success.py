@@ -16,7 +16,7 @@ from holdfast.model import (
     SuccessOperator,
     Workload,
 )
-from holdfast.policy.rules import Ruling, in_order, rulings
+from holdfast.policy.rules import DEFAULT_RULE, Ruling, in_order, rulings
 
 _FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
