@@ -204,6 +204,7 @@ def _pod_failure(pod: PodFacts, look: Look, *, stuck: bool = False) -> Failure:
         subject=pod.name,
         node=pod.node,
         exit_code=pod.exit_code,
+        exit_codes=pod.exit_codes,
         message=pod.message,
         attempt=look.attempt,
         stuck=stuck,

@@ -42,6 +42,7 @@ from holdfast.model import (
     Time,
 )
 from holdfast.model.packed import PackedPayload
+from holdfast.model.selection import Selection
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
 """How the pods of the workload's gang are made, where it has one."""
@@ -74,6 +75,8 @@ class PrepareInput(Payload):
     plan: tuple[PlannedComponent, ...]
     spec_hash: str
     report: Report
+    selection: Annotated[Selection | None, Field(exclude_if=lambda value: value is None)] = None
+    """The rules by which snapshots of the attempt choose the failures that travel."""
     waits: bool = False
     """Whether a missing right, kind or permission of the namespace is waited for instead of refused."""
     patience: float | None = None

@@ -20,7 +20,7 @@ from holdfast.activities.pod_waits import groups
 from holdfast.activities.raw import mapping, time_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told
-from holdfast.activities.snapshot import ENDED, summarize
+from holdfast.activities.snapshot import ENDED, selection_in, summarize
 from holdfast.model import FailureClass, Quiet
 
 LEASES_ASKED = 32
@@ -90,6 +90,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         revision=pods.version,
         unseen=unseen,
         marks=marks,
+        selection=selection_in(owner) if owner else None,
     )
     # Whether a node has gone that nobody has missed yet is only asked of an application's failure (`policy.fate`).
     unsure = given.leases and any(failure.cls is FailureClass.APP for failure in seen.failures)

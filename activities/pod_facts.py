@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -71,6 +71,8 @@ class PodFacts:
     failure_class: FailureClass = FailureClass.UNKNOWN
     reason: str = ""
     exit_code: int | None = None
+    exit_codes: tuple[int, ...] = ()
+    """Of all its containers that failed, where there are several."""
     message: str = ""
     failure_time: datetime | None = None
     stuck_from: datetime | None = None
@@ -103,7 +105,7 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
         "copy": int(copy) if copy.isdecimal() else None,
     }
     if state is PodState.FAILED:
-        facts |= _failure(status)
+        facts |= _failure(raw, status)
     elif state is PodState.PENDING and facts["node"]:
         facts |= _stuck(status, facts["created"])
     elif state is PodState.PENDING:
@@ -125,14 +127,16 @@ def _state(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> PodState:
             return PodState.PENDING
 
 
-def _failure(status: Mapping[str, Any]) -> dict[str, Any]:
+def _failure(raw: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     reason = str(status.get("reason") or "")
     message = str(status.get("message") or "")
     disruption = _condition(status, "DisruptionTarget")
-    init, name, container = next(_failed_containers(status), (False, "", mapping(None)))
+    ended = list(_failed_containers(status, _sidecars(raw)))
+    init, name, container = ended[0] if ended else (False, "", mapping(None))
     cls = _class(reason, message, str(disruption.get("reason") or ""))
     # What a signal from outside made of a process says nothing about the process.
-    exit_code = container.get("exitCode") if cls in {FailureClass.APP, FailureClass.DEADLINE} else None
+    exited = cls in {FailureClass.APP, FailureClass.DEADLINE}
+    codes = tuple(dict.fromkeys(int(one["exitCode"]) for _, _, one in ended)) if exited else ()
     if cls is FailureClass.APP:
         reason = str(container.get("reason") or reason or "Error")
         message = str(container.get("message") or message)
@@ -146,7 +150,8 @@ def _failure(status: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "failure_class": cls,
         "reason": intern(reason),
-        "exit_code": exit_code,
+        "exit_code": codes[0] if codes else None,
+        "exit_codes": codes if len(codes) > 1 else (),
         "message": intern(one_line(message, MESSAGE_MAXIMUM)),
         "failure_time": time_of(container.get("finishedAt"))
         or time_of(disruption.get("lastTransitionTime"))
@@ -168,15 +173,24 @@ def _class(reason: str, message: str, disruption: str) -> FailureClass:
     return FailureClass.APP
 
 
-def _failed_containers(status: Mapping[str, Any]) -> Iterator[tuple[bool, str, Mapping[str, Any]]]:
+def _sidecars(raw: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the init containers that run beside the others: the kubelet ends them with the pod."""
+    containers = mappings(mapping(raw.get("spec")).get("initContainers"))
+    return frozenset(str(one.get("name")) for one in containers if one.get("restartPolicy") == "Always")
+
+
+def _failed_containers(
+    status: Mapping[str, Any], sidecars: Container[str]
+) -> Iterator[tuple[bool, str, Mapping[str, Any]]]:
     """Yield the terminations with a non-zero exit code, of the containers first, then of the init containers.
 
-    Each with whether it is of an init container, and with the container's name.
+    Each with whether it is of an init container, and with the container's name. Kubernetes does not judge a pod by its
+    sidecars among the init containers, so neither do rules.
     """
     for field in ("containerStatuses", "initContainerStatuses"):
         for container in mappings(status.get(field)):
             terminated = mapping(mapping(container.get("state")).get("terminated"))
-            if terminated.get("exitCode"):
+            if terminated.get("exitCode") and not (field.startswith("init") and str(container.get("name")) in sidecars):
                 yield field == "initContainerStatuses", str(container.get("name", "")), terminated
 
 

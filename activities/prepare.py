@@ -236,5 +236,12 @@ def _owner(site: Site, given: PrepareInput, anchor: Mapping[str, Any]) -> Object
             "workflowId": target.workflow_id,
             "attempt": given.attempt,
             "plan": [component.model_dump(mode="json", by_alias=True) for component in given.plan],
-        },
+        }
+        | _selection(given),
     }
+
+
+def _selection(given: PrepareInput) -> dict[str, Any]:
+    if given.selection is None:
+        return {}
+    return {"selection": given.selection.model_dump(mode="json", by_alias=True, exclude_defaults=True)}

@@ -7,6 +7,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import ValidationError
+
 from holdfast.activities.component_view import UNSEEN, Look, Unseen, view_of, view_of_copies
 from holdfast.activities.contract import PlannedComponent
 from holdfast.activities.nodes import NodeMark
@@ -14,8 +16,10 @@ from holdfast.activities.object_facts import ObjectFacts
 from holdfast.activities.pod_facts import PodFacts, PodState
 from holdfast.activities.pod_waits import groups
 from holdfast.activities.raw import mapping, mappings
-from holdfast.model import ComponentView, Failure, FailureClass, Interval, Observation, Scope
+from holdfast.model import ComponentView, Failure, Interval, Observation
 from holdfast.model.observation import FAILURES_MAXIMUM
+from holdfast.model.selection import Selection
+from holdfast.policy.selection import select
 
 ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
 
@@ -23,6 +27,14 @@ ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
 def plan_of(owner: Mapping[str, Any]) -> tuple[PlannedComponent, ...]:
     """Return the plan an attempt's owner object carries."""
     return tuple(PlannedComponent.model_validate(entry) for entry in mappings(mapping(owner.get("spec")).get("plan")))
+
+
+def selection_in(owner: Mapping[str, Any]) -> Selection | None:
+    """Return the rules that an attempt's owner object carries; None where it has none, or none that can be read."""
+    try:
+        return Selection.model_validate(mapping(owner.get("spec"))["selection"])
+    except (KeyError, ValidationError):
+        return None
 
 
 def summarize(
@@ -44,6 +56,7 @@ def summarize(
     unseen: Collection[str] = (),
     marks: Mapping[str, NodeMark] = MappingProxyType({}),
     refused: Mapping[str, str] = MappingProxyType({}),
+    selection: Selection | None = None,
 ) -> Observation:
     """Return the snapshot of one attempt.
 
@@ -66,6 +79,7 @@ def summarize(
         unseen: components whose kind the observer does not read: taken to be there.
         marks: the nodes that are marked as bad, by name.
         refused: why pods of a component cannot be created, by component.
+        selection: the rules that judge the failures; None where they are not known.
     """
     ours = [pod for pod in pods if pod.workload_uid == workload_uid and pod.attempt == attempt]
     if owner is not None and owner_uid and owner.uid != owner_uid:
@@ -112,27 +126,9 @@ def summarize(
         anchor_deleting=anchor is not None and anchor.deleting,
         components=views,
         unplanned=sum(pod.state not in ENDED for name in by_component.keys() - views for pod in by_component[name]),
-        failures=_kept(failures, FAILURES_MAXIMUM),
+        failures=select(failures, FAILURES_MAXIMUM, selection),
         failures_total=len(failures),
-        stuck=_kept(stuck, FAILURES_MAXIMUM),
+        stuck=select(stuck, FAILURES_MAXIMUM, selection),
         waiting=groups(ours, refused, {name: view.absent for name, view in views.items()}, at),
         blind=blind,
     )
-
-
-def _kept(failures: Iterable[Failure], most: int) -> tuple[Failure, ...]:
-    """Return the failures that travel, in the order in which they decide, when not all can.
-
-    They are not cut in that order: many alike must not hide another that decides otherwise. What befell a component or
-    all of the workload comes first, then the earliest of each kind of failure, then the rest: further copies of a
-    component that failed alike are of the rest.
-    """
-    rest = sorted(failures, key=Failure.order)
-    kinds: set[tuple[str, FailureClass, str, int | None]] = set()
-    ranked: list[tuple[int, int]] = []
-    for index, one in enumerate(rest):
-        member = one.scope is Scope.MEMBER
-        kind = ("" if member else f"of {one.component}", one.cls, one.reason, one.exit_code)
-        ranked.append((2 if kind in kinds else 1 if member else 0, index))
-        kinds.add(kind)
-    return tuple(rest[index] for index in sorted(index for _, index in sorted(ranked)[:most]))

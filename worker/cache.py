@@ -17,8 +17,9 @@ from holdfast.activities.nodes import Marks, NodeMark
 from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.raw import mapping, mappings, version_of
-from holdfast.activities.snapshot import plan_of, summarize
+from holdfast.activities.snapshot import plan_of, selection_in, summarize
 from holdfast.model import ConditionType, Interval, Observation, Phase, Reason
+from holdfast.model.selection import Selection
 
 Place = tuple[str, str, str, str]
 """Where an object is: API version, kind, namespace, name."""
@@ -57,6 +58,8 @@ class AttemptSeen:
     workflow_id: str
     number: int
     plan: tuple[PlannedComponent, ...]
+    selection: Selection | None = None
+    """The rules that judge its failures."""
 
     def places_of(self, component: PlannedComponent) -> list[Place]:
         """Return where a component's objects are planned to be, by index."""
@@ -154,6 +157,7 @@ def attempt_seen(raw: Mapping[str, Any]) -> AttemptSeen | None:
         workflow_id=workflow_id,
         number=number,
         plan=plan,
+        selection=selection_in(raw),
     )
 
 
@@ -412,6 +416,7 @@ class Cache:
             unseen=hidden | {name for name, place in single.items() if place in doubtful},
             marks=self._marks,
             refused=self._refused.get(attempt.workload_uid, {}),
+            selection=attempt.selection,
         )
         if not seen.missing:
             return seen

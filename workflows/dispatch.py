@@ -50,6 +50,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.nodes import leaves_marked
     from holdfast.policy.operations import patience, patience_left
     from holdfast.policy.order import awaited
+    from holdfast.policy.selection import selection_of
     from holdfast.policy.walltime import USUAL_GRACE, backstop
 
 HEARTBEAT = timedelta(seconds=8)
@@ -197,6 +198,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 plan=plan,
                 spec_hash=spec.spec_hash(),
                 report=operation.report,
+                selection=selection_of(state.policy),
                 waits=waits,
                 waits_for_kinds=spec.allow_missing_kinds,
                 patience=patience_left(state),

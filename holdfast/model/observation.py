@@ -86,6 +86,8 @@ class Failure(Payload):
     """The object it happened to: a pod's or component's name."""
     node: str = ""
     exit_code: int | None = None
+    exit_codes: Annotated[tuple[int, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Of all containers of a pod that ended with another code than 0, where there are several; else empty (row D19)."""
     message: str = ""
     attempt: int = 0
     off: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
@@ -94,6 +96,13 @@ class Failure(Payload):
     """Whether it is of a pod that has not started, and may yet: its kubelet tries again (row L16)."""
     death: Annotated[Death | None, Field(exclude_if=lambda value: value is None)] = None
     """Of a component's verdict: the pod's death that came first."""
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Every exit code that rules read; that of the first container leads."""
+        if self.exit_codes:
+            return self.exit_codes
+        return () if self.exit_code is None else (self.exit_code,)
 
     def order(self) -> tuple[datetime, bool, str, str]:
         """Sort key: of failures seen together the earliest decides, ties by name.
@@ -108,8 +117,8 @@ class Failure(Payload):
         if self.death is not None:
             text += f": {self.reason}{f': {self.message}' if self.message else ''}"
             return f"{text}; {self.death.sentence()}"
-        if self.exit_code is not None:
-            text += f" exited {self.exit_code}"
+        if self.codes:
+            text += f" exited {' and '.join(map(str, self.codes))}"
             if self.reason and self.reason != "Error":
                 text += f" ({self.reason})"
         else:

@@ -110,6 +110,10 @@ class Attempt(Payload):
     waiting: tuple[str, ...] = ()
     """Components whose turn has not come: nothing of them is there, and nothing is missed (row J13)."""
     replaced_at: Time | None = None
+    """When a component was last made again; for components that `replaced` does not name, as an earlier release
+    remembers it."""
+    replaced: Annotated[dict[str, Time], Field(exclude_if=lambda value: not value)] = Field(default_factory=dict)
+    """When each component was last made again: its own back-off counts from there (row D18)."""
     warming: dict[str, Time] = Field(default_factory=dict)
     """Components that were made again and have not run since: from when on their graces count."""
     avoided: tuple[ExcludedNode, ...] = ()

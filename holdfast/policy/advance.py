@@ -46,6 +46,7 @@ from holdfast.policy.order import first_waiting
 from holdfast.policy.park import park, unpark
 from holdfast.policy.queued import follow as queue_followed
 from holdfast.policy.record import cause
+from holdfast.policy.replace import replaced_at
 from holdfast.policy.report import quota_in, report_of
 from holdfast.policy.requeue import next_cycle
 from holdfast.policy.settle import enter, settle
@@ -245,6 +246,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         avoided=state.excluded,
         replacing=decision.components,
         replaced_at=now,
+        replaced=replaced_at(attempt, decision.components, now),
         launches={**attempt.launches, **launches},
         used={**attempt.used, **used},
         warming={**attempt.warming, **dict.fromkeys(decision.components, now)},

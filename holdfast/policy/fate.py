@@ -8,10 +8,8 @@ from holdfast.model import ActionKind, Failure, FailureClass, Policy, Reason, Sc
 from holdfast.policy.decision import Look, Wait
 from holdfast.policy.health import current
 from holdfast.policy.nodes import speaks_of_loss
-from holdfast.policy.rules import Ruling, rule_on
+from holdfast.policy.rules import SKEW, Ruling, rule_on
 
-SKEW = timedelta(seconds=2)
-"""By how much the clocks of two nodes may differ: one tells of the failure, the other of its own renewal."""
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 LOOKS = (timedelta(seconds=12), timedelta(seconds=45))
 """After the last renewal: kubelets renew every ten seconds, and when one is late it is most likely dead."""
@@ -38,6 +36,7 @@ def open_fate(state: State, ruling: Ruling, now: datetime) -> Look | Wait | None
     if ruling.action.kind is not ActionKind.FAIL or failure.cls is not FailureClass.APP or not matters(state.policy):
         return None
     quiet = seen.quietest if seen is not None else None
+    # One node tells of the failure by its clock, the other of its own renewal.
     if quiet is None or quiet.renewed > failure.time + SKEW or state.looked_at is None or now >= quiet.down_at:
         return None
     why = f"held until {quiet.node} is heard of, or is Down: {failure.sentence()}"

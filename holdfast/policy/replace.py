@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -62,10 +63,21 @@ def _by_rule(component: Component, rule: Replacement, view: ComponentView, attem
     return None
 
 
+def replaced_at(attempt: Attempt, components: Iterable[str], now: datetime) -> dict[str, datetime]:
+    """Return when each component was last made again, once these are.
+
+    What an earlier release has made again keeps the time that it was remembered with.
+    """
+    before = attempt.replaced_at
+    known = dict.fromkeys(attempt.launches, before) if before is not None else {}
+    return {**known, **attempt.replaced, **dict.fromkeys(components, now)}
+
+
 def backed_off(name: str, rule: Replacement, attempt: Attempt) -> datetime | None:
     """Return when a component may be made again that ends again and again; None where it has not been made again."""
     launches = attempt.launches.get(name, 0)
-    if not launches or attempt.replaced_at is None:
+    since = attempt.replaced.get(name, attempt.replaced_at)
+    if not launches or since is None:
         return None
     # Doubled no further than the maximum needs, so that no number of launches grows into an overflow.
-    return attempt.replaced_at + min(rule.backoff * 2 ** min(launches - 1, 10), BACKOFF_MAXIMUM)
+    return since + min(rule.backoff * 2 ** min(launches - 1, 10), BACKOFF_MAXIMUM)

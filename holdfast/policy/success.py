@@ -16,7 +16,7 @@ from holdfast.model import (
     SuccessOperator,
     Workload,
 )
-from holdfast.policy.rules import DEFAULT_RULE, Ruling, rulings
+from holdfast.policy.rules import DEFAULT_RULE, Ruling, in_order, rulings
 
 _FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
@@ -86,7 +86,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
             else one
             for one in found
         ]
-        found.sort(key=lambda one: (one.action.grace, one.failure.order()))
+        found = in_order(state.policy, found)
     return [one for one in found if one.action.kind is not ActionKind.IGNORE]
 
 

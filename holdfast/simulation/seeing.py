@@ -10,6 +10,7 @@ from holdfast.activities.pod_facts import NOT_PREPARED, PodFacts
 from holdfast.activities.snapshot import summarize
 from holdfast.model import Observation, Remnant
 from holdfast.policy.edit import edit
+from holdfast.policy.selection import selection_of
 from holdfast.simulation.objects import UID, Pod
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def observe(world: World, attempt: int, *, live: bool) -> Observation:
         revision=world.revision,
         blind=world.blindness(),
         marks={**world.down, **world.broken},
+        selection=selection_of(world.spec.policy),
     )
     return edit(seen, owner_submitted=owner.submitted if owner is not None else None)
 

@@ -9,6 +9,9 @@ from itertools import permutations, product
 import pytest
 from pydantic import ValidationError
 
+from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.object_facts import ObjectFacts, TrueCondition
+from holdfast.activities.snapshot import summarize
 from holdfast.model import (
     Action,
     ActionKind,
@@ -27,14 +30,17 @@ from holdfast.model import (
     Scope,
     Stage,
     State,
+    StatusRule,
     Success,
     Timings,
 )
+from holdfast.model.observation import FAILURES_MAXIMUM
 from holdfast.policy.advance import advance
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Fail, Ignore, Replace, Restart
 from holdfast.policy.edit import edit
 from holdfast.policy.rules import rule_on
+from holdfast.policy.selection import selection_of
 from holdfast.policy.success import judged
 from tests.policy import naive_jobset as naive
 from tests.policy.elements import jobs
@@ -125,16 +131,66 @@ def state_of(jobset: JobSet, failures: list[JobFailure]) -> State:
         name: ComponentView(failed=name in failed, pods=PodCounts(expected=2, running=2))
         for name in ("driver", "worker")
     }
-    seen = Observation(
+    return _state_of(
+        jobset,
+        Observation(
+            workload_uid="uid",
+            attempt=1,
+            owner_uid="owner",
+            at=NOW,
+            live=True,
+            components=views,
+            failures=tuple(failure_of(one) for one in failures),
+            failures_total=len(failures),
+        ),
+    )
+
+
+def seen_of(jobset: JobSet, failures: list[JobFailure]) -> Observation:
+    """Return what a look sums up of a cluster where these Jobs have failed, of many more that run."""
+    places = {one.job: (one.replicated_job, int(one.job.rsplit("-", 1)[1])) for one in failures}
+    count = 1 + max(index for _, index in places.values())
+    copies: dict[str, list[ObjectFacts]] = {
+        name: [_job(f"{name}-{index}") for index in range(count)] for name in ("driver", "worker")
+    }
+    for one in failures:
+        name, index = places[one.job]
+        since = START + timedelta(seconds=one.time)
+        copies[name][index] = _job(one.job, TrueCondition("Failed", one.reason, one.message, since))
+    plan = [
+        PlannedComponent(
+            name=name,
+            api_version="batch/v1",
+            kind="Job",
+            object_name=name,
+            expected_pods=0,
+            status=StatusRule(complete=("Complete",), failed=("Failed",)),
+            copies=count,
+        )
+        for name in copies
+    ]
+    owner = ObjectFacts("owner", "owner", (), False, START, True, (), 1)
+    return summarize(
         workload_uid="uid",
         attempt=1,
         owner_uid="owner",
+        plan=plan,
+        anchor=None,
+        owner=owner,
+        objects={},
+        copies=copies,
+        pods=(),
         at=NOW,
         live=True,
-        components=views,
-        failures=tuple(failure_of(one) for one in failures),
-        failures_total=len(failures),
+        selection=selection_of(policy_of(jobset)),
     )
+
+
+def _job(name: str, *conditions: TrueCondition) -> ObjectFacts:
+    return ObjectFacts(name, name, ("owner",), False, START, False, conditions, 1)
+
+
+def _state_of(jobset: JobSet, seen: Observation) -> State:
     attempt = Attempt(
         number=1, stage=Stage.SUBMITTED, owner_uid="owner", begun_at=START, submitted_at=START, ready_at=START
     )
@@ -226,6 +282,32 @@ def test_J9_an_earlier_rule_on_a_later_failure_does_not_decide():
     failures = [JobFailure("driver-0", "driver", A, 2), JobFailure("worker-0", "worker", A, 1)]
     jobset = JobSet(3, rules)
     assert decided(jobset, state_of(jobset, failures)) == ("restart", "worker-0", "anything", 1)
+
+
+MANY = 40
+"""More than travel in a snapshot."""
+
+
+@ROW("D16", level="pure")
+@pytest.mark.parametrize("late", [0, 20, MANY - 1])
+@pytest.mark.parametrize("other", SEEN[:3])
+def test_D16_more_failures_than_travel_decide_as_all_of_them_do(late: int, other: JobFailure):
+    """Forty Jobs of one kind fail, and one that differs in its reason, its replicated job or its message alone."""
+    rules = (*POOL, PolicyRule("said", FAIL, on_job_failure_message_patterns=("lost its data",)))
+    cases = 0
+    for order in permutations(rules, 2):
+        failures = [JobFailure(f"worker-{index}", "worker", A, index, "it failed") for index in range(MANY)]
+        failures[late] = JobFailure(
+            f"{other.replicated_job}-{late}", other.replicated_job, other.reason, late, "it failed"
+        )
+        if other.reason == A and other.replicated_job == "worker":
+            failures[late] = JobFailure(f"worker-{late}", "worker", A, late, "it has lost its data")
+        jobset = JobSet(3, order, 1)
+        seen = seen_of(jobset, failures)
+        assert (seen.failures_total, len(seen.failures)) == (MANY, FAILURES_MAXIMUM)
+        assert decided(jobset, _state_of(jobset, seen)) == expected(jobset, failures), [one.name for one in order]
+        cases += 1
+    assert cases == 8 * 7
 
 
 @ROW("J10", level="pure")

@@ -85,14 +85,15 @@ def test_U7_two_at_once_need_two_of_the_budget():
 
 @ROW("U7", level="pure")
 def test_U7_a_components_own_back_off_goes_before_the_policys():
-    own = element(1, replacement=replacing(backoff=timedelta(seconds=70), charge=None))
+    own = element(1, replacement=replacing(backoff=timedelta(seconds=140), charge=None))
     rule = Rule(name="alone", action=Action(unit=Scope.COMPONENT))
     policy = Policy(timings=Timings(), rules=(rule,))
     life = Elements(spec=streams(3, policy).with_components((config(), element(0), own, element(2)))).up()
     life.pods("pe-1", failed=1).pods("pe-1", running=1)
     fails(life, "pe-0").pods("pe-0", running=1)
     assert life.launches() == {"pe-1": 1, "pe-0": 1}
-    for name, seconds in (("pe-1", 70), ("pe-0", 60), ("pe-2", 60)):
+    # It was made again a minute ago: its back-off counts from there.
+    for name, seconds in (("pe-1", 80), ("pe-0", 60), ("pe-2", 60)):
         failure = Failure(cls=FailureClass.APP, scope=Scope.MEMBER, reason="Error", time=life.now, component=name)
         at = due_at(life.spec, life.state, rule_on(policy, failure), life.now)
         assert at == life.now + timedelta(seconds=seconds)
@@ -140,3 +141,57 @@ def test_U7_one_that_is_restarted_for_nothing_does_not_keep_the_next_from_being_
     one = Elements(spec=streams(3, Policy(timings=Timings(), rules=rules))).up()
     fails(one, "pe-0", "pe-1")
     assert (one.launches(), one.state.used) == ({"pe-0": 1, "pe-1": 1}, {"restart": 1})
+
+
+@ROW("D18", level="pure")
+def test_D18_a_components_back_off_is_not_pushed_out_by_anothers_restart():
+    """Two components that fail again: each waits from when it was made again itself."""
+    rule = Rule(name="alone", action=Action(unit=Scope.COMPONENT, grace=False, charge=None))
+    policy = Policy(
+        timings=Timings(), rules=(rule,), replacement=replacing(backoff=timedelta(seconds=200), charge=None)
+    )
+    life = Elements(spec=streams(3, policy)).up()
+    life.pods("pe-0", failed=1).pods("pe-0", running=1)
+    first = life.now
+    life.after(seconds=90)
+    life.pods("pe-1", failed=1).pods("pe-1", running=1)
+    second = life.now
+    assert (life.launches(), second - first) == ({"pe-0": 1, "pe-1": 1}, timedelta(seconds=90))
+    life.after(seconds=10)
+    for name, since in (("pe-0", first), ("pe-1", second)):
+        failure = Failure(cls=FailureClass.APP, scope=Scope.MEMBER, reason="Error", time=life.now, component=name)
+        assert due_at(life.spec, life.state, rule_on(policy, failure), life.now) == since + timedelta(seconds=200)
+
+
+@ROW("D18", level="pure")
+@pytest.mark.parametrize("other", [0, 30, 59])
+def test_D18_one_that_fails_is_made_again_when_its_own_back_off_ends(other: int):
+    """The other is made again in the meantime, whenever that is."""
+    rule = Rule(name="alone", action=Action(unit=Scope.COMPONENT, grace=False, charge=None))
+    policy = Policy(timings=Timings(), rules=(rule,), replacement=replacing(backoff=timedelta(seconds=60), charge=None))
+    life = Elements(spec=streams(3, policy)).up()
+    life.pods("pe-0", failed=1).pods("pe-0", running=1)
+    life.after(seconds=other)
+    life.pods("pe-1", failed=1).pods("pe-1", running=1)
+    life.pods("pe-0", failed=1)
+    life.after(seconds=59 - other)
+    assert life.launches() == {"pe-0": 1, "pe-1": 1}
+    life.after(seconds=1)
+    assert life.launches() == {"pe-0": 2, "pe-1": 1}
+
+
+@ROW("D18", level="pure")
+def test_D18_what_an_earlier_release_remembers_is_not_pushed_out_either():
+    rule = Rule(name="alone", action=Action(unit=Scope.COMPONENT, grace=False, charge=None))
+    policy = Policy(timings=Timings(), rules=(rule,), replacement=replacing(backoff=timedelta(seconds=60), charge=None))
+    life = Elements(spec=streams(3, policy)).up()
+    life.pods("pe-0", failed=1).pods("pe-0", running=1)
+    assert life.state.attempt is not None
+    life.state = edit(life.state, attempt=edit(life.state.attempt, replaced={}))
+    life.after(seconds=30)
+    life.pods("pe-1", failed=1).pods("pe-1", running=1)
+    life.pods("pe-0", failed=1)
+    life.after(seconds=29)
+    assert life.launches() == {"pe-0": 1, "pe-1": 1}
+    life.after(seconds=1)
+    assert life.launches() == {"pe-0": 2, "pe-1": 1}

@@ -13,6 +13,7 @@ from holdfast.activities.object_facts import ObjectFacts, TrueCondition
 from holdfast.activities.pod_facts import PodFacts, PodState
 from holdfast.activities.snapshot import summarize
 from holdfast.model import FailureClass, Observation, Workload
+from holdfast.policy.selection import selection_of
 from tests.policy.cluster import FOREGROUND, HOLD, Cluster, Hand, Kind, Thing
 
 UID = "uid"
@@ -27,6 +28,7 @@ class Weather:
         self.cluster = cluster
         self.expected = {one.name: one.expected_pods for one in spec.components}
         """By component, over all its copies."""
+        self.selection = selection_of(spec.policy)
         self.plan = tuple(
             PlannedComponent(
                 name=one.name,
@@ -259,6 +261,7 @@ class Weather:
             live=live,
             revision=version,
             blind=cluster.blind(),
+            selection=self.selection,
         )
 
     def watch_tells(self) -> None:
