@@ -30,6 +30,7 @@ class Standing(Enum):
     """How a pod stands that was asked."""
 
     SILENT = auto()
+    """It has said nothing, or nothing that is understood."""
     WORKING = auto()
     DONE = auto()
     FAILED = auto()
@@ -46,6 +47,8 @@ class Answer:
     standing: Standing = Standing.SILENT
     uri: str = ""
     message: str = ""
+    understood: bool = True
+    """False where something came back that is no answer: its message says what (row D44)."""
 
 
 class Asker(Protocol):
@@ -73,12 +76,16 @@ def asker_of(site: Site, given: CheckpointInput) -> Asker:
     return _Endpoints(given) if given.checkpoint.protocol is CheckpointProtocol.HTTP else _Annotations(site, given)
 
 
+def _not_understood(message: str) -> Answer:
+    return Answer(message=message, understood=False)
+
+
 def read_answer(state: Any, uri: Any, message: Any) -> Answer:
     """Return an answer as it was given; one that says Complete and names no place yet is not complete. Pure."""
     standing, place = _WORDS.get(str(state), Standing.SILENT), str(uri or "")
     text = one_line(message, _MESSAGE_MAXIMUM)
     if standing is Standing.SILENT and state:
-        return Answer(message=f"it says {str(state)[:40]!r}: expected one of {', '.join(_WORDS)}")
+        return _not_understood(f"it says {str(state)[:40]!r}: expected one of {', '.join(_WORDS)}")
     if standing is not Standing.DONE:
         return Answer(standing, message=text)
     if not place:
@@ -184,12 +191,35 @@ class _Endpoints:
         try:
             async with session.post(url, json=body, allow_redirects=False) as response:
                 if response.status not in {200, 202}:
-                    return Answer(message=f"its endpoint answers {response.status}")
-                text = await response.content.read(ANSWER_BYTES)
-            told = mapping(json.loads(text)) if text.strip() else {"state": "InProgress"}
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+                    return _not_understood(f"its endpoint answers {response.status}")
+                text = await _body(response)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
             return Answer(message=f"its endpoint does not answer: {one_line(type(error).__name__, _MESSAGE_MAXIMUM)}")
-        return read_answer(told.get("state"), told.get("uri"), told.get("message"))
+        return read_body(text)
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Read a response to its end, or one byte further than it may be long: one read returns what has arrived."""
+    parts, left = list[bytes](), ANSWER_BYTES + 1
+    while left and (part := await response.content.read(left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def read_body(text: bytes) -> Answer:
+    """Return the answer that is the body of a response with 200 or 202; an empty one says InProgress. Pure."""
+    if len(text) > ANSWER_BYTES:
+        return _not_understood(f"its answer is longer than {ANSWER_BYTES // 1024} KiB")
+    if not text.strip():
+        return Answer(Standing.WORKING)
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return _not_understood("its answer is no JSON")
+    if not isinstance(answer, dict) or not mapping(answer).get("state"):
+        return _not_understood("its answer has no state")
+    return read_answer(mapping(answer).get("state"), mapping(answer).get("uri"), mapping(answer).get("message"))
 
 
 def _request(given: CheckpointInput) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -21,6 +23,8 @@ from holdfast.activities.pod_facts import PodFacts, PodState
 from holdfast.model import Checkpoint, CheckpointProtocol, Phase, Reason, Report
 
 ROW = pytest.mark.row
+SIOCOUTQ = 0x5411
+"""Linux's question how many bytes of a socket the other side has not acknowledged yet."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -68,7 +72,7 @@ async def endpoint(handler: Handler) -> AsyncIterator[int]:
     """Serve POST /checkpoint by a handler, and yield the port."""
     application = web.Application()
     application.router.add_post("/checkpoint", handler)
-    runner = web.AppRunner(application)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "0.0.0.0", 0)
     await site.start()
@@ -133,6 +137,78 @@ async def test_L32_only_an_answer_is_an_answer(status: int, text: str, standing:
 
     (said,) = await asked(handler)
     assert said.standing is standing
+
+
+@asynccontextmanager
+async def raw_endpoint(*segments: bytes) -> AsyncIterator[int]:
+    """Serve a port that answers in these segments: each goes out once the asker's kernel has the one before."""
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raw = writer.get_extra_info("socket")
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await reader.readuntil(b"\r\n\r\n")
+        for segment in segments:
+            writer.write(segment)
+            while not over.is_set() and struct.unpack("i", fcntl.ioctl(raw.fileno(), SIOCOUTQ, bytes(4)))[0]:
+                await asyncio.sleep(0.005)
+            await asyncio.sleep(0.05)  # time in which the asker can read it alone
+        writer.close()
+
+    server = await asyncio.start_server(serve, "0.0.0.0", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+        over.set()
+        await asyncio.sleep(0.2)  # its connections end by themselves
+
+
+async def said_by(*segments: bytes) -> Answer:
+    async with raw_endpoint(*segments) as port, asker_of(None, given(port)) as asker:  # type: ignore[arg-type]
+        return await asker.ask(pod(own_address()))
+
+
+BODY = b'{"state": "Complete", "uri": "s3://saved/7"}'
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@ROW("D44", level="pure")
+@pytest.mark.parametrize(
+    "segments",
+    [
+        (HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:9], BODY[9:]),
+        (HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:9], BODY[9:20], BODY[20:]),
+        (HEAD + b"Connection: close\r\n\r\n" + BODY[:9], BODY[9:]),
+        (
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n9\r\n" + BODY[:9] + b"\r\n",
+            b"23\r\n" + BODY[9:] + b"\r\n0\r\n\r\n",
+        ),
+    ],
+    ids=["two", "three", "until it closes", "chunked"],
+)
+async def test_D44_an_answer_in_several_segments_is_read_to_its_end(segments: tuple[bytes, ...]):
+    assert await said_by(*segments) == Answer(Standing.DONE, "s3://saved/7")
+
+
+@ROW("D44", level="pure")
+async def test_D44_what_is_not_understood_is_said_otherwise_than_what_does_not_answer():
+    length = HEAD + b"Content-Length: 2\r\n\r\n"
+    told = {
+        "text": await said_by(length + b"ok"),
+        "list": await said_by(length + b"[]"),
+        "deep": await said_by(HEAD + b"Content-Length: 9999\r\n\r\n" + b"[" * 9999),
+        "long": await said_by(HEAD + b"Connection: close\r\n\r\n" + b" " * askers.ANSWER_BYTES, BODY),
+        "status": await said_by(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        "other": await said_by(HEAD + b"Content-Length: 17\r\n\r\n" + b'{"state": "Done"}'),
+        "nothing": await said_by(),
+    }
+    words = {name: summed([(facts("p"), said)]).left[0] for name, said in told.items()}
+    assert all(said.standing is Standing.SILENT for said in told.values())
+    assert words["nothing"].startswith("p has not answered (its endpoint does not answer"), words
+    for name in words.keys() - {"nothing"}:
+        assert words[name].startswith("p is not understood ("), words
+        assert "does not answer" not in words[name]
+    assert "longer than 16 KiB" in words["long"]
+    assert "answers 404" in words["status"]
 
 
 async def test_an_endless_answer_is_read_no_further_than_it_may_be_long():
