@@ -179,4 +179,5 @@ def summed(said: list[tuple[PodFacts, Answer]], saved: tuple[str, ...] = ()) -> 
 
 def _sentence(facts: PodFacts, answer: Answer) -> str:
     words = {Standing.SILENT: "has not answered", Standing.WORKING: "is at it", Standing.FAILED: "cannot save"}
-    return f"{facts.name} {words[answer.standing]}" + (f" ({answer.message})" if answer.message else "")
+    stands = words[answer.standing] if answer.understood else "is not understood"
+    return f"{facts.name} {stands}" + (f" ({answer.message})" if answer.message else "")

@@ -68,7 +68,7 @@ async def endpoint(handler: Handler) -> AsyncIterator[int]:
     """Serve POST /checkpoint by a handler, and yield the port."""
     application = web.Application()
     application.router.add_post("/checkpoint", handler)
-    runner = web.AppRunner(application)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "0.0.0.0", 0)
     await site.start()
@@ -133,6 +133,133 @@ async def test_L32_only_an_answer_is_an_answer(status: int, text: str, standing:
 
     (said,) = await asked(handler)
     assert said.standing is standing
+
+
+@asynccontextmanager
+async def raw_endpoint(*segments: bytes) -> AsyncIterator[int]:
+    """Serve a port that answers in these segments, with time between them in which the asker reads each alone."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await reader.readuntil(b"\r\n\r\n")
+        for segment in segments:
+            writer.write(segment)
+            await asyncio.sleep(0.05)
+        writer.close()
+        ended.set()
+
+    ended = asyncio.Event()
+    server = await asyncio.start_server(serve, "0.0.0.0", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+        await ended.wait()
+
+
+async def said_by(*segments: bytes) -> Answer:
+    async with raw_endpoint(*segments) as port, asker_of(None, given(port)) as asker:  # type: ignore[arg-type]
+        return await asker.ask(pod(own_address()))
+
+
+BODY = b'{"state": "Complete", "uri": "s3://saved/7"}'
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@ROW("D44", level="pure")
+@pytest.mark.parametrize(
+    "segments",
+    [
+        (HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:9], BODY[9:]),
+        (HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:9], BODY[9:20], BODY[20:]),
+        (HEAD + b"Connection: close\r\n\r\n" + BODY[:9], BODY[9:]),
+        (
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n9\r\n" + BODY[:9] + b"\r\n",
+            b"23\r\n" + BODY[9:] + b"\r\n0\r\n\r\n",
+        ),
+    ],
+    ids=["two", "three", "until it closes", "chunked"],
+)
+async def test_D44_an_answer_in_several_segments_is_read_to_its_end(segments: tuple[bytes, ...]):
+    assert await said_by(*segments) == Answer(Standing.DONE, "s3://saved/7")
+
+
+@ROW("D44", level="pure")
+async def test_D44_what_is_not_understood_is_said_otherwise_than_what_does_not_answer():
+    length = HEAD + b"Content-Length: 2\r\n\r\n"
+    told = {
+        "text": await said_by(length + b"ok"),
+        "list": await said_by(length + b"[]"),
+        "deep": await said_by(HEAD + b"Content-Length: 9999\r\n\r\n" + b"[" * 9999),
+        "long": await said_by(HEAD + b"Connection: close\r\n\r\n" + b" " * askers.ANSWER_BYTES, BODY),
+        "status": await said_by(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        "other": await said_by(HEAD + b"Content-Length: 17\r\n\r\n" + b'{"state": "Done"}'),
+        "nothing": await said_by(),
+    }
+    words = {name: summed([(facts("p"), said)]).left[0] for name, said in told.items()}
+    assert all(said.standing is Standing.SILENT for said in told.values())
+    assert words["nothing"].startswith("p has not answered (its endpoint does not answer"), words
+    for name in words.keys() - {"nothing"}:
+        assert words[name].startswith("p is not understood ("), words
+        assert "does not answer" not in words[name]
+    assert "longer than 16 KiB" in words["long"]
+    assert "answers 404" in words["status"]
+
+
+def annotated(number: int | None = None, state: str = "Complete", **more: str) -> dict[str, Any]:
+    """Return a pod that was asked for checkpoint 3, and says that it has one; of which request it may say, too."""
+    notes = {
+        names.ANNOTATION_CHECKPOINT_REQUEST: "3",
+        names.ANNOTATION_CHECKPOINT_REASON: "Preempted",
+        names.ANNOTATION_CHECKPOINT_DEADLINE: "2026-01-01T12:00:00Z",
+        names.ANNOTATION_CHECKPOINT_STATE: state,
+        names.ANNOTATION_CHECKPOINT_URI: "s3://saved/7",
+        **({} if number is None else {"holdfast.dev/checkpoint-answers": str(number)}),
+        **more,
+    }
+    return {"metadata": {"name": "train-0", "namespace": "default", "uid": "u-0", "annotations": notes}}
+
+
+async def noted(pod: dict[str, Any]) -> Answer:
+    """Return what counts of its annotations; nothing is to be patched on it, so that there is no cluster."""
+    wanted = given(1).model_copy(update={"checkpoint": Checkpoint(protocol=CheckpointProtocol.ANNOTATION)})
+    async with asker_of(None, wanted) as asker:  # type: ignore[arg-type]
+        return await asker.ask(pod)
+
+
+@ROW("D45", level="pure")
+@pytest.mark.parametrize("state", ["Complete", "Failed", "InProgress"])
+@pytest.mark.parametrize("number", [2, 4])
+async def test_D45_an_answer_to_another_request_is_none_to_this_one(state: str, number: int):
+    said = await noted(annotated(number, state))
+    assert said.standing is Standing.SILENT
+    assert said.message == f"it answers request {number}: expected an answer to request 3"
+
+
+@ROW("D45", level="pure")
+@pytest.mark.parametrize("state", ["Complete", "Failed"])
+async def test_D45_one_that_names_no_request_counts_only_after_InProgress(state: str):
+    said = await noted(annotated(None, state))
+    assert said.standing is Standing.SILENT
+    assert said.message.startswith(f"it says {state}, and not of which request")
+
+
+@ROW("D45", level="pure")
+async def test_D45_one_that_names_this_request_or_was_seen_in_progress_since_counts():
+    assert (await noted(annotated(3))) == Answer(Standing.DONE, "s3://saved/7")
+    assert (await noted(annotated(3, "InProgress"))).standing is Standing.WORKING
+    seen = {"holdfast.dev/checkpoint-begun": "3"}
+    assert (await noted(annotated(None, **seen))) == Answer(Standing.DONE, "s3://saved/7")
+    before = {"holdfast.dev/checkpoint-begun": "2"}
+    assert (await noted(annotated(None, **before))).standing is Standing.SILENT
+
+
+@ROW("D45", level="pure")
+async def test_D45_a_response_that_names_another_request_is_no_answer():
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({"state": "Complete", "uri": "s3://saved/7", "request": numbers.pop(0)})
+
+    numbers: list[Any] = [2, 3]
+    said = await asked(handler, times=2)
+    assert [one.standing for one in said] == [Standing.SILENT, Standing.DONE]
 
 
 async def test_an_endless_answer_is_read_no_further_than_it_may_be_long():

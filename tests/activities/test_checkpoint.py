@@ -57,8 +57,15 @@ def noted(pod: dict[str, Any]) -> dict[str, str]:
     return pod["metadata"].get("annotations") or {}
 
 
-async def answer(bench: Bench, pod: dict[str, Any], state: str, uri: str | None = None, message: str = "") -> None:
-    told: dict[str, Any] = {names.ANNOTATION_CHECKPOINT_STATE: state, names.ANNOTATION_CHECKPOINT_URI: uri}
+async def answer(
+    bench: Bench, pod: dict[str, Any], state: str, uri: str | None = None, message: str = "", number: str | None = ""
+) -> None:
+    """Answer in a pod's place: the request that it was asked for, another one, or (None) without saying which."""
+    told: dict[str, Any] = {
+        names.ANNOTATION_CHECKPOINT_STATE: state,
+        names.ANNOTATION_CHECKPOINT_URI: uri,
+        "holdfast.dev/checkpoint-answers": noted(pod)[REQUEST] if number == "" else number,
+    }
     if message:
         told[names.ANNOTATION_CHECKPOINT_MESSAGE] = message
     metadata = pod["metadata"]
@@ -125,6 +132,32 @@ async def test_an_answer_to_an_earlier_request_is_taken_away_with_the_next(bench
         assert names.ANNOTATION_CHECKPOINT_URI not in noted(one)
         await answer(bench, one, "Complete", "s3://saved/2")
     assert (await again).answers.uri == "s3://saved/2"
+
+
+@ROW("D45", level="e2e")
+async def test_D45_a_late_answer_to_the_request_before_does_not_count_for_this_one(bench: Bench):
+    await bench.launch()
+    await ask(bench, seconds=1.0)
+    again = asyncio.create_task(ask(bench, number=2))
+    first, second = await requested(bench, 2)
+    await answer(bench, first, "Complete", "s3://saved/1", number=None)
+    await answer(bench, second, "Complete", "s3://saved/1", number="1")
+    # Both are still waited for. One says now that it is at it, and a worker sees that; the other names the request.
+    await answer(bench, first, "InProgress", number=None)
+    await marked(bench, first, names.ANNOTATION_CHECKPOINT_BEGUN)
+    assert not again.done()
+    await answer(bench, first, "Complete", "s3://saved/2", number=None)
+    await answer(bench, second, "Complete", "s3://saved/2")
+    told = (await again).answers
+    assert (told.done, told.uri, told.disagree) == (2, "s3://saved/2", False)
+
+
+async def marked(bench: Bench, pod: dict[str, Any], annotation: str) -> None:
+    async def check() -> bool:
+        found = {one["metadata"]["uid"]: noted(one) for one in await bench.pods()}
+        return annotation in found[pod["metadata"]["uid"]]
+
+    await eventually(check)
 
 
 async def test_a_second_try_finds_what_was_asked_and_answered(bench: Bench):

@@ -49,7 +49,11 @@ async def asked(space: Space, name: str = "train", pods: int = 4, number: int = 
 
 async def answers(space: Space, pod: Pod, state: str, uri: str | None = None) -> None:
     """Answer in a pod's place."""
-    said = {names.ANNOTATION_CHECKPOINT_STATE: state, names.ANNOTATION_CHECKPOINT_URI: uri}
+    said = {
+        names.ANNOTATION_CHECKPOINT_STATE: state,
+        names.ANNOTATION_CHECKPOINT_URI: uri,
+        names.ANNOTATION_CHECKPOINT_ANSWERS: noted(pod)[REQUEST],
+    }
     await space.patch("v1", "Pod", pod["metadata"]["name"], {"metadata": {"annotations": said}})
 
 
