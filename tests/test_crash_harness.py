@@ -70,7 +70,7 @@ def test_the_sum_says_what_held_what_was_not_reached_and_what_broke():
     assert fine
     assert "one: 3 runs: 2 held, 1 not reached" in lines
     assert "not reached: one with http.create.pods.before:1" in lines
-    assert "scenarios × points: one × 2, two × 1" in lines
+    assert "points by scenario: one 2, two 1" in lines
     assert lines[-1] == "3 failpoints and 1 pairs of 2 scenarios: 4 runs, 1 not reached, 0 broke an invariant"
     lines, fine = summary([HELD, BROKEN])
     assert not fine

@@ -30,7 +30,7 @@ EXIT_CRASHED: Final = 137
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 ACTIVITIES: Final = tuple(str(value) for name, value in vars(names).items() if name.startswith("ACTIVITY_"))
-UPDATES: Final = (names.UPDATE_ATTACH, names.UPDATE_ANNOUNCE)
+UPDATES: Final = (names.UPDATE_ATTACH, names.UPDATE_ANNOUNCE, names.UPDATE_CHECKPOINT)
 """What a worker itself tells workflows, beside signals."""
 ORDERS: Final = ("set_power", "boot_from_network_once", "erase")
 """What a machine is told to do."""

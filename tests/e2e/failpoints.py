@@ -259,7 +259,7 @@ def summary(outcomes: Sequence[Outcome]) -> tuple[list[str], bool]:
         elif not one.reached:
             lines.append(f"not reached: {one.scenario} with {one.crashes}")
     points = Counter(one.scenario for one in outcomes if one.wanted == 1)
-    lines.append("scenarios × points: " + ", ".join(f"{name} × {count}" for name, count in sorted(points.items())))
+    lines.append("points by scenario: " + ", ".join(f"{name} {count}" for name, count in sorted(points.items())))
     singles, pairs = (sum(1 for one in outcomes if one.wanted == count) for count in (1, 2))
     missed = sum(1 for one in outcomes if not one.reached and not one.problem)
     broken = sum(1 for one in outcomes if one.problem)

@@ -130,7 +130,7 @@ class MonitorLife(Life):
         spec["tolerations"] = [{"key": GROUP, "operator": "Exists"}]
         handle = await space.submit(allocation("batch", spec))
         await space.reach(handle, "Running", 1)
-        self._agents.kill()
+        self._agents.pause()
 
         async def is_down() -> bool:
             word = word_on(await self.site.kube.get("v1", "Node", self._doomed), self.site.cluster)[0]
@@ -139,7 +139,8 @@ class MonitorLife(Life):
         await until(is_down, PATIENCE, f"{self._doomed} is Down", pause=0.2)
         assert await _marks(self.site, self._doomed) == self.marks
         await self.is_told()
-        await asyncio.to_thread(self._agents.start)
+        await space.reach(handle, "Resuming", 2)
+        self._agents.resume()
 
         async def is_back() -> bool:
             return not await _marks(self.site, self._doomed)
@@ -165,7 +166,7 @@ class MonitorLife(Life):
         """Look at the node as its workloads hear of it."""
 
     async def _book(self) -> NodeMonitorStatus:
-        handle = self.site.client.get_workflow_handle(*self.entities)
+        handle = self.site.client.get_workflow_handle(self.entities[0])
         return await asked(lambda: handle.query(names.QUERY_STATUS, result_type=NodeMonitorStatus))
 
     async def check(self, space: Space) -> None:
