@@ -72,9 +72,15 @@ def service_of(url: str) -> str:
 class Redfish:
     """The provisioning service, or several of them: each machine may have one of its own."""
 
-    def __init__(self, access: Access) -> None:
-        """Prepare; nothing is asked yet."""
+    def __init__(self, access: Access, machines: type[System] | None = None) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            access: how the service is reached.
+            machines: what is made of each machine; a `System` by default.
+        """
         self._access = access
+        self._machines = machines or System
         # The client blocks. A service that hangs is not to take the threads that the rest of the process lives on.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redfish")
 
@@ -111,7 +117,8 @@ class Redfish:
             ServiceError: if it cannot be looked at, or its service is none that may be asked.
         """
         self.service_of(url)
-        return await self.threaded(f"looking at {urlsplit(url).path}", lambda: System(self, self._system(url)))
+        looks = f"looking at {urlsplit(url).path}"
+        return await self.threaded(looks, lambda: self._machines(self, self._system(url)))
 
     async def check(self, url: str) -> Checked:
         """Ask the service for the machine at a URL; where that has a placeholder, for what it says of itself."""

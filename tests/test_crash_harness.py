@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable
-from datetime import datetime, timedelta
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowQueryFailedError
 
 from holdfast.activities.kube_errors import Unreachable
 from holdfast.model import Status
-from holdfast.worker.failpoints import Passing
+from holdfast.worker.failpoints import EXIT_CRASHED, Passing
 from holdfast.worker.settings import ENV_FAILPOINT
 from tests.audited import BEGUN, Log, reset
 from tests.e2e import failpoints, invariants
+from tests.e2e.asking import Asking
 from tests.e2e.failpoints import Outcome, pairs_of, share, summary
 from tests.e2e.ledger import read
 from tests.e2e.scenarios import BY_NAME, SCENARIOS
@@ -63,6 +70,7 @@ def test_the_sum_says_what_held_what_was_not_reached_and_what_broke():
     assert fine
     assert "one: 3 runs: 2 held, 1 not reached" in lines
     assert "not reached: one with http.create.pods.before:1" in lines
+    assert "points by scenario: one 2, two 1" in lines
     assert lines[-1] == "3 failpoints and 1 pairs of 2 scenarios: 4 runs, 1 not reached, 0 broke an invariant"
     lines, fine = summary([HELD, BROKEN])
     assert not fine
@@ -106,6 +114,73 @@ def test_a_worker_is_started_with_what_its_scenario_sets_and_where_it_dies():
     failpoints.Mortal(cast("Site", site), (POINTS[0],), settings={"HOLDFAST_NODE_DOWN": "6s"})
     assert site.started[0]["HOLDFAST_NODE_DOWN"] == "6s"
     assert site.started[0][ENV_FAILPOINT] == str(POINTS[0])
+
+
+class Queried:
+    """A Temporal namespace in which one workflow runs, has a timer that is due soon, and cannot be asked."""
+
+    def __init__(self, clock: list[str], refusal: str) -> None:
+        self.clock, self.refusal = clock, refusal
+
+    async def list_workflows(self, query: str) -> AsyncIterator[object]:
+        yield SimpleNamespace(id="queue/c/gpus")
+
+    def get_workflow_handle(self, workflow_id: str) -> Queried:
+        self.clock.append(f"handle of {workflow_id}")
+        return self
+
+    async def query(self, name: str, rpc_timeout: timedelta) -> None:
+        self.clock.append("asked")
+        raise WorkflowQueryFailedError(self.refusal)
+
+    async def fetch_history(self) -> object:
+        await asyncio.sleep(0)
+        event = HistoryEvent(event_type=EventType.EVENT_TYPE_TIMER_STARTED)
+        event.event_time.FromDatetime(datetime.now(UTC))
+        event.timer_started_event_attributes.timer_id = "1"
+        event.timer_started_event_attributes.start_to_fire_timeout.FromTimedelta(timedelta(seconds=0.2))
+        return SimpleNamespace(events=[event])
+
+
+@pytest.mark.parametrize(("refusal", "fine"), [("ask again", True), ("Nondeterminism", False)])
+async def test_between_death_and_restart_each_workflow_is_asked_and_a_timer_falls_due(refusal: str, fine: bool):
+    clock: list[str] = []
+    asking = Asking(cast("Client", Queried(clock, refusal)), ())
+    begun = time.monotonic()
+    await asking.between()
+    assert time.monotonic() - begun >= 0.2
+    assert (asking.due, "asked" in clock) == (1, True)
+    if fine:
+        await asking.answered()
+    else:
+        with pytest.raises(AssertionError, match=r"queue/c/gpus: Nondeterminism"):
+            await asking.answered()
+
+
+async def test_a_worker_of_an_entity_is_started_again_only_once_all_were_asked():
+    order: list[str] = []
+
+    class Dead:
+        process = SimpleNamespace(poll=lambda: EXIT_CRASHED)
+
+    class Lives:
+        process = SimpleNamespace(poll=lambda: 1)
+        log = SimpleNamespace(read_text=lambda: "it has ended")
+
+    class Deadly(Watched):
+        def launch(self, *, kubeconfig: None, **environment: str) -> object:
+            super().launch(kubeconfig=None, **environment)
+            order.append("started")
+            return Dead() if len(self.started) == 1 else Lives()
+
+    class Noted:
+        async def between(self) -> None:
+            order.append("asked")
+
+    mortal = failpoints.Mortal(cast("Site", Deadly()), (POINTS[0],), asking=cast("Asking", Noted()))
+    with pytest.raises(AssertionError, match="it has ended"):
+        await mortal.watch_over()
+    assert order == ["started", "asked", "started"]
 
 
 @pytest.mark.parametrize(("failures", "problem"), [(1, ""), (2, "no answer")])

@@ -1,9 +1,9 @@
 """Failpoints: the places at which a test can have the worker die, found by interception and never written by hand.
 
-There is one before and one after each activity, each change sent to the cluster, and each update that the worker tells
-a workflow: `activity.create.before`, `http.create.pods.after`, `http.patch.attempts/status.before`,
-`update.announce.after`. Nothing is installed unless one of the two variables is set; there is no flag and no line of a
-file for them, so that no worker dies by mistake.
+There is one before and one after each activity, each change sent to the cluster, each update that the worker tells a
+workflow, and each order to a machine: `activity.create.before`, `http.create.pods.after`,
+`http.patch.attempts/status.before`, `update.announce.after`, `machine.erase.before`. Nothing is installed unless one of
+the two variables is set; there is no flag and no line of a file for them, so that no worker dies by mistake.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from holdfast import names
 from holdfast.activities.kube import Object
+from holdfast.activities.redfish import System
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError
 
@@ -28,17 +30,19 @@ EXIT_CRASHED: Final = 137
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 ACTIVITIES: Final = tuple(str(value) for name, value in vars(names).items() if name.startswith("ACTIVITY_"))
-UPDATES: Final = (names.UPDATE_ATTACH, names.UPDATE_ANNOUNCE)
+UPDATES: Final = (names.UPDATE_ATTACH, names.UPDATE_ANNOUNCE, names.UPDATE_CHECKPOINT)
 """What a worker itself tells workflows, beside signals."""
+ORDERS: Final = ("set_power", "boot_from_network_once", "erase")
+"""What a machine is told to do."""
 _POINT = re.compile(
     rf"(activity\.({'|'.join(ACTIVITIES)})|http\.({'|'.join(VERBS.values())})\.[a-z0-9]+(/[a-z0-9]+)?"
-    rf"|update\.({'|'.join(UPDATES)}))\.(before|after)"
+    rf"|update\.({'|'.join(UPDATES)})|machine\.({'|'.join(ORDERS)}))\.(before|after)"
 )
 _ALLOWED = (
     "expected <point>:<n>, several separated by commas, for example activity.create.before:1: the process ends "
     f"the n-th time it passes the point. A point is activity.<{'|'.join(ACTIVITIES)}>.<before|after>, "
-    f"http.<{'|'.join(VERBS.values())}>.<resource or resource/subresource>.<before|after> or "
-    f"update.<{'|'.join(UPDATES)}>.<before|after>"
+    f"http.<{'|'.join(VERBS.values())}>.<resource or resource/subresource>.<before|after>, "
+    f"update.<{'|'.join(UPDATES)}>.<before|after> or machine.<{'|'.join(ORDERS)}>.<before|after>"
 )
 
 
@@ -112,16 +116,40 @@ class Failpoints:
                 content_type: str = "application/json",
                 impersonate: str = "",
             ) -> Object:
-                point = point_of(method, path)
-                failpoints.passing(f"{point}.before")
-                try:
+                with failpoints.around(point_of(method, path)):
                     return await super().mutate(
                         method, path, query=query, body=body, content_type=content_type, impersonate=impersonate
                     )
-                finally:
-                    failpoints.passing(f"{point}.after")
 
         return Intercepted
+
+    def machines(self) -> type[System]:
+        """Return the class of a machine that passes a point before and after each order it takes."""
+        failpoints = self
+
+        class Intercepted(System):
+            async def set_power(self, on: bool) -> None:
+                with failpoints.around("machine.set_power"):
+                    await super().set_power(on)
+
+            async def boot_from_network_once(self) -> None:
+                with failpoints.around("machine.boot_from_network_once"):
+                    await super().boot_from_network_once()
+
+            async def erase(self, drive: str) -> str:
+                with failpoints.around("machine.erase"):
+                    return await super().erase(drive)
+
+        return Intercepted
+
+    @contextmanager
+    def around(self, what: str) -> Iterator[None]:
+        """Pass a point before and one after a block, also if it fails."""
+        self.passing(f"{what}.before")
+        try:
+            yield
+        finally:
+            self.passing(f"{what}.after")
 
     def interceptor(self) -> Interceptor:
         """Return the interceptor that passes a point before and after each activity."""
@@ -178,12 +206,8 @@ class _Around(ActivityInboundInterceptor):
         self._failpoints = failpoints
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        point = f"activity.{activity.info().activity_type}"
-        self._failpoints.passing(f"{point}.before")
-        try:
+        with self._failpoints.around(f"activity.{activity.info().activity_type}"):
             return await super().execute_activity(input)
-        finally:
-            self._failpoints.passing(f"{point}.after")
 
 
 class _AroundUpdates(client.Interceptor):
@@ -200,9 +224,5 @@ class _Telling(client.OutboundInterceptor):
         self._failpoints = failpoints
 
     async def start_workflow_update(self, input: client.StartWorkflowUpdateInput) -> client.WorkflowUpdateHandle[Any]:
-        point = f"update.{input.update}"
-        self._failpoints.passing(f"{point}.before")
-        try:
+        with self._failpoints.around(f"update.{input.update}"):
             return await super().start_workflow_update(input)
-        finally:
-            self._failpoints.passing(f"{point}.after")

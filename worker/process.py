@@ -179,7 +179,8 @@ class Process:
         sight = SharedSight(kube.sight, watch.intervals)
         marks = given.marks_for(installation)
         access = given.redfish
-        provisioning = Redfish(access) if access is not None else None
+        machines = self._failpoints.machines() if self._failpoints else None
+        provisioning = Redfish(access, machines) if access is not None else None
         rules = (given.limits, sight, marks, given.silence)
         cluster = ClusterActivities(
             kube, given.cluster, uid, installation, *rules, self._rendezvous(), data, provisioning

@@ -11,6 +11,7 @@ import fcntl
 import json
 import random
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -24,9 +25,10 @@ from holdfast.activities.kube_errors import Unreachable
 from holdfast.worker.failpoints import EXIT_CRASHED, Passing
 from holdfast.worker.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE
 from tests.e2e import invariants
+from tests.e2e.asking import Asking
 from tests.e2e.queued_lives import queued
-from tests.e2e.scenarios import BY_NAME, Scenario
-from tests.e2e.site import Site, Worker
+from tests.e2e.scenarios import BY_NAME, EntityScenario, Scenario
+from tests.e2e.site import Site, Worker, open_site
 from tests.e2e.space import open_space
 
 REPORTS = Path("reports/crash")
@@ -61,9 +63,15 @@ class Mortal:
     """A worker that dies at a failpoint, and is started again by who watches it; then without, or with another."""
 
     def __init__(
-        self, site: Site, crashes: Crashes, trace: Path | None = None, settings: Mapping[str, str] | None = None
+        self,
+        site: Site,
+        crashes: Crashes,
+        trace: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        asking: Asking | None = None,
     ) -> None:
         self._site = site
+        self._asking = asking
         self._settings = settings or {}
         self._rest = list(crashes)
         self._trace = trace
@@ -76,7 +84,7 @@ class Mortal:
         return self._site.launch(kubeconfig=None, **environment)
 
     async def watch_over(self) -> None:
-        """Start another whenever it dies at a failpoint.
+        """Start another whenever it dies at a failpoint; where an entity lives, that is asked before.
 
         Raises:
             AssertionError: if it ends in another way.
@@ -88,6 +96,8 @@ class Mortal:
                 continue
             assert code == EXIT_CRASHED, f"the worker ended with {code}: {self.worker.log.read_text()[-4000:]}"
             self.crashes.append(datetime.now(UTC))
+            if self._asking is not None:
+                await self._asking.between()
             self.worker = self._launch()
 
     async def during(self, life: Coroutine[Any, Any, None]) -> None:
@@ -104,7 +114,9 @@ class Mortal:
                 await asyncio.to_thread(self.worker.stop)
 
 
-async def live(site: Site, scenario: Scenario, crashes: Crashes = (), trace: Path | None = None) -> int:
+async def live(
+    site: Site, scenario: Scenario | EntityScenario, crashes: Crashes = (), trace: Path | None = None
+) -> int:
     """Live a scenario once, with these crashes, and check all invariants; return how many crashes happened.
 
     Args:
@@ -116,6 +128,8 @@ async def live(site: Site, scenario: Scenario, crashes: Crashes = (), trace: Pat
     Raises:
         AssertionError: if an invariant is broken, or the scenario does not come to its end.
     """
+    if isinstance(scenario, EntityScenario):
+        return await live_entity(site, scenario, crashes, trace)
     mortal = Mortal(site, crashes, trace and trace.with_suffix(".all"), scenario.settings)
 
     async def life() -> None:
@@ -132,12 +146,34 @@ async def live(site: Site, scenario: Scenario, crashes: Crashes = (), trace: Pat
     return len(mortal.crashes)
 
 
+async def live_entity(site: Site, scenario: EntityScenario, crashes: Crashes, trace: Path | None) -> int:
+    """Live a scenario of an entity, as `live` does, on a site of its own."""
+    directory = Path(tempfile.mkdtemp(dir=site.directory))
+    async with open_site(site.stack, directory, temporal_address=site.temporal_address, prefix="e") as own:
+        lived = scenario.life(own)
+        asking = Asking(own.client, lived.entities)
+        async with lived.opened(), asking.over():
+            mortal = Mortal(own, crashes, trace and trace.with_suffix(".all"), lived.settings, asking)
+
+            async def life() -> None:
+                async with open_space(own) as space:
+                    await lived.live(space)
+                    if trace is not None:
+                        _keep(trace)
+                    await asking.answered()
+                    await lived.check(space)
+                    await invariants.check_entity(space)
+
+            await mortal.during(life())
+    return len(mortal.crashes)
+
+
 def _keep(trace: Path) -> None:
     """Keep the points passed so far: those of the worker's own end are none of the scenario."""
     trace.write_text(trace.with_suffix(".all").read_text())
 
 
-async def run(site: Site, scenario: Scenario, crashes: Crashes) -> Outcome:
+async def run(site: Site, scenario: Scenario | EntityScenario, crashes: Crashes) -> Outcome:
     """Live a scenario with these crashes, and say what it came to."""
     return await outcome_of(scenario.name, crashes, _live(site, scenario, crashes))
 
@@ -153,7 +189,7 @@ async def outcome_of(name: str, crashes: Crashes, life: Coroutine[Any, Any, int]
     return Outcome(name, told, len(crashes), happened, time.monotonic() - begun, problem)
 
 
-async def _live(site: Site, scenario: Scenario, crashes: Crashes) -> int:
+async def _live(site: Site, scenario: Scenario | EntityScenario, crashes: Crashes) -> int:
     """Live it, and once more if the harness itself could not reach the API server: that tells nothing of the worker."""
     with contextlib.suppress(Unreachable):
         return await live(site, scenario, crashes)
@@ -163,7 +199,7 @@ async def _live(site: Site, scenario: Scenario, crashes: Crashes) -> int:
 # --- which
 
 
-async def points_of(site: Site, scenario: Scenario, shared: Path) -> list[Passing]:
+async def points_of(site: Site, scenario: Scenario | EntityScenario, shared: Path) -> list[Passing]:
     """Return the points that a scenario passes, in their order: found by living it once, by whoever comes first."""
     known = shared / f"points-{scenario.name}"
     with (shared / f"points-{scenario.name}.lock").open("w") as lock:
@@ -222,6 +258,8 @@ def summary(outcomes: Sequence[Outcome]) -> tuple[list[str], bool]:
             lines.append(f"broken: {one.scenario} with {one.crashes}: {one.problem.splitlines()[0]}")
         elif not one.reached:
             lines.append(f"not reached: {one.scenario} with {one.crashes}")
+    points = Counter(one.scenario for one in outcomes if one.wanted == 1)
+    lines.append("points by scenario: " + ", ".join(f"{name} {count}" for name, count in sorted(points.items())))
     singles, pairs = (sum(1 for one in outcomes if one.wanted == count) for count in (1, 2))
     missed = sum(1 for one in outcomes if not one.reached and not one.problem)
     broken = sum(1 for one in outcomes if one.problem)

@@ -11,10 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Replayer
 
 from holdfast import names
 from holdfast.model import Status
+from holdfast.plugin import HoldfastPlugin
 from tests.e2e import ledger
 from tests.e2e.audit import check_history
 from tests.e2e.law import WORKER, judge
@@ -25,8 +27,7 @@ from tests.e2e.space import Space
 
 def ledger_of(space: Space) -> Ledger:
     """Return what the audit log tells of a namespace."""
-    needle = f'"namespace":"{space.namespace}"'.encode()
-    return ledger.read(line for log in space.truth._logs() for line in log if needle in line)
+    return ledger.within(space.truth._logs(), space.namespace)
 
 
 async def check(
@@ -58,7 +59,7 @@ async def check(
 def check_nothing_twice(known: Ledger) -> None:
     """Within an attempt the worker has made its owner, and each copy of each launch of each component, once."""
     ours = [one for one in known.lives.values() if one.user == WORKER]
-    made = Counter((one.attempt, one.place[1], one.component, one.launch, one.copy) for one in ours)
+    made = Counter((one.workload, one.attempt, one.place[1], one.component, one.launch, one.copy) for one in ours)
     twice = [key for key, count in made.items() if count > 1]
     assert not twice, f"created twice within one attempt: {twice}"
 
@@ -120,6 +121,35 @@ async def check_nothing_left(space: Space, known: Ledger) -> None:
         for one in found:
             assert kind == names.ANCHOR_KIND, f"left behind: {kind} {one['metadata']['name']}"
             assert names.FINALIZER not in (one["metadata"].get("finalizers") or ()), "its anchor is not let go"
+
+
+async def check_entity(space: Space) -> None:
+    """Check what holds of each life of an entity, and of each workload that had to do with it.
+
+    Nothing is there twice, no attempt beside another, nothing deleted without a uid, nothing left; and each workflow
+    that ran here, of whichever run, can be replayed by any worker and has failed no task.
+    """
+    known = ledger_of(space)
+    check_nothing_twice(known)
+    broken = judge(known).broken
+    assert not broken, "\n".join(broken)
+    if known.lives:
+        check_deletions(known)
+    await check_nothing_left(space, known)
+    await check_replays(space.site.client)
+
+
+async def check_replays(client: Client) -> None:
+    """Each run of each workflow of a Temporal namespace has failed no task, and replays."""
+    replayer = Replayer(workflows=[], plugins=[HoldfastPlugin(["workflows"])])
+    count = 0
+    async for run in client.list_workflows():
+        handle = client.get_workflow_handle(run.id, run_id=run.run_id)
+        await check_decisions(handle)
+        result = await replayer.replay_workflow(await handle.fetch_history(), raise_on_replay_failure=False)
+        assert result.replay_failure is None, f"{run.id} cannot be replayed: {str(result.replay_failure)[:400]}"
+        count += 1
+    assert count, "no workflow has run here: this shows nothing"
 
 
 async def check_decisions(handle: WorkflowHandle[Any, Any]) -> None:

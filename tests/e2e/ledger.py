@@ -163,6 +163,12 @@ def read(lines: Iterable[bytes]) -> Ledger:
     return ledger.settle()
 
 
+def within(logs: Iterable[Iterable[bytes]], namespace: str) -> Ledger:
+    """Return what logs tell of a namespace."""
+    needle = f'"namespace":"{namespace}"'.encode()
+    return read(line for log in logs for line in log if needle in line)
+
+
 def lines_of(log: Path) -> Iterator[bytes]:
     """Yield all lines of a log, those that the API server has put aside first."""
     for path in [*sorted(log.parent.glob(f"{log.stem}-*{log.suffix}")), log]:

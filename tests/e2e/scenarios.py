@@ -19,7 +19,9 @@ from tests.e2e import queued_lives as queued
 from tests.e2e import saving_scripts as saving
 from tests.e2e.agents import SHORT_SILENCE
 from tests.e2e.crash import pod
+from tests.e2e.entity_lives import BrokerLife, GraphLife, Life, QueueLife, StagingLife
 from tests.e2e.lattice import NAME, allocation
+from tests.e2e.node_lives import FencedLife, MonitorLife, ProvisionerLife
 from tests.e2e.saving import gang
 from tests.e2e.site import appwrapper, until
 from tests.e2e.space import STUBBORN, Handle, Space
@@ -48,6 +50,22 @@ class Scenario:
     """What its worker is set to, by the variables of its environment."""
     quota: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of an admission queue of its own, which lets it in; none: it is in no queue."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class EntityScenario:
+    """One life of an entity beside workloads: a queue, a graph, a provisioner (`entity_lives.py`)."""
+
+    life: type[Life]
+    replaces: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return self.life.name
 
     def __str__(self) -> str:
         return self.name
@@ -133,7 +151,7 @@ async def _loses_a_pod(space: Space, handle: Handle) -> None:
     await space.complete(NAME)
 
 
-SCENARIOS = (
+SCENARIOS: tuple[Scenario | EntityScenario, ...] = (
     Scenario(
         name="appwrapper-reset",
         document=_two_pods,
@@ -270,5 +288,12 @@ SCENARIOS = (
         attempts=2,
         charged={"restart": 1},
     ),
+    EntityScenario(QueueLife),
+    EntityScenario(GraphLife),
+    EntityScenario(ProvisionerLife),
+    EntityScenario(MonitorLife),
+    EntityScenario(FencedLife),
+    EntityScenario(BrokerLife),
+    EntityScenario(StagingLife),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

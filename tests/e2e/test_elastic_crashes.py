@@ -13,7 +13,8 @@ import pytest
 from holdfast import names
 from holdfast.local import Stack
 from holdfast.worker.failpoints import Passing
-from tests.e2e import failpoints
+from tests.e2e import failpoints, invariants
+from tests.e2e.asking import Asking
 from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, door, open_crowd
 from tests.e2e.site import Site, open_site
 from tests.e2e.space import Space
@@ -64,13 +65,17 @@ async def rounds(space: Space) -> None:
 
 async def live(site: Site, crashes: failpoints.Crashes, trace: Path | None = None) -> int:
     """Live these rounds with a worker that dies there, and return how often it did."""
-    mortal = failpoints.Mortal(site, crashes, trace, await door(site))
+    asking = Asking(site.client, ())
+    async with asking.over():
+        mortal = failpoints.Mortal(site, crashes, trace, await door(site), asking)
 
-    async def life() -> None:
-        async with open_crowd(site) as space:
-            await rounds(space)
+        async def life() -> None:
+            async with open_crowd(site) as space:
+                await rounds(space)
+                await asking.answered()
+                await invariants.check_replays(site.client)
 
-    await mortal.during(life())
+        await mortal.during(life())
     return len(mortal.crashes)
 
 

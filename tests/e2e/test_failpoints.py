@@ -52,9 +52,18 @@ SAMPLE = (
     ("lattice-node-down", "http.patch.nodes.before:1"),
     ("lattice-node-down", "http.delete.pods.after:1"),
     ("lattice-probe", "activity.probe.after:1"),
+    ("queue-of-one", "activity.look_queue.after:1"),
+    ("queue-of-one", "activity.remove.after:1"),
+    ("graph-in-order", "activity.report.after:1"),
+    ("graph-in-order", "activity.remove.after:1"),
+    ("machines-told-once", "machine.set_power.after:1"),
+    ("machines-told-once", "machine.erase.after:2"),
+    ("broker-has-one-save", "activity.ask_checkpoint.after:1"),
+    ("staged-once", "activity.stage.after:1"),
 )
 """In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation; once a
-node is Down and nobody has been told, as a pod there is forced, with a service's third silence."""
+node is Down and nobody has been told, as a pod there is forced, with a service's third silence. Of entities: as a queue
+and a graph are to hear that one has ended or is gone, and as a machine, a workload or a cache has just been told."""
 
 
 def _marked(scenario: str, *values: object) -> ParameterSet:

@@ -16,6 +16,7 @@ from holdfast.activities import machine as port
 from holdfast.activities.machine import Away, Refusal, switch, wipe
 from holdfast.activities.redfish import Access, Redfish
 from holdfast.model.provisioner import NodeAction, Progress, Result
+from holdfast.worker.failpoints import Failpoints, Passing
 from tests.activities.test_provisioner import Cluster, named, request, tried
 from tests.e2e.site import until
 from tests.redfish.server import Emulator
@@ -63,6 +64,24 @@ async def test_L15_a_machine_is_found_by_its_nodes_name_and_switched_off_and_on_
     assert "PATCH /redfish/v1/Systems/" in emulator.requests()
     assert await emulator.boots_from("a") == "Pxe"
     assert await emulator.power("b") == "On"
+
+
+async def test_each_order_to_a_machine_has_a_point_before_and_one_after(emulator: Emulator):
+    passed: list[str] = []
+
+    class Noting(Failpoints):
+        def passing(self, point: str) -> None:
+            passed.append(point)
+
+    machine = await Redfish(Access(template=emulator.template), Noting().machines()).machine(emulator.url("a"))
+    await machine.boot_from_network_once()
+    await machine.set_power(False)
+    (drive, *_) = await machine.drives()
+    await machine.erase(drive)
+    orders = ("boot_from_network_once", "set_power", "erase")
+    assert passed == [f"machine.{one}.{when}" for one in orders for when in ("before", "after")]
+    assert all(str(Passing.parse(f"{one}:1")) == f"{one}:1" for one in passed)
+    assert (await emulator.power("a"), emulator.erasures()) == ("Off", [("a", drive.rpartition("/")[2])])
 
 
 async def test_L15_who_goes_on_does_not_reset_a_machine_that_was_just_told(
