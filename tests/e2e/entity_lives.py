@@ -285,7 +285,9 @@ def known(space: Space) -> ledger.Ledger:
 
 def _ended(space: Space, pod: str) -> datetime:
     """Return when a pod was said to have ended, by the audit log: from then on it holds no quota."""
-    said = [one for one in space.truth.requests() if (one.resource, one.subresource, one.name) == ("pods", "status", pod)]
+    said = [
+        one for one in space.truth.requests() if (one.resource, one.subresource, one.name) == ("pods", "status", pod)
+    ]
     over = [one.time for one in said if (one.body.get("status") or {}).get("phase") in {"Succeeded", "Failed"}]
     return min(over, default=datetime.max.replace(tzinfo=UTC))
 
