@@ -58,7 +58,9 @@ class Asking:
 
     async def between(self) -> None:
         """Ask all that run, and let the next of their timers fall due, if that is cheap; answers are not waited for."""
-        running = [one.id async for one in self._client.list_workflows("ExecutionStatus = 'Running'")]
+        running: list[str] = []
+        with contextlib.suppress(RPCError):
+            running += [one.id async for one in self._client.list_workflows("ExecutionStatus = 'Running'")]
         ids = dict.fromkeys((*self._entities, *running))
         for one in ids:
             self._asked[asyncio.create_task(self._ask(one))] = one
