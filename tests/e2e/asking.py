@@ -49,11 +49,18 @@ class Asking:
         self._entities = tuple(entities)
         self._asked: dict[asyncio.Task[str], str] = {}
         self.due = 0
-        """How many timers fell due meanwhile."""
+        """How many deaths were followed by a timer that fell due."""
+
+    @property
+    def asked(self) -> int:
+        """How many workflows were asked, each after each death."""
+        return len(self._asked)
 
     async def between(self) -> None:
         """Ask all that run, and let the next of their timers fall due, if that is cheap; answers are not waited for."""
-        running = [one.id async for one in self._client.list_workflows("ExecutionStatus = 'Running'")]
+        running: list[str] = []
+        with contextlib.suppress(RPCError):
+            running += [one.id async for one in self._client.list_workflows("ExecutionStatus = 'Running'")]
         ids = dict.fromkeys((*self._entities, *running))
         for one in ids:
             self._asked[asyncio.create_task(self._ask(one))] = one

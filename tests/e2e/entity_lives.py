@@ -53,7 +53,7 @@ def job(name: str, pods: int = 1, **settings: str) -> dict[str, Any]:
 
 
 class Life:
-    """One life of an entity; the base class has an entity of no kind, of which nothing is to be checked."""
+    """One life of an entity: what it needs, what happens in it, and what it has to come to."""
 
     name: str
     """Of the scenario."""
@@ -93,7 +93,7 @@ class Life:
 
 
 class QueueLife(Life):
-    """Two that ask for a quota of one: one is let in, and the other once nothing of the first is left."""
+    """Two that ask for a quota of one: one is let in, and the other once the first has ended."""
 
     name = "queue-of-one"
     who = ("a", "b")

@@ -165,6 +165,8 @@ async def live_entity(site: Site, scenario: EntityScenario, crashes: Crashes, tr
                     await invariants.check_entity(space)
 
             await mortal.during(life())
+        if crashes:
+            print(f"MEASURED {asking.asked} workflows asked before a restart, {asking.due} timers fell due before it")
     return len(mortal.crashes)
 
 

@@ -81,7 +81,7 @@ async def test_each_order_to_a_machine_has_a_point_before_and_one_after(emulator
     orders = ("boot_from_network_once", "set_power", "erase")
     assert passed == [f"machine.{one}.{when}" for one in orders for when in ("before", "after")]
     assert all(str(Passing.parse(f"{one}:1")) == f"{one}:1" for one in passed)
-    assert (await emulator.power("a"), emulator.erasures()) == ("Off", [("a", drive.rpartition("/")[2])])
+    assert (emulator.resets(), emulator.erasures()) == (["a"], [("a", drive.rpartition("/")[2])])
 
 
 async def test_L15_who_goes_on_does_not_reset_a_machine_that_was_just_told(

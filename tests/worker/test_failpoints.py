@@ -162,7 +162,8 @@ def test_nothing_is_installed_unless_asked_for(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     "value",
     ["activity.create.before", "activity.create.before:0", "activity.create.before:x", "activity.dance.before:1",
-     "http.read.pods.after:1", "http.create.pods:1", "update.dance.after:1", "machine.dance.after:1", "activity.create.before:1,,", ","],
+     "http.read.pods.after:1", "http.create.pods:1", "update.dance.after:1", "machine.dance.after:1",
+     "activity.create.before:1,,", ","],
 )  # fmt: skip
 def test_a_malformed_value_is_refused_with_what_is_allowed(monkeypatch: pytest.MonkeyPatch, value: str):
     monkeypatch.setenv(ENV_FAILPOINT, value)
