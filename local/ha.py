@@ -398,7 +398,13 @@ def remove(layout: Layout) -> None:
 def _run(*argv: str, cwd: Path | None = None, **environment: str) -> None:
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=RUN_SECONDS, cwd=cwd, env=os.environ | environment, check=False
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+            cwd=cwd,
+            env=os.environ | environment,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         message = f"{Path(argv[0]).name} has not ended after {RUN_SECONDS:g} s, and was killed"

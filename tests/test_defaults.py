@@ -47,7 +47,11 @@ def test_a_gangs_size_is_no_default_and_its_times_are() -> None:
 
 
 def test_a_row_without_a_test_is_said_to_have_none() -> None:
-    rows = [Row("A1", "appwrapper", "a", "one thing"), Row("A2", "appwrapper", "a", "another"), Row("U1", "users", "a", "x")]
+    rows = [
+        Row("A1", "appwrapper", "a", "one thing"),
+        Row("A2", "appwrapper", "a", "another"),
+        Row("U1", "users", "a", "x"),
+    ]
     page = table(rows, {"A1": ["t.py::c", "t.py::a", "t.py::b"]})
     assert "| A1 | one thing | `t.py::a`, `t.py::b` and 1 more |" in page
     assert "| A2 | another | none |" in page

@@ -29,9 +29,7 @@ async def node_book(client: Client, place: Place, cluster: str) -> NodeBook | No
     handle: Any = client.get_workflow_handle(workflow_id, result_type=dict)
 
     async def ask() -> Any:
-        return await handle.query(
-            names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN
-        )
+        return await handle.query(names.QUERY_STATUS, result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN)
 
     try:
         found = await answer_of(client, workflow_id, ask)

@@ -22,10 +22,7 @@ def left_out(spec: Workload) -> tuple[str, ...]:
     """Return what is not simulated of a workload, each with what happens instead."""
     found: list[str] = []
     if spec.gang is not None:
-        found.append(
-            "the gang: no rendezvous, rounds, restarts of members or resizing; "
-            "its pods are those of any Job"
-        )
+        found.append("the gang: no rendezvous, rounds, restarts of members or resizing; its pods are those of any Job")
     for component in spec.components:
         found += [f"{component.title}: {said}" for said in _of(component)]
     return tuple(found)
