@@ -2,7 +2,7 @@
 
 The pure tests of `tests/policy`, `tests/simulation` and `tests/past` are run, and each is watched: by which policy its
 workloads are decided on, by which times its nodes are judged, by which times its gangs meet. A test counts where all of
-that is as a profile publishes it. What a contract row leaves to the submitter (a walltime, a gang's size) is no default.
+that is as a profile publishes it. What a row leaves to the submitter (a walltime, a gang's size) is no default.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ NAMED = 2
 """Tests that are named of a row; others are counted."""
 HEAD = """# Rows at the published defaults
 
-Each contract row of the five systems, with the tests that show it on virtual time *at the published defaults*: every policy, every time by which
-nodes are judged and every time by which gangs meet is as the profile has it. End-to-end tests are not listed: they shorten the times, since they wait
-for real ones. `none`: the row's tests set times or limits of their own, or the row has nothing to do with any (a refusal, an API, a label).
+Each contract row of the five systems, with the tests that show it on virtual time *at the published defaults*: every
+policy, every time by which nodes are judged and every time by which gangs meet is as the profile has it.
 
-Written by `python -m tests.defaults`; do not edit. `tests/test_defaults.py` holds it against the rows and tests that there are.
+End-to-end tests are not listed: they shorten the times, since they wait for real ones. `none`: the tests of the row set
+times or limits of their own, or the row has nothing to do with any (a refusal, an API, a label).
+
+Written by `python -m tests.defaults`; do not edit. `tests/test_defaults.py` holds it against the rows and the tests.
 """
 
 

@@ -141,7 +141,7 @@ def _fail(world: World, what: Fail, component: str | None) -> str:
     said = f"{_names(chosen)} failed: {how}{where}"
     for pod in chosen:
         world.end(pod, what)
-    in_place = [pod for pod in chosen if pod.state is PodState.RUNNING]
+    in_place = [pod for pod in chosen if pod.state is PodState.RUNNING and pod.deleting is None]
     if not in_place:
         return said
     which = "it" if len(in_place) == len(chosen) == 1 else "them" if len(in_place) == len(chosen) else _names(in_place)

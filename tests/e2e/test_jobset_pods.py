@@ -24,7 +24,7 @@ async def cost(space: Space, name: str, pods: int) -> int:
     await end_pods(space, 1, *((f"{name}-workers-{job}", index) for job in range(2) for index in range(pods // 2)))
     await reach(space, handle, "Running", 2)
     await space.complete(name)
-    status = await space.ended(handle, 300)
+    status = await reach(space, handle, "Succeeded", 2)
     assert (status.phase, status.restarts) == ("Succeeded", 1)
     return (await handle.describe()).history_length
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.activities.kube import Conflict
 from tests.e2e.job_scripts import DISRUPTION, Step, script, tail
 from tests.e2e.site import until
 from tests.e2e.space import Space
@@ -81,22 +82,32 @@ class Real:
         pod = await self._pod(step)
         what, _, code = step.what.partition(":")
         if what == "restart":
-            (container,) = pod["status"]["containerStatuses"]
-            container = {**container, "restartCount": container["restartCount"] + 1}
-            await self.space.site.kube.patch(
-                "v1",
-                "Pod",
-                pod["metadata"]["name"],
-                self.space.namespace,
-                uid=pod["metadata"]["uid"],
-                patch={"status": {"containerStatuses": [container]}},
-                subresource="status",
-            )
+            await self._restart(pod)
             return
         told = {"kwok_complete": "0s"} if what == "succeed" else {"kwok_fail": "0s", "kwok_exit_code": code or "1"}
         if what == "disrupt":
             told["kwok_disruption"] = DISRUPTION
         await self.space.site.annotate("Pod", pod["metadata"]["name"], self.space.namespace, **told)
+
+    async def _restart(self, pod: dict[str, Any]) -> None:
+        """Count one more restart of a pod's container, as its kubelet would."""
+        kube, name = self.space.site.kube, pod["metadata"]["name"]
+        count = pod["status"]["containerStatuses"][0]["restartCount"] + 1
+        while True:
+            (container,) = pod["status"]["containerStatuses"]
+            with contextlib.suppress(Conflict):
+                await kube.patch(
+                    "v1",
+                    "Pod",
+                    name,
+                    self.space.namespace,
+                    uid=pod["metadata"]["uid"],
+                    patch={"status": {"containerStatuses": [{**container, "restartCount": count}]}},
+                    resource_version=pod["metadata"]["resourceVersion"],
+                    subresource="status",
+                )
+                return
+            pod = await kube.get("v1", "Pod", name, self.space.namespace)
 
     async def _pod(self, step: Step) -> dict[str, Any]:
         """Return the real pod that stands for a simulated one: without an index any that none stands for yet."""

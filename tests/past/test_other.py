@@ -51,7 +51,7 @@ async def test_the_same_policy_decides_the_same_where_the_beginning_is_no_longer
 
 
 async def test_a_rule_that_has_acted_as_often_as_it_may_is_charged_no_more_later():
-    lived = await story("failed")
+    lived = await story("continue-as-new")
     policy = timed(lived, failure_grace_period=timedelta(minutes=5))
     limited_rules = tuple(one.model_copy(update={"action": once(one.action)}) for one in policy.rules)
     policy = policy.model_copy(update={"rules": limited_rules, "default": once(policy.default)})
