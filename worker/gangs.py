@@ -38,8 +38,8 @@ class PodSeen(NamedTuple):
     node: str = ""
     deleting: bool = False
     """Whether it has a deletion timestamp."""
-    index: int | None = None
-    """Its completion index, as a pod of an Indexed Job has it."""
+    completion_index: int | None = None
+    """As a pod of an Indexed Job has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Gang:
             Stranger: if the pod is not of this gang, or not the one that it says it is.
         """
         pod = await self._check(said.join, proof)
-        said = edit(said, join=edit(said.join, index=pod.index))
+        said = edit(said, join=edit(said.join, index=pod.completion_index))
         clock, hub = asyncio.get_running_loop().time, self.hub
         until = clock() + said.wait.total_seconds()
         if hub is None:
@@ -197,5 +197,5 @@ def pod_seen(raw: Object) -> PodSeen | None:
         ended=f"its pod has {phase.lower()}" if phase in _OVER else "",
         node=str(mapping(raw.get("spec")).get("nodeName") or ""),
         deleting=bool(metadata.get("deletionTimestamp")),
-        index=int(index) if index.isdecimal() else None,
+        completion_index=int(index) if index.isdecimal() else None,
     )

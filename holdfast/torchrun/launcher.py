@@ -108,7 +108,7 @@ def _ended(pid: int) -> int | None:
 
 def _stops(thread: int) -> bool:
     """Return whether torchrun's agent is stopping its workers, for another reason than that one has failed."""
-    frame = sys._current_frames().get(thread)
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code.co_name in _STOPPING:
             return True

@@ -18,6 +18,7 @@ from holdfast.activities.contract import Probed, ProbeInput, Target
 from holdfast.activities.pod_facts import pod_facts
 from holdfast.activities.probe import Asked, answers_of, asked, worst
 from holdfast.activities.site import Site
+from holdfast.client.views import ActivityView
 from holdfast.model import Limits, Probe, ProbeKind
 from holdfast.policy.probe import Answer, counted
 from tests.activities.shapes import pod, stamp, time
@@ -128,8 +129,18 @@ async def rounds(monkeypatch: pytest.MonkeyPatch, reaches: bool, *workloads: str
     monkeypatch.setattr(probes, "answers_of", answers)
     monkeypatch.setattr(probes, "_until", now)
     site = Site(Listing(), "dev", "", "installation", Limits())  # type: ignore[arg-type]
-    run = [ActivityEnvironment().run(probes.probe, site, asking(uid)) for uid in workloads]
-    return await asyncio.gather(*run, return_exceptions=True)
+    told.clear()
+    return await asyncio.gather(*(probing(site, uid) for uid in workloads), return_exceptions=True)
+
+
+told: list[Any] = []
+"""What probes have said in heartbeats."""
+
+
+async def probing(site: Site, uid: str) -> Any:
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = lambda *details: told.append(details[0])
+    return await environment.run(probes.probe, site, asking(uid))
 
 
 @ROW("D47", level="pure")
@@ -143,6 +154,9 @@ async def test_D47_a_worker_that_reaches_no_pod_of_several_workloads_fails_none_
         assert (one.type, one.non_retryable) == ("NoPodReached", False), "another worker asks"
         assert one.next_retry_delay is not None
         assert "reaches no pod of any workload" in str(one)
+    assert max(sum(one["failing"].values()) for one in told) <= 1, "what was not known when it began, is not counted on"
+    shown = ActivityView(type="probe", state="Started", attempt=1, heartbeat=(told[-1],)).sentence(time(0))
+    assert shown.startswith("this worker reaches no pod of any workload"), "explain says so"
 
 
 @ROW("D47", level="pure")

@@ -102,7 +102,7 @@ def ends_after(*takes: float | RPCError | None) -> tuple[float, float]:
         environment = ActivityEnvironment()
         environment.info = dataclasses.replace(environment.info, task_token=b"token")
         with pytest.raises(ApplicationError, match="another watch takes over"):
-            await environment.run(beat, server, dict)
+            await environment.run(beat, server, dict)  # pyright: ignore[reportArgumentType]
         ended.append(asyncio.get_running_loop().time())
 
     in_virtual_time(main())
