@@ -115,18 +115,26 @@ regressions: setup ## the tests of the defect rows on older code, where each mus
 test-uncached: setup ## the end-to-end tests with no workflow cache: every task replays its whole history
 	TEST_MAX_CACHED_WORKFLOWS=0 $(MAKE) --no-print-directory test-e2e ARGS="tests/workflows tests/e2e $(ARGS)"
 
-TORCH ?= torch
-TORCH_VENV := .venv-torch
-TORCH_PYTHON ?= $(TORCH_VENV)/bin/python
+# The newest, and one of those whose workers prefix the store they share (2.4, 2.5: pytorch#135712).
+TORCH ?= torch torch==2.5.1
+TORCHES := $(foreach one,$(TORCH),.venv-$(subst =,,$(one))/bin/python)
 
-$(TORCH_VENV)/bin/python: pyproject.toml
-	@$(PYTHON) -m venv $(TORCH_VENV)
-	@$(TORCH_VENV)/bin/python -m pip install --disable-pip-version-check --quiet $(TORCH) numpy
-	@$(TORCH_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+.venv-torch%/bin/python: pyproject.toml
+	@$(PYTHON) -m venv .venv-torch$*
+	@.venv-torch$*/bin/python -m pip install --disable-pip-version-check --quiet torch$(addprefix ==,$*) numpy
+	@.venv-torch$*/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
 	@touch $@
 
-test-torch: setup $(TORCH_PYTHON) ## torchrun's backend in PyTorch (3 GB in .venv-torch; or TORCH_PYTHON=/usr/bin/python3, with Debian's python3-torch)
-	HOLDFAST_TORCH_PYTHON=$(abspath $(TORCH_PYTHON)) $(BIN)/pytest -m torch --timeout 900 tests/torchrun $(ARGS)
+.venv-torch/bin/python: pyproject.toml
+	@$(PYTHON) -m venv .venv-torch
+	@.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet torch numpy
+	@.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+	@touch $@
+
+test-torch: setup $(or $(TORCH_PYTHON),$(TORCHES)) ## torchrun's backend in PyTorch, the newest and 2.5 (3 GB each in .venv-torch*; TORCH="torch==2.4.1" or TORCH_PYTHON=/usr/bin/python3)
+	@for python in $(abspath $(or $(TORCH_PYTHON),$(TORCHES))); do \
+		echo "==> $$python"; \
+		HOLDFAST_TORCH_PYTHON=$$python $(BIN)/pytest -m torch --timeout 900 tests/torchrun $(ARGS) || exit 1; done
 
 replay: setup ## replay the recorded histories
 	$(BIN)/pytest tests/replay $(REPLAY) $(ARGS)

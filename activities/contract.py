@@ -336,6 +336,14 @@ class Unparked(Payload):
     turn: int = 0
 
 
+class ScaledFrom(Payload):
+    """The size that a living attempt's gang has."""
+
+    min: int
+    max: int
+    pods: int
+
+
 class ScaleInput(Payload):
     """Give a living attempt's gang another size: its Job as many pods, its rendezvous as many members (row T6).
 
@@ -354,6 +362,10 @@ class ScaleInput(Payload):
     max: int
     pods: int
     """How many there are to be, spares included."""
+    was: ScaledFrom | None = None
+    """The size that it has, and keeps if it is refused (row D40)."""
+    again: bool = False
+    """Whether an earlier resize of this attempt was broken off: what that changed is put back on a refusal."""
 
 
 class Scaled(Payload):

@@ -266,8 +266,11 @@ class Kube(Transport):
         resource_version: str = "",
         subresource: str = "",
         impersonate: str = "",
+        dry_run: bool = False,
     ) -> Object:
         """Merge-patch the object of this name if it is the one with this uid (and, where given, of this version).
+
+        With `dry_run` the server says what it would do, and changes nothing.
 
         Raises:
             NotFound: if there is none.
@@ -282,11 +285,13 @@ class Kube(Transport):
         path = (await self.resource(api_version, kind)).path(namespace, name)
         if subresource:
             path += f"/{subresource}"
+        query = {"fieldManager": names.FIELD_MANAGER, **({"dryRun": "All"} if dry_run else {})}
+        send = self._request if dry_run else self.mutate
         try:
-            return await self.mutate(
+            return await send(
                 "PATCH",
                 path,
-                query={"fieldManager": names.FIELD_MANAGER},
+                query=query,
                 body={**patch, "metadata": metadata},
                 content_type=_MERGE_PATCH,
                 impersonate=impersonate,

@@ -12,11 +12,12 @@ import ipaddress
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import aiohttp
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 from yarl import URL
 
 from holdfast import names
@@ -35,6 +36,8 @@ OURS: Final = frozenset(
 )
 """Errors that are this worker's own: they say nothing of a pod."""
 MESSAGE_MAXIMUM: Final = 120
+_ELSEWHERE: Final = timedelta(seconds=10)
+"""After how long another worker asks, where this one reaches nothing; with a shorter period, after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,13 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
     """Ask round after round, until a pod has been silent as often as it may in a row.
 
     Raises:
-        ApplicationError: of type `ClusterMismatch`.
+        ApplicationError: of type `ClusterMismatch`; or of type `NoPodReached`, once this worker reaches no pod of
+            several workloads: what its rounds say is not known, counts stay, and another worker asks (row D47).
     """
     site.check(given.target)
     rules, (failing, due) = given.probe, _earlier(given)
+    reach, workload = site.reach, given.target.workload_uid
+    lasts = 2 * (rules.period + rules.timeout)
     try:
         while True:
             await _until(due, failing)
@@ -61,13 +67,20 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
             due = begun + rules.period
             with suppress(KubeError):  # What cannot be asked for now is asked for in the next round.
                 pods = await _pods(site, given, begun)
-                answers = await _beating(answers_of(rules, pods), failing, begun)
+                reached = set[str]()
+                answers = await _beating(answers_of(rules, pods, reached), failing, begun)
+                if pods:
+                    reach.notes(workload, begun, lasts, reached=bool(reached))
+                if pods and not reached and reach.is_cut_off(datetime.now(UTC)):
+                    raise _cut_off(rules, failing, due)
                 failing = counted(failing, answers)
                 mute = worst(pods, answers, failing, rules.failure_threshold)
                 if mute is not None:
+                    reach.forgets(workload)
                     return Probed(failure=_failure(given, mute, answers[mute.facts.uid] or "", begun))
             _beat(failing, due)
     except asyncio.CancelledError:
+        reach.forgets(workload)
         if not is_broken_off():
             raise
         return Probed(failing=failing)
@@ -124,44 +137,74 @@ async def _pods(site: Site, given: ProbeInput, now: datetime) -> list[Asked]:
     ]
 
 
-async def answers_of(rules: Probe, pods: Sequence[Asked]) -> dict[str, Answer]:
-    """Ask all of these pods, and return what each said, by uid."""
-    few = asyncio.Semaphore(AT_ONCE)
+async def answers_of(rules: Probe, pods: Sequence[Asked], reached: set[str] | None = None) -> dict[str, Answer]:
+    """Ask all of these pods, and return what each said, by uid.
+
+    Args:
+        rules: how they are asked.
+        pods: whom.
+        reached: gets the uids of those that took, or refused, a connection.
+    """
+    few, met = asyncio.Semaphore(AT_ONCE), reached if reached is not None else set[str]()
+
+    async def connected(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionCreateEndParams) -> None:
+        met.add(context.trace_request_ctx)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(connected)
     timeout = aiohttp.ClientTimeout(total=rules.timeout.total_seconds())
     connector = aiohttp.TCPConnector(force_close=True, limit=AT_ONCE)
-    async with aiohttp.ClientSession(timeout=timeout, connector=connector, auto_decompress=False) as session:
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=connector, auto_decompress=False, trace_configs=[trace]
+    ) as session:
 
         async def ask(pod: Asked) -> Answer:
             async with few:
                 try:
                     if rules.kind is ProbeKind.HTTP:
-                        return await _get(session, rules, pod.address)
-                    return await _connect(rules, pod.address)
+                        return await _get(session, rules, pod)
+                    return await _connect(rules, pod, met)
                 except TimeoutError:
                     return no_answer(rules)
                 except (OSError, aiohttp.ClientError) as error:
-                    if getattr(error, "errno", None) in OURS:
+                    number = getattr(error, "errno", None)
+                    if number in OURS:
                         return None
+                    if number == errno.ECONNREFUSED:
+                        met.add(pod.facts.uid)
                     return one_line(str(error), MESSAGE_MAXIMUM) or type(error).__name__
 
         said = await asyncio.gather(*(ask(pod) for pod in pods))
     return {pod.facts.uid: answer for pod, answer in zip(pods, said, strict=True)}
 
 
-async def _get(session: aiohttp.ClientSession, rules: Probe, address: str) -> Answer:
-    host = f"[{address}]" if ":" in address else address
+async def _get(session: aiohttp.ClientSession, rules: Probe, pod: Asked) -> Answer:
+    host = f"[{pod.address}]" if ":" in pod.address else pod.address
     url = URL(f"http://{host}:{rules.port}{rules.path}", encoded=True)
-    async with session.get(url, allow_redirects=False, headers={"User-Agent": "holdfast-probe"}) as response:
+    headers, uid = {"User-Agent": "holdfast-probe"}, pod.facts.uid
+    async with session.get(url, allow_redirects=False, headers=headers, trace_request_ctx=uid) as response:
         return "" if 200 <= response.status < 400 else f"HTTP {response.status}"
 
 
-async def _connect(rules: Probe, address: str) -> Answer:
+async def _connect(rules: Probe, pod: Asked, reached: set[str]) -> Answer:
     async with asyncio.timeout(rules.timeout.total_seconds()):
-        _, writer = await asyncio.open_connection(address, rules.port)
+        _, writer = await asyncio.open_connection(pod.address, rules.port)
+    reached.add(pod.facts.uid)
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
     return ""
+
+
+def _cut_off(rules: Probe, failing: Mapping[str, int], due: datetime) -> ApplicationError:
+    """Return the error by which another worker asks on, with the counts as they were; it is counted, and told."""
+    words = "this worker reaches no pod of any workload that it asks: whether they serve is not known, counts stay"
+    _beat(failing, due, words)
+    if activity.in_activity():
+        about = "Rounds of probes in which a worker reached no pod of any workload."
+        activity.metric_meter().create_counter(names.METRIC_PROBES_UNKNOWN, about).add(1)
+    delay = min(rules.period, _ELSEWHERE)
+    return ApplicationError(words, type=names.ERROR_NO_POD_REACHED, next_retry_delay=delay)
 
 
 def _failure(given: ProbeInput, pod: Asked, answer: str, now: datetime) -> Failure:
@@ -184,9 +227,10 @@ def _earlier(given: ProbeInput) -> tuple[dict[str, int], datetime]:
     return {str(uid): int(count) for uid, count in counts.items()}, due  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def _beat(failing: Mapping[str, int], due: datetime) -> None:
+def _beat(failing: Mapping[str, int], due: datetime, doing: str = "") -> None:
     if activity.in_activity():
-        activity.heartbeat({"failing": dict(failing), "due": due.isoformat()})
+        said = {"doing": doing} if doing else {}
+        activity.heartbeat({"failing": dict(failing), "due": due.isoformat(), **said})
 
 
 async def _until(due: datetime, failing: Mapping[str, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -16,14 +17,14 @@ from holdfast.activities.copies import read_objects
 from holdfast.activities.gang_contract import GangSize
 from holdfast.activities.inject_gang import size
 from holdfast.activities.kept import lean
-from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable
+from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
 from holdfast.activities.make import is_owned
 from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, told, user_of
 from holdfast.activities.updates import update
 
-Tell = Callable[[ScaleInput], Awaitable[None]]
-"""Tells the rendezvous its gang's size; may be repeated."""
+Tell = Callable[[ScaleInput], Awaitable[str | None]]
+"""Tells the rendezvous its gang's size, and returns why it will not have it; may be repeated."""
 
 _ENDS: Final = ("Complete", "Failed")
 
@@ -32,24 +33,30 @@ class _Refused(Exception):
     """The cluster will not have it so, now or later."""
 
 
-async def resize_rendezvous(given: ScaleInput) -> None:
-    """Tell the rendezvous its gang's size. One that is not there, or closed, has no use for it."""
+async def resize_rendezvous(given: ScaleInput) -> str:
+    """Tell the rendezvous its gang's size; return why it will not have it, empty if it has it.
+
+    One that is not there has no use for it.
+    """
     target = given.target
     place = names.rendezvous_id(target.cluster, target.namespace, target.name)
     handle = activity.client().get_workflow_handle(place)
     try:
         await update(handle, names.UPDATE_RESIZE, GangSize(min=given.min, max=given.max), returns=GangSize)
     except WorkflowUpdateFailedError as error:
-        activity.logger.info("the rendezvous keeps its size: %s", error.cause)
+        return str(error.cause)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
+    return ""
 
 
 async def scale(site: Site, given: ScaleInput, tell: Tell) -> Scaled:
-    """Give the Job of a gang its pods, and its rendezvous its size.
+    """Give the Job of a gang its pods, and its rendezvous its size; both, or neither (rows T6, D40).
 
-    The rendezvous is told first: those who come find their place in it, and those that are too many leave it in order.
+    The API server is asked first whether the Job may have the size. Then the rendezvous is told, before the Job: those
+    who come find their place in it, and those that are too many leave it in order. After a refusal, both have the size
+    they had.
 
     Args:
         site: the cluster.
@@ -60,21 +67,58 @@ async def scale(site: Site, given: ScaleInput, tell: Tell) -> Scaled:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
     """
     site.check(given.target)
-    plan = next(one for one in given.plan if one.name == given.component)
+    changed = given.again or (activity.in_activity() and activity.info().attempt > 1)
     async with told(), Pulse() as pulse:
-        pulse.say(f"telling the rendezvous: {given.min} to {given.max} members")
-        await tell(given)
-        delay = RETRY_FIRST
-        while True:
-            try:
-                if await _planned(site, given) and await _sized(site, given, plan):
-                    return Scaled(done=True)
-            except _Refused as refused:
-                return Scaled(done=False, refused=str(refused))
-            except Unreachable as error:
-                pulse.say(f"resizing {plan.kind} {plan.object_name}: the API server does not answer: {error.message}")
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, RETRY_LAST)
+        try:
+            await _until_done(pulse, given, lambda: _sized(site, given, dry_run=True))
+            changed = True
+            pulse.say(f"telling the rendezvous: {given.min} to {given.max} members")
+            if why := await tell(given):
+                raise _Refused(f"its rendezvous: {why}")
+            await _until_done(pulse, given, lambda: _carried_out(site, given))
+        except _Refused as refused:
+            if changed:
+                await _put_back(site, given, tell, pulse)
+            return Scaled(done=False, refused=str(refused))
+    return Scaled(done=True)
+
+
+async def _until_done(pulse: Pulse, given: ScaleInput, once: Callable[[], Awaitable[bool]]) -> None:
+    """Do it again until it is done: what has changed meanwhile is read again, and an outage is waited out."""
+    plan, delay = _plan_of(given), RETRY_FIRST
+    while True:
+        try:
+            if await once():
+                return
+        except Unreachable as error:
+            pulse.say(f"resizing {plan.kind} {plan.object_name}: the API server does not answer: {error.message}")
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, RETRY_LAST)
+
+
+async def _carried_out(site: Site, given: ScaleInput) -> bool:
+    return await _sized(site, given) and await _planned(site, given)
+
+
+async def _put_back(site: Site, given: ScaleInput, tell: Tell, pulse: Pulse) -> None:
+    """Give what was changed already the size that it had."""
+    if given.was is None:
+        return
+    least = given.was.min
+    plan = tuple(
+        one.model_copy(update={"expected_pods": least}) if one.name == given.component else one for one in given.plan
+    )
+    before = given.model_copy(
+        update={"min": least, "max": given.was.max, "pods": given.was.pods, "plan": plan, "was": None}
+    )
+    pulse.say("the new size was refused: putting back what was changed")
+    await tell(before)
+    with contextlib.suppress(_Refused):  # It is as it was, or nobody may change it.
+        await _until_done(pulse, before, lambda: _carried_out(site, before))
+
+
+def _plan_of(given: ScaleInput) -> PlannedComponent:
+    return next(one for one in given.plan if one.name == given.component)
 
 
 async def _planned(site: Site, given: ScaleInput) -> bool:
@@ -89,12 +133,12 @@ async def _planned(site: Site, given: ScaleInput) -> bool:
     return await _patched(site, given, owner, {"spec": {"plan": plan}}, ours=True)
 
 
-async def _sized(site: Site, given: ScaleInput, plan: PlannedComponent) -> bool:
-    found = await read_objects(site, given.target, plan, given.attempt, lean)
+async def _sized(site: Site, given: ScaleInput, *, dry_run: bool = False) -> bool:
+    found = await read_objects(site, given.target, _plan_of(given), given.attempt, lean)
     jobs = [one for one in found if one is not None and is_owned(one, given.owner_uid) and not _is_over(one)]
     wanted = size(given.pods)
     late = [one for one in jobs if {key: one["spec"].get(key) for key in wanted} != wanted]
-    done = [await _patched(site, given, one, {"spec": dict(wanted)}) for one in late]
+    done = [await _patched(site, given, one, {"spec": dict(wanted)}, dry_run=dry_run) for one in late]
     return all(done)
 
 
@@ -104,8 +148,10 @@ def _is_over(job: Object) -> bool:
     return "deletionTimestamp" in job["metadata"] or bool(ended.intersection(_ENDS))
 
 
-async def _patched(site: Site, given: ScaleInput, found: Object, patch: Object, *, ours: bool = False) -> bool:
-    """Change an object in the version in which it was read; false where it has changed meanwhile."""
+async def _patched(
+    site: Site, given: ScaleInput, found: Object, patch: Object, *, ours: bool = False, dry_run: bool = False
+) -> bool:
+    """Change an object in the version in which it was read; false where that is to be tried again."""
     metadata = found["metadata"]
     try:
         await site.kube.patch(
@@ -117,9 +163,12 @@ async def _patched(site: Site, given: ScaleInput, found: Object, patch: Object, 
             resource_version=metadata["resourceVersion"],
             patch=patch,
             impersonate="" if ours else user_of(given.target),
+            dry_run=dry_run,
         )
-    except (Conflict, NotFound):
+    except (Conflict, NotFound, WebhookFailed):
         return False
     except (Forbidden, Invalid) as error:
+        if "RBAC: " in error.message:  # The authorizer has not read a role yet.
+            return False
         raise _Refused(f"{found['kind']} {metadata['name']}: {error.message}") from None
     return True

@@ -23,6 +23,7 @@ from holdfast.activities.permits import Permits
 from holdfast.activities.precedence import Precedence
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval, Limits
+from holdfast.policy.probe_reach import Reach
 from holdfast.policy.sight import union
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Site:
     known: KnownAnchors = field(default_factory=KnownAnchors)
     gathered: Gathered = field(init=False)
     precedence: Precedence = field(init=False, default_factory=Precedence)
+    reach: Reach = field(init=False, default_factory=Reach)
+    """Which workloads' pods this worker has reached lately."""
 
     def __post_init__(self) -> None:
         """Gather reads of this cluster."""

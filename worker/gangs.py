@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from holdfast import names
 from holdfast.activities.kube import Kube, Object
 from holdfast.activities.raw import mapping
 from holdfast.model.rendezvous import Announcement, Directive, Join
+from holdfast.policy.edit import edit
 from holdfast.policy.gang_hub import GangHub
 from holdfast.worker.gang_proof import Proof
 
 _OVER: Final = {"Succeeded", "Failed"}
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+"""The annotation by which the Job controller numbers the pods of an Indexed Job."""
 ENDED_MAXIMUM: Final = 65_536
 
 
@@ -34,6 +38,8 @@ class PodSeen(NamedTuple):
     node: str = ""
     deleting: bool = False
     """Whether it has a deletion timestamp."""
+    completion_index: int | None = None
+    """As a pod of an Indexed Job has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +78,13 @@ class Gang:
         Raises:
             Stranger: if the pod is not of this gang, or not the one that it says it is.
         """
-        await self._check(said.join, proof)
+        pod = await self._check(said.join, proof)
+        said = edit(said, join=edit(said.join, index=pod.completion_index))
         clock, hub = asyncio.get_running_loop().time, self.hub
         until = clock() + said.wait.total_seconds()
         if hub is None:
             return None
-        if hub.hears(said, clock()):
+        if hub.hears(said, clock(), datetime.now(UTC)):
             self.wake.set()
         if said.join.attempt > hub.attempt:
             self.behind = True
@@ -113,8 +120,12 @@ class Gang:
                 if not waiting:
                     del self._waiting[member]
 
-    async def _check(self, join: Join, proof: Proof) -> None:
-        """Refuse who is not of this gang, by the cluster's word: the watch's, or a look where that has not seen it."""
+    async def _check(self, join: Join, proof: Proof) -> PodSeen:
+        """Return the pod that speaks, by the cluster's word: the watch's, or a look where that has not seen it.
+
+        Raises:
+            Stranger: if it is not of this gang.
+        """
         if proof.namespace != self.name.namespace:
             raise Stranger(f"the token is of namespace {proof.namespace}: expected {self.name.namespace}")
         if (proof.pod, proof.pod_uid) != (join.member, join.pod_uid):
@@ -133,6 +144,7 @@ class Gang:
             raise Stranger(f"pod {proof.pod} is of workload {pod.workload_uid}: expected {self.name.workload_uid}")
         if pod.attempt != join.attempt:
             raise Stranger(f"pod {proof.pod} is of attempt {pod.attempt}: found {join.attempt}")
+        return pod
 
     # --- pods
 
@@ -173,6 +185,7 @@ def pod_seen(raw: Object) -> PodSeen | None:
     metadata, status = mapping(raw.get("metadata")), mapping(raw.get("status"))
     labels: Any = mapping(metadata.get("labels"))
     attempt = str(labels.get(names.LABEL_ATTEMPT, ""))
+    index = str(mapping(metadata.get("annotations")).get(_INDEX, ""))
     phase = str(status.get("phase") or "")
     if not attempt.isdecimal():
         return None
@@ -184,4 +197,5 @@ def pod_seen(raw: Object) -> PodSeen | None:
         ended=f"its pod has {phase.lower()}" if phase in _OVER else "",
         node=str(mapping(raw.get("spec")).get("nodeName") or ""),
         deleting=bool(metadata.get("deletionTimestamp")),
+        completion_index=int(index) if index.isdecimal() else None,
     )

@@ -17,7 +17,10 @@ from holdfast import names
 
 HEARTBEAT_PERIOD: Final = 1.5
 LEASE: Final = 4.0
-"""Seconds without an accepted heartbeat after which an activity ends itself: soon another will run."""
+"""Seconds after which an activity ends itself, from when its last accepted heartbeat was sent (row D57).
+
+The server's heartbeat timeout is 5 s or more: then another try runs, and no two may act at once.
+"""
 
 
 async def while_all_last(
@@ -63,17 +66,20 @@ async def beat(client: Client, remember: Callable[[], Any]) -> None:
     while True:
         memory = remember()
         activity.heartbeat(memory)  # For the SDK's own clock.
+        # The server counts from when a heartbeat reached it, which is not before it was sent.
+        sent = clock()
         try:
-            async with asyncio.timeout(HEARTBEAT_PERIOD):
+            # One that hangs is not waited for beyond the lease's end: the server begins another try soon after.
+            async with asyncio.timeout(max(0.0, min(HEARTBEAT_PERIOD, accepted + LEASE - sent))):
                 await handle.heartbeat(memory)
-            accepted = clock()
+            accepted = sent
         except AsyncActivityCancelledError as cancelled:
             raise asyncio.CancelledError("the watch is no longer wanted") from cancelled
         except (RPCError, TimeoutError) as error:
             lost = isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
-            if lost or clock() - accepted > LEASE:
+            if lost or clock() >= accepted + LEASE:
                 raise ApplicationError("the heartbeat is not accepted: another watch takes over") from error
-        await asyncio.sleep(HEARTBEAT_PERIOD)
+        await asyncio.sleep(max(0.0, min(sent + HEARTBEAT_PERIOD, accepted + LEASE) - clock()))
 
 
 async def worker_leaves(remember: Callable[[], Any]) -> None:

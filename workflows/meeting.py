@@ -16,7 +16,7 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
-    from holdfast.activities.contract import Scaled, ScaleInput, planned
+    from holdfast.activities.contract import Scaled, ScaledFrom, ScaleInput, planned
     from holdfast.activities.gang_contract import GangBegin, GangEnd
     from holdfast.model import Attempt, State, Workload
     from holdfast.model.gang import Gang
@@ -31,12 +31,13 @@ _SCALE_LIMIT = timedelta(minutes=5)
 class Meetings:
     """What is under way for a workload's gang; at most one of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, continued: bool = False) -> None:
+        """Begin; `continued` says whether an earlier run of this life may have begun something."""
         self._begin: tuple[int, workflow.ActivityHandle[None]] | None = None
         self._part: tuple[int, asyncio.Task[None]] | None = None
         self._scale: tuple[int, Gang, workflow.ActivityHandle[Scaled]] | None = None
-        self._refused: Gang | None = None
-        """The size that the cluster would not have: it is not asked for again."""
+        self._broken_off = continued
+        """Whether a resize of this attempt was broken off: what it has changed is put back if the next is refused."""
 
     def woken(self) -> bool:
         """Whether something has ended that is to be taken in."""
@@ -79,7 +80,8 @@ class Meetings:
         attempt = resizing(spec, state)
         if self._scale is not None and (attempt is None or self._scale[1] != spec.gang):
             self._scale[2].cancel()
-        elif attempt is not None and self._scale is None and spec.gang != self._refused:
+            self._broken_off = True
+        elif attempt is not None and self._scale is None:
             self._scale = (attempt.number, spec.gang, self._scaled(spec, state, attempt, spec.gang, uid))
 
     def silent(self) -> bool:
@@ -124,6 +126,8 @@ class Meetings:
         self, spec: Workload, state: State, attempt: Attempt, gang: Gang, uid: str
     ) -> workflow.ActivityHandle[Scaled]:
         assert spec.members is not None
+        assert attempt.meeting is not None
+        kept = attempt.meeting.gang
         given = ScaleInput(
             target=target_of(spec, state, uid),
             attempt=attempt.number,
@@ -133,6 +137,8 @@ class Meetings:
             min=gang.min,
             max=gang.max,
             pods=gang.pods,
+            was=ScaledFrom(min=kept.min, max=kept.max, pods=kept.pods),
+            again=self._broken_off,
         )
         return self._act(
             names.ACTIVITY_SCALE,
@@ -169,7 +175,7 @@ class Meetings:
             if isinstance(error.cause, CancelledError):
                 return []
             done = Scaled(done=False, refused=str(error.cause or error))
+        self._broken_off = False
         if done.done:
             return [events.GangResized(number, gang)]
-        self._refused = gang
         return [events.GangUnsized(number, gang, done.refused)]

@@ -139,13 +139,15 @@ class Rendezvous:
 
     @workflow.update(name=names.UPDATE_RESIZE, description="Give the gang another size")
     def resize(self, size: GangSize) -> GangSize:
-        """Give the gang another size from now on: it grows with newcomers, and shrinks by its highest ranks."""
+        """Give the gang another size from now on: it grows with newcomers, and shrinks by what its Job drops."""
         self._advance((Resized(min=size.min, max=size.max),))
         return size
 
     @resize.validator
     def _check_resize(self, size: GangSize) -> None:
         self._check_open()
+        if self._state.phase is GangPhase.FINISHING:
+            raise _refused("a member has succeeded: the gang keeps its size until the others have")
         if size.min > size.max:
             raise _refused(f"min: {size.min}: expected at most max, {size.max}")
         most = MEMBERS_MAXIMUM - self._state.gang.spares

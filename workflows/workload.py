@@ -42,7 +42,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.edit import edit
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold
-    from holdfast.policy.gang import GangScale, scaled
+    from holdfast.policy.gang import GangScale, scaled, unsized
     from holdfast.policy.operations import begin
     from holdfast.policy.probe import probed
     from holdfast.policy.requeue import RequeueRequest
@@ -86,7 +86,7 @@ class WorkloadWorkflow:
         self._timer = Timer()
         self._shown: tuple[Phase, int, bool] | None = None
         self._changing = asyncio.Lock()
-        self._meetings = Meetings()
+        self._meetings = Meetings(continued=carried is not None)
         self._graph_side = GraphSide()
         self._queue_side = QueueSide()
         self._document: Any = document
@@ -123,6 +123,7 @@ class WorkloadWorkflow:
             # An update may have put another configuration in its place.
             now, spec = self._clock.now(), self._spec
             state = self._take_in(self._state, now)
+            spec = self._spec
             if workflow.cancellation_reason() is not None and not state.intent.cancel:
                 # A cancellation can be swallowed when an activity completes in the same task.
                 state = fold(state, events.Cancelled("cancelled through Temporal"), now)
@@ -184,6 +185,8 @@ class WorkloadWorkflow:
             probe, self._probe = self._probe, None
             state = self._answered(state, probe, now)
         for event in (*self._meetings.ended(), *self._graph_side.ended()):
+            if isinstance(event, events.GangUnsized) and self._spec is not None:
+                self._resize(unsized(self._spec, state, event))
             state = fold(state, event, now)
         handle, operation = self._handle, state.operation
         if handle is not None and handle.done() and operation is not None:
@@ -531,12 +534,18 @@ class WorkloadWorkflow:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         after = scaled(self._spec, self._state, change)
         assert after.gang is not None
-        if after != self._spec:
-            self._spec = after
-            self._document = after.model_dump(mode="json", by_alias=True)
-            workflow.upsert_memo({names.MEMO_SPEC_HASH: after.spec_hash()})
+        if self._resize(after):
             self._inbox.append(events.GangScaled(after.gang, change.note))
         return {"min": after.gang.min, "max": after.gang.max}
+
+    def _resize(self, after: Workload) -> bool:
+        """Put a document with another size in force; return whether it is another."""
+        if after == self._spec:
+            return False
+        self._spec = after
+        self._document = after.model_dump(mode="json", by_alias=True)
+        workflow.upsert_memo({names.MEMO_SPEC_HASH: after.spec_hash()})
+        return True
 
     @scale.validator
     def _check_scale(self, change: GangScale) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from holdfast.agent.hub import Refused, Unreachable
 from holdfast.agent.machine import Event, Told
 from holdfast.agent.machine import Refused as RefusedEvent
-from holdfast.agent.messages import PROTOCOL, Directive, Report
+from holdfast.agent.messages import PROTOCOL, Directive, Report, instant
 
 _log = logging.getLogger(__name__)
 
@@ -74,13 +74,20 @@ class Conversation:
             self._changed.set()
 
     async def run(self) -> None:
-        """Speak until cancelled, or until the rendezvous refuses this agent for good, which is told."""
+        """Speak until cancelled, or until the rendezvous refuses this agent for good, which is told.
+
+        It never ends silently: a fault in an exchange is logged and tried again after a pause; one of the agent's own
+        is logged and told, so that the agent ends (row D55).
+        """
         try:
             while True:
                 await self._speak()
         except Refused as error:
             _log.error("refused by the rendezvous: %s", error)
             self._tell(RefusedEvent(str(error)))
+        except Exception as error:
+            _log.exception("this agent cannot speak with the rendezvous any more")
+            self._tell(RefusedEvent(f"a fault of the agent's own: {type(error).__name__}: {error}"))
 
     async def _speak(self) -> None:
         """One announcement and its answer, or the pause after one that nobody answered."""
@@ -98,7 +105,11 @@ class Conversation:
                 await asyncio.gather(asking, return_exceptions=True)
                 return
             directive = await asking
-        except Unreachable as error:
+        except Refused:
+            raise
+        except Exception as error:
+            if not isinstance(error, Unreachable):
+                _log.exception("an exchange with the rendezvous has failed")
             self._lost(error)
             await self._changed_within(self._pause * random.uniform(0.5, 1.0))
             return
@@ -118,6 +129,7 @@ class Conversation:
             "protocol": PROTOCOL,
             "join": self._join(),
             "report": report.wire(self._since),
+            "sent": instant(self._wall()),
             "seen": self._directive.revision,
             "wait": f"{held:.3f}s",
         }
@@ -135,7 +147,7 @@ class Conversation:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), max(0.0, seconds))
 
-    def _lost(self, error: Unreachable) -> None:
+    def _lost(self, error: Exception) -> None:
         if not self._pause:
             _log.warning("the rendezvous does not answer; workers go on as they are: %s", error)
         longest = min(_PAUSE_MAXIMUM, max(_BEAT_MINIMUM, self._directive.heartbeat))

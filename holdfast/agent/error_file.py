@@ -16,7 +16,10 @@ _EPOCH_MAXIMUM: Final = 253_402_300_799
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an error file says: the traceback or the message, and when, in seconds since the epoch."""
+    """What an error file says: the traceback or the message, and when, in seconds since the epoch.
+
+    PyTorch writes whole seconds: then the time at which the file was written says more, if the two agree (row D43).
+    """
 
     error: str
     at: float | None
@@ -27,17 +30,22 @@ def read(path: str) -> Told | None:
 
     One that is longer than `READ_MAXIMUM`, or that is no JSON, is told by its end.
     """
-    text = _text(path)
-    if text is None:
+    found = _text(path)
+    if found is None:
         return None
+    text, written = found
     try:
         said: Any = json.loads(text)
-        return _told(said)
+        told = _told(said)
+        if told.at is not None and told.at.is_integer() and told.at <= written < told.at + 1:
+            return Told(told.error, written)
+        return told
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Told(text[-_TAIL:].strip(), None) if text.strip() else None
 
 
-def _text(path: str) -> str | None:
+def _text(path: str) -> tuple[str, float] | None:
+    """Return what is in the file, and when it was written."""
     try:
         # A worker may have put a pipe or a link there: opening it must neither wait nor lead elsewhere.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -50,7 +58,7 @@ def _text(path: str) -> str | None:
     with open(number, "rb") as file:
         if found.st_size > READ_MAXIMUM:
             file.seek(-_TAIL, os.SEEK_END)
-        return file.read(READ_MAXIMUM).decode(errors="replace")
+        return file.read(READ_MAXIMUM).decode(errors="replace"), found.st_mtime
 
 
 def _told(said: Any) -> Told:

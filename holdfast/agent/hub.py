@@ -85,7 +85,7 @@ class Hub:
     async def _addresses(self) -> list[str]:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # A name of which no DNS query can be made is a ValueError.
             raise Unreachable(f"{self._host}: {error}") from error
         addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
         # The one that answered last is asked first: it most likely serves the gang still.

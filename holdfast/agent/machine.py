@@ -136,14 +136,18 @@ class Member:
     ended: int | None = None
 
     def report(self) -> Report:
-        """Return what the rendezvous is to know: until nothing of a round runs, it is HEALTHY."""
+        """Return what the rendezvous is to know.
+
+        A failure is said at once, while the member still stops its other workers: who is charged is judged by it
+        (row D42). Of what stops for another reason, it is HEALTHY until nothing of the round runs.
+        """
         number = self.place.round if self.place else 0
         if self.stuck:
             return Report(State.UNKNOWN, number)
+        if self.failures and (self.crew is not Crew.NONE or self.outcome is State.FAILED):
+            return Report(State.FAILED, number, self.failures, stopping=self.crew is not Crew.NONE)
         if self.crew is not Crew.NONE:
             return Report(State.HEALTHY, number)
-        if self.outcome is State.FAILED:
-            return Report(State.FAILED, number, self.failures)
         return Report(self.outcome, number)
 
 

@@ -5,6 +5,7 @@ The models there are the contract (decision record 0030), and a test holds this 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -153,7 +154,7 @@ class Directive:
                 heartbeat=seconds(wire.get("heartbeat", "5s")),
                 ask=bool(wire.get("ask", False)),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise NotUnderstood(f"not a directive: {type(error).__name__}: {error}") from error
 
 
@@ -164,6 +165,8 @@ class Report:
     state: State
     round: int = 0
     failures: tuple[Failure, ...] = field(default=())
+    stopping: bool = False
+    """With FAILED: the member's other workers are still being stopped."""
 
     def wire(self, since: float) -> dict[str, Any]:
         """Return it as it is told, with when it began in seconds since the epoch."""
@@ -173,6 +176,7 @@ class Report:
             "round": self.round,
             "failures": [failure.wire() for failure in failures],
             "since": instant(since),
+            **({"stopping": True} if self.stopping else {}),
         }
 
 
@@ -197,4 +201,7 @@ def seconds(text: str) -> float:
         return 0.0
     if not text or _DURATION_PART.sub("", text):
         raise ValueError(f"{text!r} is not a duration")
-    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    span = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    if not math.isfinite(span):
+        raise ValueError(f"{text[:20]!r}… is longer than any duration")
+    return span

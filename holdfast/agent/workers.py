@@ -52,6 +52,7 @@ class Workers:
         self._tell = tell
         self._clear = clear
         self._stuck: asyncio.TimerHandle | None = None
+        self._began = time.time()
         self._listening = asyncio.ensure_future(self._listen())
 
     @classmethod
@@ -127,7 +128,9 @@ class Workers:
         if code == 0:
             return Ended(local_rank, None, word["asked"])
         told = read_error(self._launches[local_rank].error_file)
-        at = min(told.at or time.time(), time.time()) if told else time.time()
+        now = time.time()
+        # Whatever a file says, the worker was seen running when the round began, and has ended by now.
+        at = min(max(told.at, self._began), now) if told and told.at else now
         error = told.error if told else describe(code)
         return Ended(local_rank, Failure(local_rank, code, at, error), word["asked"])
 

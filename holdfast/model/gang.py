@@ -91,7 +91,7 @@ class Absence(StrEnum):
     LEFT = "Left"
     """Its agent was told to end, and said so (row T13)."""
     EVICTED = "Evicted"
-    """It was told to leave: it is to make room, or found none in time (rows T7, T13)."""
+    """It was told to leave: its index goes, it is to make room, or it found none in time (rows D39, T7, T13)."""
 
 
 class MemberRecord(Payload):

@@ -79,6 +79,7 @@ class Holder(Payload):
     incarnation: str
     started_at: Time
     absent: Absence | None = None
+    life: int = 0
 
 
 class GangEnding(StrEnum):

@@ -22,6 +22,7 @@ _SAID: Final = "Said"
 _REPORTED: Final = "Reported"
 _JOIN: Final = 10
 _REPORT: Final = 4
+_MEMBER: Final = 9
 
 Row = list[Any]
 
@@ -51,7 +52,7 @@ def _join_row(join: Join) -> Row:
     ]
 
 
-def _join(row: Sequence[Any]) -> Join:
+def _join(row: Sequence[Any], index: int | None = None, life: int | None = None) -> Join:
     member, pod_uid, attempt, incarnation, started_at, node, role, local_world_size, address, port = row[:_JOIN]
     return Join(
         member=member,
@@ -64,6 +65,8 @@ def _join(row: Sequence[Any]) -> Join:
         local_world_size=local_world_size,
         address=address,
         port=port,
+        index=index,
+        life=life or 0,
     )
 
 
@@ -85,10 +88,15 @@ def _report(row: Sequence[Any]) -> Report:
     )
 
 
+def _at(row: Sequence[Any], place: int) -> Any:
+    """Return a field that rows of an older release do not have."""
+    return row[place] if len(row) > place else None
+
+
 def _event_row(event: GangEvent) -> Any:
     match event:
         case Said():
-            return [_SAID, *_join_row(event.join), *_report_row(event.report)]
+            return [_SAID, *_join_row(event.join), *_report_row(event.report), event.join.index, event.join.life]
         case Reported():
             return [_REPORTED, event.member, event.incarnation, *_report_row(event.report)]
         case _:
@@ -100,7 +108,8 @@ def _event(row: Any) -> Any:
         return row
     kind, *rest = cast("Sequence[Any]", row)
     if kind == _SAID:
-        return Said(join=_join(rest), report=_report(rest[_JOIN:]))
+        index, life = _at(rest, _JOIN + _REPORT), _at(rest, _JOIN + _REPORT + 1)
+        return Said(join=_join(rest, index, life), report=_report(rest[_JOIN:]))
     if kind == _REPORTED:
         return Reported(member=rest[0], incarnation=rest[1], report=_report(rest[2:]))
     raise ValueError(f"{kind!r}: expected {_SAID} or {_REPORTED}")
@@ -108,14 +117,15 @@ def _event(row: Any) -> Any:
 
 def _member_row(one: MemberRecord) -> Row:
     absent = one.absent.value if one.absent is not None else None
-    rest = [micros(one.since), one.round, one.succeeded, one.restarts, absent, one.why, one.revision]
+    rest = [micros(one.since), one.round, one.succeeded, one.restarts, absent, one.why, one.revision, one.join.index]
+    rest.append(one.join.life)
     return [_join_row(one.join), _report_row(one.report), *rest]
 
 
 def _member(row: Sequence[Any]) -> MemberRecord:
-    join, report, since, number, succeeded, restarts, absent, why, revision = row[:9]
+    join, report, since, number, succeeded, restarts, absent, why, revision = row[:_MEMBER]
     return MemberRecord(
-        join=_join(join),
+        join=_join(join, _at(row, _MEMBER), _at(row, _MEMBER + 1)),
         report=_report(report),
         since=instant(since),
         round=number,

@@ -25,6 +25,8 @@ FAILURES_MAXIMUM: Final = 4
 ERROR_MAXIMUM: Final = 1024
 """Characters of what a worker says of its failure: they are kept in history."""
 LOCAL_MAXIMUM: Final = 1024
+EXIT_AGAIN: Final = 75
+"""The exit code of an agent that is to leave while its index is wanted: its Job makes the pod again (`EX_TEMPFAIL`)."""
 WAIT_MAXIMUM: Final = timedelta(seconds=30)
 """For how long an announcement may ask to be held until there is something new."""
 
@@ -42,7 +44,7 @@ class MemberState(StrEnum):
     SUCCEEDED = "SUCCEEDED"
     """All have ended with 0."""
     FAILED = "FAILED"
-    """One has ended badly, and the others of this member have been stopped."""
+    """One has ended badly. It is said at once: the others of this member are stopped, or `stopping` (row D42)."""
     STOPPED = "STOPPED"
     """All have been stopped because the agent itself was told to end (SIGTERM): it leaves (row T13)."""
     UNKNOWN = "UNKNOWN"
@@ -85,7 +87,8 @@ class Join(Payload):
     incarnation: Annotated[str, Field(min_length=1, max_length=63)]
     """Made up anew by each agent process."""
     started_at: Time
-    """When that process began: of two incarnations of one member the later one is it, the other is told to leave."""
+    """When that process began. Of two incarnations of one member the later one is it, the other is told to leave: by
+    `life`, and by this where that is the same."""
     node: Short = ""
     role: Annotated[str, Field(min_length=1, max_length=63)] = "default"
     local_world_size: Annotated[int, Field(ge=1, le=LOCAL_MAXIMUM)] = 1
@@ -94,6 +97,10 @@ class Join(Payload):
     """Where the other members reach it."""
     port: Annotated[int, Field(ge=1, le=65535)]
     """A port that is free there now, should it become the coordinator; another one after each round."""
+    life: Annotated[int, Field(ge=0, exclude_if=lambda value: not value)] = 0
+    """The how-manieth agent of its member this is, as the hub has seen them come; agents do not say it (row D56)."""
+    index: Annotated[int | None, Field(ge=0, exclude_if=lambda value: value is None)] = None
+    """The pod's completion index in its Indexed Job. The hub sets it from the pod; agents do not say it (row D39)."""
 
 
 class Report(Payload):
@@ -106,6 +113,8 @@ class Report(Payload):
     """With FAILED alone, the earliest first."""
     since: Time
     """When this state began, by the agent's clock: told, never compared with another machine's."""
+    stopping: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """With FAILED: other workers of the member are still being stopped. Once none is left it says INIT."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -126,6 +135,8 @@ class Announcement(Payload):
     protocol: int = PROTOCOL
     join: Join
     report: Report
+    sent: Time | None = None
+    """When it was posted, by the agent's clock: by it the hub corrects the times of failures (row D43)."""
     seen: Annotated[int, Field(ge=0)] = 0
     """The revision of the last directive it has acted on; 0: none."""
     wait: Annotated[Duration, Field(le=WAIT_MAXIMUM)] = timedelta(0)
@@ -207,7 +218,11 @@ class Directive(Payload):
     reason: CloseReason | None = None
     """With Finish alone."""
     exit_code: Annotated[int, Field(ge=0, le=255)] = 0
-    """With Leave and Finish: what the agent ends with; where its own workers failed, theirs goes before it."""
+    """With Leave and Finish: what the agent ends with; where its own workers failed, theirs goes before it.
+
+    Leave has 0 only where the member's index is not wanted any more, or has succeeded: its Job never makes a pod again
+    for an index that ended with 0 (row D39).
+    """
     why: str = ""
     """In words, for the agent's log."""
     deadline: datetime | None = None

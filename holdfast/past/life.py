@@ -28,7 +28,7 @@ from holdfast.policy.change import (
 from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold
-from holdfast.policy.gang import GangScale, scaled
+from holdfast.policy.gang import GangScale, scaled, unsized
 from holdfast.policy.operations import begin
 from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
@@ -243,7 +243,10 @@ class Life:
             return []
         if finished.result.done:
             return [events.GangResized(number, self.spec.gang)]
-        return [events.GangUnsized(number, self.spec.gang, finished.result.refused)]
+        refused = events.GangUnsized(number, self.spec.gang, finished.result.refused)
+        if self.state is not None:
+            self.spec = unsized(self.spec, self.state, refused)
+        return [refused]
 
     def _turns(self, task: Task) -> list[Turn]:
         if self._left:

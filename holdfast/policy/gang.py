@@ -96,6 +96,15 @@ def scaled(spec: Workload, state: State, change: GangScale) -> Workload:
         raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
 
 
+def unsized(spec: Workload, state: State, event: GangUnsized) -> Workload:
+    """Return the workload with the size that its gang keeps after a refusal, unless it is to have another by now."""
+    attempt = state.attempt
+    if attempt is None or attempt.meeting is None or attempt.number != event.attempt or spec.gang != event.gang:
+        return spec
+    kept = attempt.meeting.gang
+    return spec.resized(kept.min, kept.max)
+
+
 def told(
     state: State,
     event: GangTold | GangBegun | GangParted | GangScaled | GangResized | GangUnsized,

@@ -12,9 +12,11 @@ from typing import Final
 
 from holdfast.model.gang import Absence, Gang, GangEvent, GangPhase, Listening, Lost
 from holdfast.model.gang_orders import Holder, Orders
-from holdfast.model.rendezvous import Announcement, Directive, DirectiveKind, Join, MemberState
+from holdfast.model.rendezvous import EXIT_AGAIN, Announcement, Directive, DirectiveKind, Join, MemberState
 from holdfast.policy.edit import edit
+from holdfast.policy.gang_clocks import Clocks
 from holdfast.policy.gang_hearing import Hearing
+from holdfast.policy.gang_lives import Lives
 from holdfast.policy.gang_news import Batch, News, Word
 from holdfast.policy.gang_orders import told
 
@@ -34,6 +36,8 @@ class GangHub:
         self.news = News(gang.keep_alive)
         self.hearing = Hearing(gang.keep_alive, gang.heartbeat, since=at, ticked=at)
         self.holders = {one.member: one for one in holders}
+        self.clocks = Clocks()
+        self.lives = Lives(gang.keep_alive.total_seconds(), at)
         self.directives: dict[str, Directive] = {}
         self.doomed: dict[str, str] = {}
         """Pods of which the cluster says that they, or their nodes, are gone or about to go: by uid, in words why.
@@ -46,29 +50,47 @@ class GangHub:
 
     # --- what agents say, and are answered
 
-    def hears(self, said: Announcement, at: float) -> bool:
-        """Take in what an agent says; return whether that is to be handed on."""
+    def hears(self, said: Announcement, at: float, now: datetime | None = None) -> bool:
+        """Take in what an agent says; return whether that is to be handed on.
+
+        Args:
+            said: what it says.
+            at: this clock's time.
+            now: the time of day, by which the times of failures are corrected; None: they are believed.
+        """
         if said.join.attempt != self.attempt:
             return False
         holder = self.holders.get(said.join.member)
-        if holder is not None and not _holds(holder, said.join) and not _later(said.join, holder):
+        life = self.lives.hears(said.join, holder, at)
+        if life is None:
             return False
-        self.hearing.speaks(said.join.member, at)
-        if self.orders.phase is GangPhase.CLOSED and holder is not None and _holds(holder, said.join):
+        join = edit(said.join, life=life)
+        if holder is not None and not _holds(holder, join) and not _later(join, holder):
             return False
-        return self.news.said(Word(said.join, said.report), at)
+        self.hearing.speaks(join.member, at)
+        if self.orders.phase is GangPhase.CLOSED and holder is not None and _holds(holder, join):
+            return False
+        if holder is not None and not _holds(holder, join):
+            self.clocks.forgets(holder.incarnation)
+        report = self.clocks.hears(said, now) if now is not None else said.report
+        return self.news.said(Word(join, report), at)
 
     def answer(self, join: Join) -> Directive | None:
         """Return what an agent is to do; None: that cannot be said here yet."""
         if join.attempt < self.attempt:
-            return self._leave(f"attempt {join.attempt} has ended")
+            return self._leave(f"attempt {join.attempt} has ended", 0)
         if join.attempt > self.attempt:
             return None
-        holder = self.holders.get(join.member)
+        holder, life = self.holders.get(join.member), self.lives.of(join)
         if holder is None:
             return NOBODY_KNOWS
+        join = edit(join, life=life or 0)
         if not _holds(holder, join):
-            return NOBODY_KNOWS if _later(join, holder) else self._leave("a later agent holds its place")
+            return (
+                NOBODY_KNOWS
+                if life is None or _later(join, holder)
+                else self._leave("a later agent holds its place", EXIT_AGAIN)
+            )
         given = self.directives.get(join.member, NOBODY_KNOWS)
         return edit(given, ask=True) if self.asks(join.member) else given
 
@@ -76,8 +98,8 @@ class GangHub:
         """Return whether a member is to speak at once, since another one has failed."""
         return self.news.failing is not None and member not in self.news.spoken and member in self._running()
 
-    def _leave(self, why: str) -> Directive:
-        return Directive(revision=self.orders.revision, kind=DirectiveKind.LEAVE, why=why)
+    def _leave(self, why: str, exit_code: int) -> Directive:
+        return Directive(revision=self.orders.revision, kind=DirectiveKind.LEAVE, why=why, exit_code=exit_code)
 
     # --- what is handed on
 
@@ -145,6 +167,7 @@ class GangHub:
                     incarnation=join.incarnation,
                     started_at=join.started_at,
                     absent=None if absent is Absence.SILENT else absent,
+                    life=join.life,
                 )
         for member, loss in batch.losses.items():
             holder = self.holders.get(member)
@@ -194,4 +217,4 @@ def _holds(holder: Holder, join: Join) -> bool:
 
 
 def _later(join: Join, holder: Holder) -> bool:
-    return (join.started_at, join.incarnation) > (holder.started_at, holder.incarnation)
+    return (join.life, join.started_at, join.incarnation) > (holder.life, holder.started_at, holder.incarnation)

@@ -68,9 +68,14 @@ def absent(state: GangState, member: str, absence: Absence, why: str) -> GangSta
     return recorded(state, edit(record, absent=absence, why=why))
 
 
+def is_wanted(state: GangState, one: MemberRecord) -> bool:
+    """Return whether the Job keeps a member's index at the size that the gang is to have; an unknown one it may."""
+    return one.join.index is None or one.join.index < state.gang.pods
+
+
 def supersedes(new: Join, old: Join) -> bool:
     """Return whether one agent is a later incarnation of a member than another."""
-    return (new.started_at, new.incarnation) > (old.started_at, old.incarnation)
+    return (new.life, new.started_at, new.incarnation) > (old.life, old.started_at, old.incarnation)
 
 
 def _lost(state: GangState, event: Lost) -> GangState:

@@ -9,6 +9,7 @@ from functools import partial
 from holdfast.model.gang import Absence, GangPhase, GangState, MemberRecord
 from holdfast.model.gang_orders import Holder, Orders, Place, Round, Told
 from holdfast.model.rendezvous import (
+    EXIT_AGAIN,
     Assignment,
     CloseReason,
     Coordinator,
@@ -17,7 +18,7 @@ from holdfast.model.rendezvous import (
     Join,
 )
 from holdfast.policy.gang_figures import figures
-from holdfast.policy.gang_members import supersedes
+from holdfast.policy.gang_members import is_wanted, supersedes
 from holdfast.policy.gang_rounds import deadlines
 
 
@@ -138,6 +139,7 @@ def holders(state: GangState) -> tuple[Holder, ...]:
             incarnation=one.join.incarnation,
             started_at=one.join.started_at,
             absent=one.absent,
+            life=one.join.life,
         )
         for one in state.members.values()
     )
@@ -156,22 +158,23 @@ def answer(state: GangState, join: Join) -> Directive | None:
     """Return what an agent is to do that is, or is not, the one that holds its place; None: nobody knows yet."""
     record = state.members.get(join.member)
     if join.attempt < state.attempt:
-        return _leave(state.revision, f"attempt {join.attempt} has ended")
+        return _leave(state.revision, f"attempt {join.attempt} has ended", 0)
     if join.attempt > state.attempt or record is None:
         return None
     if record.join.incarnation != join.incarnation:
         if supersedes(join, record.join):
             return None
-        return _leave(record.revision, "a later agent holds its place")
+        return _leave(record.revision, "a later agent holds its place", EXIT_AGAIN)
     return directives(state)[join.member]
 
 
 def _directive(state: GangState, one: MemberRecord, place: Assignment | None, until: datetime | None) -> Directive:
     told = partial(Directive, revision=one.revision, heartbeat=state.gang.heartbeat)
+    finished = one.succeeded and one.round == state.round
     if one.absent not in {None, Absence.SILENT}:
-        return _leave(one.revision, one.why)
+        return _leave(one.revision, one.why, EXIT_AGAIN if is_wanted(state, one) and not finished else 0)
     if state.closed is not None:
-        well = state.closed is CloseReason.SUCCEEDED or (one.succeeded and one.round == state.round)
+        well = state.closed is CloseReason.SUCCEEDED or finished
         return told(kind=DirectiveKind.FINISH, reason=state.closed, exit_code=0 if well else 1, why=state.why)
     if place is not None:
         if one.succeeded:
@@ -184,5 +187,5 @@ def _directive(state: GangState, one: MemberRecord, place: Assignment | None, un
     return told(kind=DirectiveKind.WAIT, why="there is no place in the round that runs")
 
 
-def _leave(revision: int, why: str) -> Directive:
-    return Directive(revision=revision, kind=DirectiveKind.LEAVE, why=why)
+def _leave(revision: int, why: str, exit_code: int) -> Directive:
+    return Directive(revision=revision, kind=DirectiveKind.LEAVE, why=why, exit_code=exit_code)

@@ -9,7 +9,7 @@ from holdfast.model.gang import GangState, MemberRecord
 from holdfast.model.gang_orders import GangEnding, GangOutcome, GangStatus
 from holdfast.model.rendezvous import CloseReason
 from holdfast.policy.gang_figures import figures
-from holdfast.policy.gang_rounds import deadlines, failures, losses, newcomers, recent
+from holdfast.policy.gang_rounds import deadlines, decisive, failures, losses, newcomers, recent
 
 SHOWN: Final = 20
 
@@ -41,7 +41,7 @@ def outcome(state: GangState, workload_uid: str, now: datetime) -> GangOutcome |
         return None
     who = _culprit(state)
     failed = state.closed in {CloseReason.RESTARTS_EXHAUSTED, CloseReason.MEMBER_FAILED, CloseReason.ROUNDS_EXHAUSTED}
-    told = who.report.failures if who is not None and failed else ()
+    told = decisive(who) if who is not None and failed and who.report.failures else None
     return GangOutcome(
         workload_uid=workload_uid,
         attempt=state.attempt,
@@ -55,7 +55,7 @@ def outcome(state: GangState, workload_uid: str, now: datetime) -> GangOutcome |
         node=who.join.node if who is not None else "",
         role=who.join.role if who is not None else "",
         restarts=who.restarts if who is not None else 0,
-        failure=told[0] if told else None,
+        failure=told,
     )
 
 

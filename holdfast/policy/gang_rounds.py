@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from holdfast.model.base import format_duration
 from holdfast.model.gang import Absence, GangPhase, GangState, MemberRecord
-from holdfast.model.rendezvous import CloseReason, MemberState
+from holdfast.model.rendezvous import CloseReason, MemberState, WorkerFailure
 from holdfast.policy.edit import edit
-from holdfast.policy.gang_members import absent, closed, recorded
+from holdfast.policy.fate import SKEW
+from holdfast.policy.gang_members import absent, closed, is_wanted, recorded
+
+_SIGNALS: Final = 64
 
 
 class Gathered(NamedTuple):
@@ -74,6 +78,10 @@ def gathered(state: GangState, *, late: bool) -> Gathered:
 
 
 def _once(state: GangState, now: datetime, *, heard: bool) -> GangState:
+    if state.phase in {GangPhase.FORMING, GangPhase.RUNNING}:
+        shrunk = _without_dropped(state)
+        if shrunk is not state:
+            return shrunk
     match state.phase:
         case GangPhase.FORMING:
             return _forming(state, now, heard=heard)
@@ -83,6 +91,17 @@ def _once(state: GangState, now: datetime, *, heard: bool) -> GangState:
             return _finishing(state, now, heard=heard)
         case GangPhase.CLOSED:
             return state
+
+
+def _without_dropped(state: GangState) -> GangState:
+    """Evict the members whose index the Job drops, and no other: which ones it drops is not for us to say (row D39)."""
+    pods = state.gang.pods
+    gone = {
+        name: edit(one, absent=Absence.EVICTED, why=f"the gang is to have {pods} pods: index {one.join.index} goes")
+        for name, one in state.members.items()
+        if one.absent is None and not is_wanted(state, one) and not _done(state, one)
+    }
+    return edit(state, members={**state.members, **gone}) if gone else state
 
 
 def _forming(state: GangState, now: datetime, *, heard: bool) -> GangState:
@@ -145,7 +164,11 @@ def _running(state: GangState, now: datetime, *, heard: bool) -> GangState:
         return _charged(state, failed[0], now)
     over = state.participants[gang.max :]
     if over:
-        return absent(state, over[-1], Absence.EVICTED, f"the gang is to have at most {gang.max} members")
+        why = f"the gang is to have at most {gang.max} members"
+        if state.members[over[-1]].join.index is None:
+            return absent(state, over[-1], Absence.EVICTED, why)
+        # The Job keeps all of them: one becomes a spare.
+        return _again(state, why, now)
     waiting = newcomers(state)
     if waiting and len(there) < gang.max and not _used_up(state, now):
         return _again(state, f"{waiting[0].join.member} has joined", now)
@@ -236,7 +259,10 @@ def losses(state: GangState) -> list[tuple[str, str, bool]]:
 
 
 def failures(state: GangState) -> list[MemberRecord]:
-    """Return who has failed in this round: the one it began with first, ties by name (row T12: UNKNOWN is none)."""
+    """Return who has failed in this round: the one it began with first, ties by name (row T12: UNKNOWN is none).
+
+    Times of different nodes are told apart no better than by `SKEW`: within it a worker that was killed is the first.
+    """
     failed = [
         one
         for name in state.participants
@@ -245,12 +271,40 @@ def failures(state: GangState) -> list[MemberRecord]:
         and one.round == state.round == one.report.round
         and one.report.state is MemberState.FAILED
     ]
-    return sorted(failed, key=lambda one: (one.report.failures[0].at, one.join.member))
+    began = min((first.at for one in failed for first in one.report.failures), default=state.began)
+    return sorted(failed, key=lambda one: (*_order(decisive(one, began), began), one.join.member))
+
+
+def decisive(one: MemberRecord, began: datetime | None = None) -> WorkerFailure:
+    """Return the failure of a member that counts.
+
+    Args:
+        one: a member that has failed.
+        began: when the first worker of its gang failed, as far as is known; None: of this member alone.
+    """
+    failures = one.report.failures
+    first = began if began is not None else min(each.at for each in failures)
+    return min(failures, key=lambda each: _order(each, first))
+
+
+def _order(one: WorkerFailure, began: datetime) -> tuple[bool, datetime]:
+    """Return the order of failures: within what clocks can tell, who was killed goes before who gave up (row D43)."""
+    return not (_was_killed(one) and one.at <= began + SKEW), one.at
+
+
+def _was_killed(one: WorkerFailure) -> bool:
+    """Return whether something else ended a worker: a signal, KILL for want of memory above all.
+
+    A process sends ABRT to itself, and TERM is a request: both are as an exit code. A shell says 128 and the signal.
+    """
+    code = one.exit_code or 0
+    number = one.signal if one.signal is not None else code - 128
+    return 0 < number <= _SIGNALS and number not in {signal.SIGABRT, signal.SIGTERM}
 
 
 def words(one: MemberRecord) -> str:
-    """Return in words how the first worker of a member failed."""
-    first = one.report.failures[0]
+    """Return in words how the worker of a member failed whose failure counts."""
+    first = decisive(one)
     how = f"signal {first.signal}" if first.signal is not None else f"exit code {first.exit_code}"
     if first.signal is None and first.exit_code is None:
         how = "it could not be started"

@@ -20,7 +20,7 @@ from holdfast.agent.messages import Assignment, Directive, Failure, Kind, Report
 from holdfast.agent.settings import Settings
 from holdfast.torchrun import launcher
 from holdfast.torchrun.member import Member, ran
-from holdfast.torchrun.store import Entry, Server
+from holdfast.torchrun.store import Entry, Server, is_prefixed
 
 _log = logging.getLogger(__name__)
 
@@ -68,9 +68,13 @@ class Handler:
 
     @property
     def use_agent_store(self) -> bool:
-        """Return whether workers are to use the store of their round, which listens before they start."""
+        """Return whether workers are to use the store of their round, which listens before they start.
+
+        Not where PyTorch prefixes it by each agent's own restart count: members that have failed different numbers of
+        times would never meet again (row D41).
+        """
         base = _rendezvous().RendezvousHandler
-        return hasattr(base, "use_agent_store") and os.environ.get(_UNSHARED, "0") != "1"
+        return hasattr(base, "use_agent_store") and os.environ.get(_UNSHARED, "0") != "1" and not is_prefixed()
 
     def is_closed(self) -> bool:
         """Return whether there will be no other round."""
@@ -110,8 +114,11 @@ class Handler:
             place = self._place = entry.place
             self._failed = ()
             self._seen_running = time.time()
-            self._member.say(Report(State.HEALTHY, place.round))
-            return self._answer(entry, place)
+            answer = self._answer(entry, place)
+            healthy = Report(State.HEALTHY, place.round)
+            self._member.say(healthy)
+            self._watch(healthy)
+            return answer
 
     def shutdown(self) -> bool:
         """Tell what became of the workers, and wait for what comes of it: torchrun's launcher calls this at its end.
@@ -138,6 +145,22 @@ class Handler:
         address, port = entry.master()
         where = api.RendezvousStoreInfo(master_addr=address, master_port=port)
         return api.RendezvousInfo(store, place.group_rank, place.group_world_size, where)
+
+    def _watch(self, healthy: Report) -> None:
+        """Have a failure said as soon as it is there: torchrun says it once all other workers have been stopped."""
+        agent, thread, seen = launcher.agent(self), threading.get_ident(), time.time()
+
+        def look() -> tuple[Failure, ...]:
+            nonlocal seen
+            if not _goes_on(self._member.directive, self._place):
+                return ()
+            at = time.time()
+            found = launcher.died(agent, seen, thread)
+            seen = at
+            return found
+
+        if agent is not None:
+            self._member.watch(healthy, look)
 
     def _enter(self, server: Server, role: str) -> Entry:
         """Return the entry into a round that has begun, with this member in it."""
@@ -178,9 +201,12 @@ class Handler:
         """
         if not ran(self._member.report) or not _is_of(self._member.directive, self._number):
             return
-        result = launcher.round_result(self)
-        failed = launcher.failures(result.failures.values(), self._seen_running) if result else ()
-        self._say_failed(failed or launcher.unexplained(time.time()))
+        if (report := self._member.report) is not None and report.stopping:
+            self._failed = report.failures  # It was said when it was seen.
+        else:
+            result = launcher.round_result(self)
+            failed = launcher.failures(result.failures.values(), self._seen_running) if result else ()
+            self._say_failed(failed or launcher.unexplained(time.time()))
         self._member.wait(lambda told: not _is_of(told, self._number))
 
     def _tell_outcome(self, error: BaseException | None) -> None:

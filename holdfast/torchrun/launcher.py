@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -19,6 +21,10 @@ from holdfast.agent.workers import describe
 
 CANNOT_START: Final = 126
 """As a shell has it for a command that cannot be run."""
+_ASKED: Final = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
+"""How workers end that were asked to."""
+_STOPPING: Final = frozenset({"_stop_workers", "_restart_workers", "_shutdown", "_terminate_process_handler"})
+"""Functions of PyTorch's agent in which it stops workers that have not failed."""
 _UNTOLD: Final = "torchrun does not say how"
 
 
@@ -45,6 +51,69 @@ def final_result(handler: object) -> Any | None:
         if getattr(found.get("spec"), "rdzv_handler", None) is handler and "result" in found:
             return found["result"]
     return None
+
+
+def agent(handler: object) -> Any | None:
+    """Return torchrun's agent, which has the worker processes, as it asks this handler for a round."""
+    for found in _callers():
+        if getattr(found.get("spec"), "rdzv_handler", None) is handler and hasattr(found.get("self"), "_pcontext"):
+            return found["self"]
+    return None
+
+
+def died(agent: Any, seen_running: float, thread: int) -> tuple[Failure, ...]:
+    """Return the workers that have failed by now, the earliest first, though torchrun has not said so (row D42).
+
+    PyTorch stops all other workers, for up to 30 s, before it says that one has failed. Processes are only looked at:
+    it is for PyTorch to reap them.
+
+    Args:
+        agent: torchrun's.
+        seen_running: when all workers were last seen running, in seconds since the epoch.
+        thread: the thread on which torchrun's agent runs.
+    """
+    context = getattr(agent, "_pcontext", None)
+    try:
+        pids: dict[int, int] = dict(context.pids()) if context is not None else {}
+        files: dict[int, str] = dict(getattr(context, "error_files", None) or {})
+    except Exception:  # They are being started, or PyTorch has them in another way: its own word comes later.
+        return ()
+    ended = {rank: code for rank, pid in pids.items() if (code := _ended(pid))}
+    if not ended or _stops(thread):
+        return ()
+    # Once one has failed, PyTorch asks the others to end: those have not failed by themselves.
+    first = {rank: code for rank, code in ended.items() if code not in _ASKED}
+    now = time.time()
+    found = [_observed(rank, code, files.get(rank, ""), seen_running, now) for rank, code in first.items()]
+    return tuple(sorted(found, key=lambda one: (one.at, one.local_rank)))
+
+
+def _observed(rank: int, code: int, file: str, seen_running: float, now: float) -> Failure:
+    told = error_file.read(file)
+    if told:
+        return Failure(rank, code, min(_written(file), now), told.error or describe(code))
+    return Failure(rank, code, seen_running if code < 0 else now, describe(code))
+
+
+def _ended(pid: int) -> int | None:
+    """Return how a child ended, minus the signal where one ended it; None while it runs, or if nothing is known."""
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except OSError:
+        return None
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def _stops(thread: int) -> bool:
+    """Return whether torchrun's agent is stopping its workers, for another reason than that one has failed."""
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code.co_name in _STOPPING:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def failures(told: Iterable[Any], seen_running: float) -> tuple[Failure, ...]:

@@ -13,12 +13,14 @@ from typing import Any, Final
 from holdfast.agent.conversation import Conversation
 from holdfast.agent.hub import Hub
 from holdfast.agent.machine import UNTOLD, Event, Refused, Told
-from holdfast.agent.messages import Directive, Kind, Report, State
+from holdfast.agent.messages import Directive, Failure, Kind, Report, State
 from holdfast.agent.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 _BURIAL: Final = 1.0
+_LOOK: Final = 0.1
+"""Seconds between two looks at workers that run."""
 
 
 class Member:
@@ -40,6 +42,7 @@ class Member:
         self._conversation = Conversation(self._hub.exchange, self._join, self._tell)
         self._loop = _Loop()
         self._speaking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         # A daemon: what torchrun's process ends by is torchrun's business, and `handler` has its last word said first.
         self._thread = threading.Thread(target=self._run, name="holdfast-rendezvous", daemon=True)
 
@@ -73,6 +76,34 @@ class Member:
         with contextlib.suppress(RuntimeError):  # it has ended already: there is nobody to say it to
             self._loop.call_soon_threadsafe(self._conversation.say, report)
 
+    def watch(self, healthy: Report, look: Callable[[], tuple[Failure, ...]]) -> None:
+        """Look for workers that have failed, as long as this is what is said; then say that they have, at once.
+
+        Args:
+            healthy: What is said of the round that runs.
+            look: Returns how workers have failed by now.
+        """
+
+        async def watching() -> None:
+            while self.report is healthy:
+                if failed := look():
+                    self._replace(healthy, Report(State.FAILED, healthy.round, failed, stopping=True))
+                await asyncio.sleep(_LOOK)
+
+        def begin() -> None:
+            self._watching = self._loop.create_task(watching())
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(begin)
+
+    def _replace(self, old: Report, new: Report) -> None:
+        """Say something else instead, unless something else is said already."""
+        with self._changed:
+            if self._report is not old:
+                return
+            self._report, self._heard = new, False
+            self._conversation.say(new)
+
     def wait(self, until: Callable[[Directive], bool], limit: float | None = None) -> bool:
         """Wait until a directive is one of those, or the member is refused; return whether that came in time."""
         with self._changed:
@@ -93,8 +124,9 @@ class Member:
             self._loop.close()
 
     def _silence(self) -> None:
-        if self._speaking:
-            self._speaking.cancel()
+        for task in (self._watching, self._speaking):
+            if task:
+                task.cancel()
 
     def _run(self) -> None:
         try:
@@ -132,8 +164,8 @@ def _announce(told: Directive) -> None:
 
 
 def ran(report: Report | None) -> bool:
-    """Return whether a member that says this has workers that run."""
-    return report is not None and report.state is State.HEALTHY
+    """Return whether a member that says this has workers that run, or are being stopped since one has failed."""
+    return report is not None and (report.state is State.HEALTHY or report.stopping)
 
 
 class _Loop(asyncio.SelectorEventLoop):

@@ -22,8 +22,21 @@ _HERE: Final = "holdfast/here"
 _BEGUN: Final = "holdfast/begun"
 _PORT: Final = "holdfast/port"
 _ROLE_INFO: Final = "torchelastic/role_info"
+_ATTEMPT: Final = "/attempt_"
 _BARRIERS: Final = ("torchelastic/agent/terminal_state", f"{_ROLE_INFO}/finished")
 """Keys by which PyTorch's agents wait for each other: at their end, and until all have read who has which rank."""
+
+
+def is_prefixed() -> bool:
+    """Return whether this PyTorch's workers prefix a store that they share by their own agent's restart count.
+
+    2.4 and 2.5 do (pytorch#135712), though each round's store is a new one. Whether it is so is read from PyTorch's own
+    function, or, where that is gone, from its version.
+    """
+    code = getattr(getattr(import_module("torch.distributed.rendezvous"), "_create_c10d_store", None), "__code__", None)
+    if code is not None:
+        return any(isinstance(one, str) and _ATTEMPT in one for one in code.co_consts)
+    return str(import_module("torch").__version__).startswith(("2.4.", "2.5."))
 
 
 class Server:

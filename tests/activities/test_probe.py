@@ -9,10 +9,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
+from holdfast import names
+from holdfast.activities import probe as probes
+from holdfast.activities.contract import Probed, ProbeInput, Target
 from holdfast.activities.pod_facts import pod_facts
 from holdfast.activities.probe import Asked, answers_of, asked, worst
-from holdfast.model import Probe
+from holdfast.activities.site import Site
+from holdfast.client.views import ActivityView
+from holdfast.model import Limits, Probe, ProbeKind
 from holdfast.policy.probe import Answer, counted
 from tests.activities.shapes import pod, stamp, time
 
@@ -82,6 +89,95 @@ def test_L28_each_pod_has_its_own_count_and_what_is_not_known_counts_for_nothing
     assert failing == {"a-uid": 2, "c-uid": 2}
     assert worst(pods, answers, {"c-uid": 3}, 3) is None, "unknown is not failure"
     assert worst(pods, answers | {"c-uid": "no"}, {"a-uid": 5, "c-uid": 3}, 3) == pods[0], "the first by name"
+
+
+class Listing:
+    """A cluster with one pod of each workload."""
+
+    async def list(self, *_: Any, labels: str, keep: Any, **__: Any) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"items": [keep(running())]}
+
+
+def asking(uid: str, period: str = "30s") -> ProbeInput:
+    target = Target(
+        cluster="dev",
+        cluster_uid="",
+        namespace="default",
+        name=uid,
+        workload_uid=uid,
+        workflow_id=f"workload/dev/default/{uid}",
+        shard=1,
+        run_as=names.RUN_AS_DEFAULT,
+        source_kind="List",
+    )
+    return ProbeInput(target=target, attempt=1, probe=Probe.model_validate({"port": 80, "period": period}))
+
+
+async def rounds(monkeypatch: pytest.MonkeyPatch, reaches: bool, *workloads: str) -> list[Any]:
+    """Return what one worker's probes of these workloads come to, whose rounds begin at once; none answers."""
+
+    async def answers(rules: Probe, pods: list[Asked], reached: Any = None) -> dict[str, Answer]:
+        await asyncio.sleep(0)
+        if reaches and reached is not None:
+            reached.update(one.facts.uid for one in pods)
+        return {one.facts.uid: "no answer within 5 s" for one in pods}
+
+    async def now(*_: Any) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(probes, "answers_of", answers)
+    monkeypatch.setattr(probes, "_until", now)
+    site = Site(Listing(), "dev", "", "installation", Limits())  # type: ignore[arg-type]
+    told.clear()
+    return await asyncio.gather(*(probing(site, uid) for uid in workloads), return_exceptions=True)
+
+
+told: list[Any] = []
+"""What probes have said in heartbeats."""
+
+
+async def probing(site: Site, uid: str) -> Any:
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = lambda *details: told.append(details[0])
+    return await environment.run(probes.probe, site, asking(uid))
+
+
+@ROW("D47", level="pure")
+async def test_D47_a_worker_that_reaches_no_pod_of_several_workloads_fails_none_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    came = await rounds(monkeypatch, False, "a", "b", "c")
+    assert not [one for one in came if isinstance(one, Probed) and one.failure is not None]
+    for one in came:
+        assert isinstance(one, ApplicationError)
+        assert (one.type, one.non_retryable) == ("NoPodReached", False), "another worker asks"
+        assert one.next_retry_delay is not None
+        assert "reaches no pod of any workload" in str(one)
+    assert max(sum(one["failing"].values()) for one in told) <= 1, "what was not known when it began, is not counted on"
+    shown = ActivityView(type="probe", state="Started", attempt=1, heartbeat=(told[-1],)).sentence(time(0))
+    assert shown.startswith("this worker reaches no pod of any workload"), "explain says so"
+
+
+@ROW("D47", level="pure")
+async def test_D47_pods_that_are_reached_and_do_not_answer_have_failed_and_so_has_the_only_workload(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for came in (await rounds(monkeypatch, True, "a", "b"), await rounds(monkeypatch, False, "a")):
+        assert all(isinstance(one, Probed) and one.failure is not None for one in came)
+
+
+@ROW("D47", level="pure")
+async def test_D47_whoever_takes_or_refuses_a_connection_is_reached():
+    rules = Probe.model_validate({"kind": "HTTP", "port": 1, "timeout": "1s"})
+    async with server(b"") as port:
+        for kind in ("HTTP", "TCP"):
+            reached = set[str]()
+            await answers_of(rules.model_copy(update={"port": port, "kind": ProbeKind(kind)}), [one()], reached)
+            assert reached == {"p-uid"}, "though it may say nothing"
+    reached = set[str]()
+    await answers_of(rules.model_copy(update={"port": port}), [one()], reached)
+    assert reached == {"p-uid"}, "it refuses"
 
 
 @asynccontextmanager

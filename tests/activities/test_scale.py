@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
 from holdfast import names
 from holdfast.activities.contract import GangPods, Scaled, ScaleInput
-from holdfast.activities.kube import Object
+from holdfast.activities.kube import Forbidden, Kube, Object
 from holdfast.activities.scale import scale
 from holdfast.activities.site import Site
 from holdfast.activities.snapshot import plan_of
@@ -26,6 +29,7 @@ class Gang:
         self.bench = bench
         self.site = Site(bench.kube, given.cluster, given.cluster_uid, INSTALLATION, Limits())
         self.told: list[tuple[int, int]] = []
+        self.refuses = ""
 
     async def scaled(self, most: int, least: int = 1) -> Scaled:
         bench = self.bench
@@ -42,8 +46,9 @@ class Gang:
         )
         return await bench.run(lambda it: scale(self.site, it, self.tell), given)
 
-    async def tell(self, given: ScaleInput) -> None:
+    async def tell(self, given: ScaleInput) -> str:
         self.told.append((given.min, given.max))
+        return self.refuses
 
     async def living(self, count: int) -> list[str]:
         """Wait until so many pods live, and return their indexes."""
@@ -92,6 +97,62 @@ async def test_T6_a_size_that_stands_already_changes_nothing(gang: Gang):
     made = changes(gang.bench.kube)
     assert (await gang.scaled(3)).done
     assert [what for method, what, _ in made if method == "PATCH" and what.startswith("jobs/")] == []
+
+
+@ROW("D40", level="e2e")
+async def test_D40_a_refused_resize_is_rehearsed_and_changes_neither_job_nor_rendezvous_nor_plan(bench: Bench):
+    given = job("work", 1)
+    spec = {**given.template["spec"], "backoffLimitPerIndex": 1, "maxFailedIndexes": 3}
+    bench.components = (given.model_copy(update={"template": {**given.template, "spec": spec}}),)
+    made = Gang(bench)
+    await bench.prepare()
+    created = await bench.create(gang=GangPods(component="work", pods=3))
+    assert created.failure is None
+    refused = await made.scaled(2, 2)
+    assert not refused.done
+    assert "maxFailedIndexes" in refused.refused
+    assert made.told == [], "the rendezvous was told of nothing that did not come"
+    found = await work(bench)
+    assert (found["spec"]["parallelism"], found["spec"]["completions"]) == (3, 3)
+    owner = names.attempt_name(bench.target.name, 1)
+    attempt = await bench.admin.get(names.API_VERSION, names.ATTEMPT_KIND, owner, bench.namespace)
+    assert [one.expected_pods for one in plan_of(attempt)] == [1]
+
+
+@ROW("D40", level="e2e")
+async def test_D40_a_rendezvous_that_will_not_have_the_size_leaves_the_job_as_it_is(gang: Gang):
+    gang.refuses = "a member has succeeded"
+    told = await gang.scaled(2)
+    assert (told.done, told.refused) == (False, "its rendezvous: a member has succeeded")
+    assert (await work(gang.bench))["spec"]["completions"] == 3
+
+
+@ROW("D40", level="e2e")
+async def test_D40_an_authorizer_that_has_not_read_a_role_yet_is_asked_again(gang: Gang):
+    gang.site = dataclasses.replace(gang.site, kube=Unread(gang.bench.kube, 2))  # type: ignore[arg-type]
+    told = await gang.scaled(2)
+    assert (told.done, told.refused) == (True, "")
+    assert (await work(gang.bench))["spec"]["completions"] == 2
+    assert gang.told == [(1, 2)]
+
+
+class Unread:
+    """A cluster whose authorizer lacks a role when a Job is to change, so many times."""
+
+    def __init__(self, kube: Kube, times: int) -> None:
+        self.kube = kube
+        self.times = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kube, name)
+
+    async def patch(self, api_version: str, kind: str, *rest: Any, **more: Any) -> Object:
+        if kind == "Job" and self.times:
+            self.times -= 1
+            raise Forbidden(
+                403, "Forbidden", 'jobs "work" is forbidden: RBAC: role.rbac.authorization.k8s.io not found'
+            )
+        return await self.kube.patch(api_version, kind, *rest, **more)
 
 
 async def test_what_is_gone_or_has_no_right_to_be_resized_keeps_its_size(gang: Gang):

@@ -183,6 +183,25 @@ async def test_T3_a_failed_worker_takes_the_others_along_is_told_and_the_next_ro
         assert await one.ends() == 5
 
 
+@pytest.mark.row("D42", level="pure")
+async def test_D42_a_failure_is_heard_while_another_worker_still_stops(tmp_path: Path) -> None:
+    async with agent(tmp_path, "--nproc-per-node=2") as one:
+        await one.gang.hears(MemberState.INIT)
+        one.gang.run(1, workers=2)
+        workers = sorted([await one.worker(), await one.worker()], key=lambda worker: worker.environment["RANK"])
+        await workers[0].done("trap")
+        workers[1].do("exit", code=3)
+        assert await workers[0].says() == "TERM"
+        failed = await one.gang.hears(MemberState.FAILED)
+        assert [failure.exit_code for failure in failed.report.failures] == [3]
+        assert failed.report.stopping
+        one.gang.tell(DirectiveKind.REJOIN)
+        workers[0].do("exit", code=0)
+        assert (await one.gang.hears(MemberState.INIT)).report.round == 1
+        one.gang.tell(DirectiveKind.FINISH, reason=CloseReason.ENDED, exit_code=5)
+        assert await one.ends() == 5
+
+
 @pytest.mark.row("T13", level="pure")
 async def test_T13_a_preempted_agent_gives_its_workers_the_grace_kills_what_is_left_and_says_that_it_leaves(
     tmp_path: Path,

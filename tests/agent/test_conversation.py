@@ -6,15 +6,16 @@ import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.agent.conversation import Conversation
+from holdfast.agent.hub import Hub, Unreachable
 from holdfast.agent.hub import Refused as HubRefused
-from holdfast.agent.hub import Unreachable
-from holdfast.agent.machine import Event, Refused, Told
-from holdfast.agent.messages import Directive, Kind, Report, State
+from holdfast.agent.machine import End, Event, Member, Refused, Told, step
+from holdfast.agent.messages import Directive, Kind, NotUnderstood, Report, State
 from tests.agent.virtual import in_virtual_time
 
 INIT = Report(State.INIT)
@@ -40,6 +41,7 @@ class Rendezvous:
         self.holds = True
         self.away = False
         self.refuses = False
+        self.faults: list[Exception] = []
         self.said: list[Said] = []
         self.cancelled = 0
         self.told: list[Event] = []
@@ -49,6 +51,8 @@ class Rendezvous:
     async def exchange(self, announcement: Mapping[str, Any], held: float = 0.0) -> Directive:
         now = asyncio.get_running_loop().time()
         self.said.append(Said(now, announcement["report"]["state"], announcement["seen"], held))
+        if self.faults:
+            raise self.faults.pop()
         if self.away:
             raise Unreachable("away")
         if self.refuses:
@@ -85,6 +89,62 @@ def talk(scene: Callable[[Rendezvous], Coroutine[Any, Any, None]]) -> Rendezvous
 
     in_virtual_time(main())
     return kept[0]
+
+
+@pytest.mark.row("D55", level="pure")
+@pytest.mark.parametrize("error", [OverflowError("cannot convert float infinity to integer"), UnicodeError("label")])
+def test_D55_an_exchange_that_fails_by_a_fault_is_tried_again_after_a_pause(error: Exception) -> None:
+    async def scene(rendezvous: Rendezvous) -> None:
+        rendezvous.talk.say(INIT)
+        rendezvous.faults = [error] * 5
+        await asyncio.sleep(60)
+
+    talked = talk(scene)
+    assert not talked.faults
+    assert any(isinstance(one, Told) for one in talked.told), "and it was answered in the end"
+    assert not any(isinstance(one, Refused) for one in talked.told)
+
+
+@pytest.mark.row("D55", level="pure")
+def test_D55_a_fault_of_the_agents_own_ends_the_agent() -> None:
+    def join() -> Mapping[str, Any]:
+        raise TypeError("a fault")
+
+    async def scene(rendezvous: Rendezvous) -> None:
+        told: list[Event] = []
+        talking = Conversation(rendezvous.exchange, join, told.append, lambda: 0.0)
+        talking.say(INIT)
+        await asyncio.wait_for(talking.run(), 60)
+        (event,) = told
+        assert event == Refused("a fault of the agent's own: TypeError: a fault")
+        member, commands = step(Member(), event)
+        assert commands == (End(2),)
+        assert member.ended == 2
+
+    talk(scene)
+
+
+@pytest.mark.row("D55", level="pure")
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"kind": "Wait", "revision": float("inf")},
+        {"kind": "Leave", "revision": 1, "exitCode": float("inf")},
+        {"kind": "Wait", "revision": 1, "grace": "9" * 400 + "s"},
+    ],
+)
+def test_D55_an_infinite_number_is_no_directive(wire: Any) -> None:
+    with pytest.raises(NotUnderstood):
+        Directive.read(wire)
+
+
+@pytest.mark.row("D55", level="pure")
+async def test_D55_a_host_of_which_no_query_can_be_made_is_not_reached(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("t")
+    hub = Hub(f"http://{'a' * 70}.example", "u-1", str(token))
+    with pytest.raises(Unreachable):
+        await hub.exchange({})
 
 
 def test_nothing_is_said_before_there_is_something_to_say() -> None:

@@ -81,6 +81,22 @@ REJOIN = told(Kind.REJOIN, revision=7)
 WAIT = told(Kind.WAIT, revision=8)
 
 
+@pytest.mark.row("D42", level="pure")
+def test_D42_a_failure_is_said_at_once_and_the_next_round_waits_until_all_have_stopped() -> None:
+    member, led = live(run(), Ended(1, CRASH))
+    assert led[-1] == (Stop(GRACE),)
+    said = member.report()
+    assert (said.state, said.round, said.failures) == (State.FAILED, 1, (CRASH,)), "its time is what it is judged by"
+    assert said.wire(0.0)["stopping"] is True
+    for event in (REJOIN, run(SECOND)):
+        member, commands = step(member, event)
+        assert commands == (), "two rounds never run at once"
+        assert member.report().state is State.FAILED
+    member, commands = step(member, Gone())
+    assert commands == (Start(SECOND),)
+    assert live(run(), Ended(1, CRASH), REJOIN, Gone())[0].report().state is State.INIT
+
+
 @pytest.mark.parametrize(
     ("events", "state_", "commands"),
     [
@@ -94,7 +110,7 @@ WAIT = told(Kind.WAIT, revision=8)
         pytest.param(SUCCEEDED, (State.SUCCEEDED, 1), (), id="all done, nothing left: it has succeeded"),
         pytest.param((*SUCCEEDED, run()), (State.SUCCEEDED, 1), (), id="a round it has done is not run again"),
         pytest.param((*SUCCEEDED, WAIT), (State.SUCCEEDED, 1), (), id="at the barrier it waits"),
-        pytest.param((run(), Ended(1, CRASH)), (State.HEALTHY, 1), (Stop(GRACE),), id="one failed: the others stop"),
+        pytest.param((run(), Ended(1, CRASH)), (State.FAILED, 1), (Stop(GRACE),), id="one failed: the others stop"),
         pytest.param(FAILED, (State.FAILED, 1), (), id="all stopped: it has failed"),
         pytest.param((*FAILED, run()), (State.FAILED, 1), (), id="nothing restarts of its own accord"),
         pytest.param((*FAILED, WAIT), (State.FAILED, 1), (), id="it stays failed until somebody says what comes of it"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.agent import error_file
 from holdfast.agent.machine import Ended, Event, Gone
 from holdfast.agent.workers import Launch, Workers, describe
 from tests.agent.stage import LIMIT, Puppet, Stage, open_stage
@@ -92,7 +94,33 @@ async def test_the_error_file_tells_more_than_the_code(a_round: Round) -> None:
     event = await a_round.next()
     assert isinstance(event, Ended)
     assert event.failure
-    assert (event.failure.code, event.failure.error, event.failure.at) == (1, "no GPU", 1_700_000_000.0)
+    assert (event.failure.code, event.failure.error) == (1, "no GPU")
+
+
+@pytest.mark.row("D43", level="pure")
+async def test_D43_a_worker_has_not_failed_before_it_was_seen_running_whatever_its_error_file_says(
+    a_round: Round,
+) -> None:
+    before = time.time()
+    (first,) = await a_round.start("a")
+    text = '{"message": "no GPU", "timestamp": 1700000000}'
+    await first.done("write", path=str(a_round.folder / "error-0"), text=text)
+    first.do("exit", code=1)
+    event = await a_round.next()
+    assert isinstance(event, Ended)
+    assert event.failure
+    assert before <= event.failure.at <= time.time()
+
+
+@pytest.mark.row("D43", level="pure")
+def test_D43_of_a_second_that_pytorch_writes_the_files_own_time_says_which_part(tmp_path: Path) -> None:
+    path = tmp_path / "error.json"
+    for written, at in ((1_700_000_000.75, 1_700_000_000.75), (1_700_000_009.5, 1_700_000_000.0)):
+        path.write_text('{"message": {"message": "m", "extraInfo": {"timestamp": "1700000000"}}}')
+        os.utime(path, (written, written))
+        told = error_file.read(str(path))
+        assert told is not None
+        assert told.at == at
 
 
 async def test_a_worker_that_ignores_TERM_is_killed_after_the_grace(a_round: Round) -> None:

@@ -114,6 +114,12 @@ class Elastic:
         found = [one for one in await self.processes() if one.rank is None]
         return {one.member: min(each.pid for each in found if each.member == one.member) for one in found}
 
+    async def indexes(self) -> dict[str, int]:
+        """Return the completion indexes of its pods, by member."""
+        pods = (await self.space.site.kube.list("v1", "Pod", self.space.namespace))["items"]
+        key = "batch.kubernetes.io/job-completion-index"
+        return {one["metadata"]["name"]: int(one["metadata"]["annotations"][key]) for one in pods}
+
     async def meets(self, size: int, seconds: float = 120, *, without: str = "") -> list[Process]:
         """Wait until so many workers run with contiguous ranks in a world of that size, and return them (row T11)."""
         seen: list[Process] = []

@@ -66,6 +66,24 @@ async def test_T6_a_gang_of_two_is_scaled_to_three_and_back_and_nobody_is_charge
     assert (status.attempt, status.restarts, used(status)["restart"]) == (1, 0, 0)
 
 
+@ROW("D39", level="e2e")
+async def test_D39_a_gang_of_three_shrinks_to_the_two_that_its_job_keeps_though_index_0_came_last(real: Space):
+    gang = await Elastic.submit(real, 2, 3)
+    await gang.meets(3)
+    first = next(member for member, index in (await gang.indexes()).items() if index == 0)
+    os.kill((await gang.agents())[first], DIES)
+    await gang.meets(2, 60)
+    whole = await gang.meets(3, 120, without=first)
+    indexes = await gang.indexes()
+    assert indexes[whole[-1].member] == 0, "its replacement came last, and has the highest rank"
+    assert await gang.scale(2) == {"min": 2, "max": 2}
+    left = await gang.meets(2, 60)
+    assert {indexes[one.member] for one in left} == {0, 1}
+    assert {one.member for one in left} < {one.member for one in whole}, "both were left where they are"
+    status = await gang.status()
+    assert (status.phase, status.attempt, status.restarts) == ("Running", 1, 0)
+
+
 @ROW("T6", level="e2e")
 async def test_what_has_no_gang_is_not_scaled(real: Space):
     component = job(FOREVER, 1)

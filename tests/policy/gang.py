@@ -43,7 +43,9 @@ class Meeting:
         self.now += timedelta(seconds=seconds)
         return self.tell(heard=heard)
 
-    def hello(self, name: str, *, pod: str = "", workers: int = 1, role: str = "default") -> Said:
+    def hello(
+        self, name: str, *, pod: str = "", workers: int = 1, role: str = "default", index: int | None = None
+    ) -> Said:
         """An agent that begins: another incarnation, in its old pod or another one."""
         self.lives += 1
         at = self.now + timedelta(milliseconds=self.lives)
@@ -57,6 +59,7 @@ class Meeting:
             local_world_size=workers,
             address=f"10.0.0.{len(self.joins) + 1}",
             port=29500 + self.lives,
+            index=index,
         )
         return self.says(name, MemberState.INIT)
 

@@ -11,8 +11,8 @@ from holdfast.model.gang import Gang
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.model.rendezvous import CloseReason
 from holdfast.policy.edit import edit
-from holdfast.policy.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, Retried
-from holdfast.policy.gang import REASONS, GangScale, beginning, parting, resizing, scaled, size_of
+from holdfast.policy.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, GangUnsized, Retried
+from holdfast.policy.gang import REASONS, GangScale, beginning, parting, resizing, scaled, size_of, unsized
 from holdfast.policy.gang_outcome import ending
 from holdfast.policy.report import WARNINGS
 from holdfast.profiles import lattice, torchelastic
@@ -182,6 +182,18 @@ def test_T6_scaling_changes_the_workload_at_once_and_the_attempt_once_its_job_ha
     one.tell(GangResized(1, after.gang))
     assert resizing(one.spec, one.state) is None
     assert used(one) == 0
+
+
+@ROW("D40", level="pure")
+def test_D40_after_a_refusal_the_workload_keeps_the_size_of_its_attempt_unless_another_was_asked_for() -> None:
+    one = gang()
+    after = scaled(one.spec, one.state, GangScale(max=6))
+    assert after.gang is not None
+    refused = GangUnsized(1, after.gang, "Job train: too large")
+    assert unsized(after, one.state, refused) == one.spec
+    later = scaled(after, one.state, GangScale(max=5))
+    assert unsized(later, one.state, refused) == later
+    assert unsized(after, one.state, GangUnsized(2, after.gang, "of another attempt")) == after
 
 
 def test_fewer_than_needed_so_far_lowers_what_is_needed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from holdfast.agent.environment import variables
 from holdfast.agent.messages import Assignment
 from holdfast.model.gang import Absence, GangPhase
-from holdfast.model.rendezvous import CloseReason, DirectiveKind, MemberState
+from holdfast.model.rendezvous import CloseReason, DirectiveKind, MemberState, WorkerFailure
 from holdfast.policy.gang_orders import answer
 from tests.policy.gang import Meeting
 
@@ -77,6 +77,42 @@ def test_T3_of_failures_told_together_the_earliest_is_charged() -> None:
     late = one.says("a", MemberState.FAILED, late=2)
     one.tell(late, one.says("c", MemberState.FAILED, late=1), one.says("b", MemberState.FAILED, late=1))
     assert one.left == {"a": 3, "b": 2, "c": 3}
+
+
+@ROW("D42", level="pure")
+def test_D42_no_round_begins_before_who_failed_first_has_stopped() -> None:
+    one = Meeting(high=2).start("a", "b").fails("a")
+    assert one.left == {"a": 2, "b": 3}
+    one.tell(one.says("b", MemberState.FAILED)).tell(one.says("b", MemberState.INIT)).wait(45)
+    assert one.state.round == 1, "a still stops its workers"
+    one.tell(one.says("a", MemberState.INIT))
+    assert (one.state.round, one.left) == (2, {"a": 2, "b": 3})
+
+
+@ROW("D43", level="pure")
+@pytest.mark.parametrize("killed", [{"signal": 9}, {"signal": 11}, {"exit_code": 137}])
+@pytest.mark.parametrize(("gap", "charged"), [(1.5, "b"), (3.0, "a")])
+def test_D43_within_what_clocks_can_tell_who_was_killed_goes_before_who_gave_up(
+    killed: dict[str, int], gap: float, charged: str
+) -> None:
+    one = Meeting().start("a", "b", "c")
+    gave_up = one.says("a", MemberState.FAILED)
+    failure = WorkerFailure(local_rank=0, at=one.now + timedelta(seconds=gap), **killed)
+    died = one.says("b", MemberState.FAILED)
+    died = died.model_copy(update={"report": died.report.model_copy(update={"failures": (failure,)})})
+    one.tell(gave_up, died)
+    assert one.left == {name: 2 if name == charged else 3 for name in "abc"}
+
+
+@ROW("D43", level="pure")
+@pytest.mark.parametrize("given_up", [{"signal": 6}, {"signal": 15}, {"exit_code": 255}])
+def test_D43_who_aborts_or_is_asked_to_end_was_not_killed(given_up: dict[str, int]) -> None:
+    one = Meeting().start("a", "b")
+    failure = WorkerFailure(local_rank=0, at=one.now + timedelta(seconds=1), **given_up)
+    later = one.says("b", MemberState.FAILED)
+    later = later.model_copy(update={"report": later.report.model_copy(update={"failures": (failure,)})})
+    one.tell(one.says("a", MemberState.FAILED), later)
+    assert one.left == {"a": 2, "b": 3}
 
 
 @ROW("T3", level="pure")
@@ -148,7 +184,7 @@ def test_T7_at_the_maximum_a_newcomer_waits_and_leaves_at_the_timeout() -> None:
     assert one.kinds == {"a": "Run", "b": "Run", "c": "Wait"}
     one.wait(2)
     assert one.kinds == {"a": "Run", "b": "Run", "c": "Leave"}
-    assert one.told["c"].exit_code == 0
+    assert one.told["c"].exit_code == 75, "its Job still wants its index (row D39)"
     assert one.state.round == 1
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,3 +68,54 @@ def test_only_what_keeps_workers_from_starting_is_their_failure(error: Exception
     found = launcher.not_started(error)
     assert (found.error if found else None) == words
     assert found is None or found.code == 126
+
+
+@pytest.fixture
+def workers() -> Iterator[Any]:
+    """Two worker processes, as torchrun's agent has them: one runs, one has failed with 3 and is not reaped yet."""
+    runs, failed = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sh", "-c", "exit 3"])
+    os.waitid(os.P_PID, failed.pid, os.WEXITED | os.WNOWAIT)
+    context = SimpleNamespace(pids=lambda: {0: runs.pid, 1: failed.pid}, error_files={})
+    yield SimpleNamespace(_pcontext=context, runs=runs, failed=failed)
+    runs.kill()
+    runs.wait()
+    failed.wait()
+
+
+@pytest.mark.row("D42", level="pure")
+def test_D42_a_worker_that_has_failed_is_seen_before_torchrun_says_so_and_is_left_for_it_to_reap(workers: Any) -> None:
+    before = time.time()
+    (found,) = launcher.died(workers, 999.5, threading.get_ident())
+    assert (found.local_rank, found.code, found.error) == (1, 3, "exit code 3")
+    assert before <= found.at <= time.time()
+    assert workers.failed.wait() == 3, "its code is there for PyTorch"
+    assert launcher.died(workers, 999.5, threading.get_ident()) == (), "and what PyTorch has reaped is its to tell"
+
+
+@pytest.mark.row("D42", level="pure")
+def test_D42_what_a_signal_ended_ran_when_it_was_last_seen_and_who_was_asked_to_has_not_failed(
+    workers: Any,
+) -> None:
+    workers.failed.wait()
+    workers.runs.kill()
+    os.waitid(os.P_PID, workers.runs.pid, os.WEXITED | os.WNOWAIT)
+    assert launcher.died(workers, 999.5, threading.get_ident()) == (Failure(0, -9, 999.5, "signal 9 (SIGKILL)"),)
+    asked = subprocess.Popen(["sleep", "60"])
+    asked.terminate()
+    os.waitid(os.P_PID, asked.pid, os.WEXITED | os.WNOWAIT)
+    agent = SimpleNamespace(_pcontext=SimpleNamespace(pids=lambda: {0: asked.pid}))
+    assert launcher.died(agent, 999.5, threading.get_ident()) == ()
+    asked.wait()
+
+
+@pytest.mark.row("D42", level="pure")
+def test_D42_what_ends_while_torchrun_stops_its_workers_has_not_failed(workers: Any) -> None:
+    def _stop_workers() -> tuple[Failure, ...]:
+        return launcher.died(workers, 999.5, threading.get_ident())
+
+    assert _stop_workers() == ()
+
+
+def test_an_agent_of_another_shape_tells_nothing() -> None:
+    assert launcher.died(object(), 0.0, threading.get_ident()) == ()
+    assert launcher.died(SimpleNamespace(_pcontext=SimpleNamespace()), 0.0, threading.get_ident()) == ()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from holdfast.agent.messages import Failure, Kind, Report, State
@@ -54,6 +55,19 @@ async def test_what_is_said_is_heard_and_what_is_told_ends_a_wait(tmp_path: Path
         await gang.hears(MemberState.HEALTHY)
         gang.tell(DirectiveKind.REJOIN)
         assert await asyncio.to_thread(member.wait, lambda told: told.kind is Kind.REJOIN, LIMIT)
+
+
+@pytest.mark.row("D42", level="pure")
+async def test_D42_a_failure_that_is_seen_is_said_at_once_and_once(tmp_path: Path) -> None:
+    async with speaking(tmp_path) as (gang, member):
+        healthy = Report(State.HEALTHY, 1)
+        found: list[tuple[Failure, ...]] = [(), (), FAILED.failures]
+        member.say(healthy, port=29400)
+        member.watch(healthy, lambda: found.pop(0))
+        said = await gang.hears(MemberState.FAILED)
+        assert (said.report.round, said.report.failures[0].signal, said.report.stopping) == (1, 9, True)
+        assert member.report == Report(State.FAILED, 1, FAILED.failures, stopping=True)
+        assert found == [], "nobody looks any more"
 
 
 async def test_a_wait_has_its_limit_and_says_so(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from holdfast.policy.gang_orders import holders, orders
 from holdfast.policy.rendezvous import begun, step
 from holdfast.worker.gang_door import Door
 from holdfast.worker.gang_proof import KEPT, Proof, Proofs, Unproven, proof
-from holdfast.worker.gangs import Gang, GangName, Gangs, PodSeen
+from holdfast.worker.gangs import Gang, GangName, Gangs, PodSeen, pod_seen
 from holdfast.worker.health import listen
 from holdfast.worker.metrics import Metrics
 
@@ -140,6 +140,21 @@ async def test_an_agent_is_answered_at_once_and_its_directive_as_soon_as_there_i
     assert directive.assignment.world_size == 2
     one.close()
     two.close()
+
+
+@pytest.mark.row("D39", level="pure")
+async def test_D39_a_members_index_is_its_pods_whatever_the_agent_says(place: Place):
+    place.serve()
+    agent = place.agent("a")
+    labels = {names.LABEL_ATTEMPT: "1", names.LABEL_WORKLOAD_UID: UID}
+    annotations = {"batch.kubernetes.io/job-completion-index": "2"}
+    raw = {"metadata": {"name": "a", "uid": "pod-a", "labels": labels, "annotations": annotations}}
+    seen = pod_seen(raw)
+    assert seen is not None
+    place.gang.put(seen)
+    await agent.exchange(says("a", index=7))
+    place.told()
+    assert place.state.members["a"].join.index == 2
 
 
 async def test_a_request_is_held_back_no_longer_than_it_asked(place: Place):

@@ -111,6 +111,8 @@ class ScriptedCluster:
     begun: list[GangBegin] = field(default_factory=list[GangBegin])
     """Attempts of which a rendezvous was told."""
     scaled: list[ScaleInput] = field(default_factory=list[ScaleInput])
+    scale_refused: str = ""
+    """Why the cluster will have no other size."""
     staging: list[Staged] = field(default_factory=list[Staged])
     """What stagings still to come find, before all lies ready."""
     staged: list[StageInput] = field(default_factory=list[StageInput])
@@ -272,7 +274,7 @@ class ScriptedCluster:
     async def scale(self, payload: ScaleInput) -> Scaled:
         await self._enter("scale")
         self.scaled.append(payload)
-        return Scaled(done=True)
+        return Scaled(done=not self.scale_refused, refused=self.scale_refused)
 
     @activity.defn(name=names.ACTIVITY_REPORT)
     async def report(self, payload: ReportInput) -> None:

@@ -121,6 +121,38 @@ async def test_T6_it_is_scaled_while_it_runs_and_a_later_attempt_has_that_size(e
         await replays(handle)
 
 
+@ROW("D40", level="e2e")
+async def test_D40_after_a_refusal_the_document_has_the_size_that_job_and_rendezvous_keep(environment: Environment):
+    async with environment() as run:
+        handle: Any = await run.start(elastic())
+        await run.running(handle)
+        await begun(run, 1)
+        run.cluster.scale_refused = "Job train: too large"
+        assert await handle.execute_update(names.UPDATE_SCALE, {"max": 5}, result_type=dict) == {"min": 2, "max": 5}
+        await run.entered("scale")
+
+        async def told() -> bool:
+            return any(
+                "keeps its size: Job train: too large" in one.message for one in (await run.status(handle)).causes
+            )
+
+        for _ in range(500):
+            if await told():
+                break
+            await asyncio.sleep(0.02)
+        assert await told()
+        status = await run.status(handle)
+        assert status.gang is not None
+        assert (status.gang.min, status.gang.max) == (2, 3)
+        await word(handle, 1, GangEnding.LOST, CloseReason.MEMBER_LOST)
+        await run.running(handle, 2)
+        await begun(run, 2)
+        assert run.cluster.begun[-1].gang.max == 3, "the next attempt has the size that was kept, too"
+        await handle.signal(names.SIGNAL_CANCEL)
+        await handle.result()
+        await replays(handle)
+
+
 async def test_what_is_told_goes_on_in_the_next_run(environment: Environment):
     async with environment(suggest=40) as run:
         handle = await run.start(elastic())
