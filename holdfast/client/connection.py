@@ -26,6 +26,7 @@ _REMEDY: Final = (
     "is it running there? Set TEMPORAL_ADDRESS or --address, "
     'or start the local one: `holdfast dev up`, then `eval "$(holdfast dev env)"`'
 )
+_AWAY: Final = {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,10 @@ def explained(error: RPCError, place: Place) -> HoldfastError:
     # A server that dies within a call leaves the client an error without a code of gRPC's.
     broke_off = error.status is RPCStatusCode.UNKNOWN and error.message.startswith(_BROKE_OFF)
     if error.status in _AWAY or broke_off:
-        return NotReachable("Temporal", place.target, _REMEDY, _short(error))
+        return NotReachable("Temporal", place.target, _REMEDY, _short(error), passing=True)
+    if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+        remedy = "it has more to do than its limits allow: try again, or raise the limits of the namespace"
+        return NotReachable("Temporal", str(place), remedy, _short(error), passing=True)
     if error.status is RPCStatusCode.NOT_FOUND and error.message.lower().startswith("namespace"):
         return NotReachable(
             "Temporal",
@@ -114,14 +118,34 @@ def explained(error: RPCError, place: Place) -> HoldfastError:
     return HoldfastError(f"Temporal at {place}: {error.message}")
 
 
+_TYPES: Final = ("Text", "Keyword", "Int", "Double", "Bool", "Datetime", "KeywordList")
+"""Temporal's names of the types, in the order of its own numbers, from 1."""
+
+
 async def missing_search_attributes(client: Client) -> dict[str, str]:
     """Return the search attributes that the client's namespace lacks, each with its type."""
+    missing, _ = await search_attributes(client)
+    return missing
+
+
+async def search_attributes(client: Client) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the search attributes that the client's namespace lacks, each with its type, and those of another type.
+
+    Those of another type come with the type that they have. Temporal refuses what is written to them (row D51).
+    """
     from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 
     answer = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=client.namespace), timeout=CONNECT_TIMEOUT
     )
-    return {name: kind for name, kind in names.SEARCH_ATTRIBUTES.items() if name not in answer.custom_attributes}
+    there = {name: _type_name(number) for name, number in answer.custom_attributes.items()}
+    missing = {name: kind for name, kind in names.SEARCH_ATTRIBUTES.items() if name not in there}
+    wrong = {name: there[name] for name, kind in names.SEARCH_ATTRIBUTES.items() if there.get(name, kind) != kind}
+    return missing, wrong
+
+
+def _type_name(number: int) -> str:
+    return _TYPES[number - 1] if 0 < number <= len(_TYPES) else f"type {number}"
 
 
 async def add_search_attributes(client: Client, missing: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.updates import update
 from holdfast.client.connection import Place, explained
+from holdfast.client.patience import Patience
 from holdfast.client.silence import BUSY_TIMEOUT, answer_of, unanswered
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeBook
@@ -112,8 +113,9 @@ class ProvisionerRun:
         Raises:
             HoldfastError: if nothing is known of it.
         """
+        patience = Patience()
         while True:
-            told = await self.status()
+            told = await patience.ask(self.status)
             outcome = next((one for one in told.outcomes if one.number == number), None)
             if outcome is not None:
                 return outcome
