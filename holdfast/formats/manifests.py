@@ -23,6 +23,7 @@ from holdfast.formats.pods import (
     group_kind,
     infer,
     pod_template,
+    status_problems,
     status_rule,
 )
 from holdfast.formats.references import with_config
@@ -60,6 +61,7 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
         places[f"components[{index}].template"] = f"{place}: "
         before = len(problems)
         pod_sets = _pod_sets(document.content, place, problems)
+        problems.extend(_at(place, status_problems(document.content)))
         given.extend(_given(document.content, place, problems))
         if len(problems) > before:
             continue
@@ -137,6 +139,13 @@ def _at(place: str, problems: Iterable[Problem]) -> list[Problem]:
         path = one.path.removeprefix("template").removeprefix(".")
         found.append(Problem(f"{place}: {path}" if path else place, one.message, one.value, one.allowed))
     return found
+
+
+def brings_pods(content: Json) -> bool:
+    """Whether pods come of an object, as far as is known here or as it says itself."""
+    declared = inside(content, "metadata", "annotations", ANNOTATION_POD_SETS)
+    inferred, wrong = infer(content)
+    return declared is not None or bool(inferred or wrong) or group_kind(content) in UNCOUNTED
 
 
 def _pod_sets(content: Json, place: str, problems: list[Problem]) -> tuple[PodSet, ...]:

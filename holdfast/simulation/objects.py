@@ -179,6 +179,11 @@ class Thing:
         """Whether a kubelet starts a container of its pods again that has ended."""
         return self.restart_policy == "Always"
 
+    def _words(self) -> tuple[tuple[str, str], ...]:
+        """Return what it says by fields of its status, where its kind does not speak by conditions."""
+        rule, said = self.component.status, {one.type for one in self.conditions}
+        return tuple((one.path, one.equals) for one in (*rule.succeeded_when, *rule.failed_when) if str(one) in said)
+
     def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
         """Return what an observer reads of it."""
         return ObjectFacts(
@@ -190,6 +195,7 @@ class Thing:
             submitted=False,
             conditions=tuple(self.conditions),
             revision=revision,
+            words=self._words(),
             job=JobFacts(wanted=1, good=0, active=0, suspended=True) if self.suspended else None,
         )
 
