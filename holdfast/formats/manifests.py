@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem, problems_of
 from holdfast.formats.pods import (
+    ANNOTATION_STATUS,
     UNCOUNTED,
     PathProblem,
     component_name,
@@ -188,7 +189,7 @@ def _given(content: Json, place: str, problems: list[Problem]) -> Iterable[Given
         return
     for key, value in cast("Json", annotations).items():
         name = key.removeprefix(PREFIX)
-        if name == key or key == ANNOTATION_POD_SETS:
+        if name == key or key in {ANNOTATION_POD_SETS, ANNOTATION_STATUS}:
             continue
         path = f"{place}: metadata.annotations[{key}]"
         if known_name(name) is None:

@@ -278,7 +278,9 @@ def status_problems(template: Json) -> list[Problem]:
     try:
         rule = _annotated(template)
     except ValidationError as error:
-        return problems_of(error, StatusRule, path)
+        # As its author wrote it: `succeeded`, and not `succeededWhen`.
+        found = problems_of(error, StatusRule, path)
+        return [Problem(one.path.replace("When[", "[", 1), one.message, one.value, one.allowed) for one in found]
     except ValueError as error:
         return [Problem(path, str(error), inside(template, "metadata", "annotations", ANNOTATION_STATUS))]
     known = KINDS.get(group_kind(template))
