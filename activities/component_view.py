@@ -13,8 +13,11 @@ from holdfast.activities.contract import PlannedComponent
 from holdfast.activities.nodes import NodeMark, on_marked
 from holdfast.activities.object_facts import ObjectFacts, TrueCondition
 from holdfast.activities.pod_facts import PodFacts, PodState
-from holdfast.model import ComponentView, CopyCounts, Failure, FailureClass, PodCounts, Reason, Scope
+from holdfast.activities.raw import time_of
+from holdfast.model import ComponentView, CopyCounts, Failure, FailureClass, PodCounts, Reason, Scope, StatusRule
 
+_ENDED_AT: Final = ("status.endTime", "status.completionTime", "status.terminationTime")
+"""Where kinds that do not speak by conditions say when they ended."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -63,12 +66,13 @@ def view_of(
     facts = found if isinstance(found, ObjectFacts) else None
     present = found is not None
     counts, failed_pods = _count(component, pods)
-    verdicts = [one for one in (facts.conditions if facts else ()) if one.type in component.status.failed]
+    verdicts = failures_said(component.status, facts, look.at) if facts else []
     view = ComponentView(
         found=present or not look.submitted,
         uid=facts.uid if facts else "",
         complete=present and _complete(component, facts, counts),
         failed=bool(verdicts),
+        ready=_ready(component.status, facts) if facts else None,
         pods=counts,
     )
     failures = [_pod_failure(pod, look) for pod in failed_pods]
@@ -139,7 +143,7 @@ def _standing(component: PlannedComponent, view: ComponentView, found: ObjectFac
         told = {"ready": job.good >= job.wanted, "active": job.active > 0, "suspended": job.suspended}
     else:
         told = {
-            "ready": not view.unready,
+            "ready": view.started,
             "active": bool(view.pods.pending or view.pods.running or view.pods.terminating),
         }
     return [name for name, holds in told.items() if holds]
@@ -182,11 +186,37 @@ def _count(component: PlannedComponent, pods: Sequence[PodFacts]) -> tuple[PodCo
 
 
 def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: PodCounts) -> bool:
-    if component.status.complete:
-        return found is not None and any(one.type in component.status.complete for one in found.conditions)
+    if component.status.tells_completion:
+        return found is not None and says_complete(component.status, found)
     if not component.expected_pods:
         return True
     return counts.succeeded >= component.expected_pods and not (counts.going or counts.failed)
+
+
+def says_complete(rule: StatusRule, found: ObjectFacts) -> bool:
+    """Whether an object's own status says that it is complete."""
+    words = dict(found.words)
+    return any(one.type in rule.complete for one in found.conditions) or any(
+        one.holds(words) for one in rule.succeeded_when
+    )
+
+
+def failures_said(rule: StatusRule, found: ObjectFacts, at: datetime | None = None) -> list[TrueCondition]:
+    """Return what an object's own status says of its failure, as conditions; `at`: since when, if it does not say."""
+    words = dict(found.words)
+    ended = next((end for end in (time_of(words.get(path)) for path in _ENDED_AT) if end is not None), at)
+    said = [one for one in found.conditions if one.type in rule.failed]
+    fields = [one for one in rule.failed_when if one.holds(words)]
+    return said + [TrueCondition(one.path, Reason.FAILED_COMPONENT, str(one), ended) for one in fields]
+
+
+def _ready(rule: StatusRule, found: ObjectFacts) -> bool | None:
+    """Whether an object's own status says that it is ready; None where it has no word for that."""
+    if not rule.tells_readiness:
+        return None
+    words = dict(found.words)
+    said = any(one.type in rule.ready for one in found.conditions)
+    return said or any(one.holds(words) for one in rule.ready_when)
 
 
 def _is_stuck(pod: PodFacts, look: Look) -> bool:

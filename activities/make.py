@@ -178,6 +178,30 @@ async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool
         raise Refusal(error.reason or "Invalid", error.message, final=True) from None
 
 
+def is_sent_alike(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+    """Whether an object was sent as it would be sent now, to the last field."""
+    return _bears(found, sent, names.ANNOTATION_SENT_HASH)
+
+
+def is_made_alike(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+    """Whether an object of this launch is made of what the user wrote as it stands now.
+
+    Then only what Holdfast adds can differ, as after an upgrade between a creation and its repetition (row D28).
+    """
+    labels = mapping(mapping(found["metadata"]).get("labels"))
+    theirs = {key: value for key, value in sent["metadata"]["labels"].items() if not key.startswith(names.GROUP)}
+    return (
+        launch_of(found) == launch_of(sent)
+        and _bears(found, sent, names.ANNOTATION_CONFIG_HASH)
+        and all(labels.get(key) == value for key, value in theirs.items())
+    )
+
+
+def _bears(found: Mapping[str, Any], sent: Mapping[str, Any], annotation: str) -> bool:
+    wanted = mapping(mapping(sent["metadata"]).get("annotations")).get(annotation)
+    return bool(wanted) and mapping(mapping(found["metadata"]).get("annotations")).get(annotation) == wanted
+
+
 def _is_handed_over(given: MakeInput, sent: Object, uid: str | None = None) -> bool:
     """Whether an object, with this uid if one is given, may be what a creation that was broken off has made."""
     name, kind = sent["metadata"]["name"], sent["kind"]
@@ -206,11 +230,12 @@ async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool
     if is_owned(found, given.owner_uid):
         if not adopts and not _is_handed_over(given, sent, str(there.get("uid"))):
             raise Interrupted(f"{what} of attempt {given.attempt} was there already, half-made: it is replaced whole")
-        hash_there = mapping(there.get("annotations")).get(names.ANNOTATION_SENT_HASH)
-        if hash_there == metadata["annotations"][names.ANNOTATION_SENT_HASH]:
+        if is_sent_alike(found, sent):
             return found
         if launch_of(found) < launch_of(sent):
             raise Outdated(f"{what} of an earlier launch came late")
+        if is_made_alike(found, sent):
+            return found
         raise Refusal("AlreadyExists", f"{what} is this attempt's, and was sent as something else before", final=True)
     for owner in owners:
         if owner.get("kind") == names.ATTEMPT_KIND and owner.get("apiVersion") == names.API_VERSION:

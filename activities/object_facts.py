@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from sys import intern
+from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
+from holdfast.model.component import WORD_MAXIMUM, WORD_PATH_MAXIMUM, WORD_STEPS_MAXIMUM, word
 
 MESSAGE_MAXIMUM = 320
 """Rules match these messages: of a Job that fails by its pod failure policy the longest has some 270 characters."""
+
+WORDS_MAXIMUM: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class ObjectFacts:
     """Of an attempt's owner: the turn by which it was resumed in place last; 0 where it never was."""
     launch: int = 0
     """Of a component's object: which launch of its component it is."""
+    words: tuple[tuple[str, str], ...] = ()
+    """Of a component's object: the fields of its status that rules can compare, by path; at most 32 (row D15)."""
 
 
 def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
@@ -82,6 +88,7 @@ def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
         parked=_is_odd(turn) and turn_of(raw, names.ANNOTATION_PARKED) == turn,
         resumed=turn - turn % 2,
         launch=launch_of(raw),
+        words=_words(raw),
     )
 
 
@@ -116,6 +123,31 @@ def _job_facts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> JobFacts |
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
+
+
+def _words(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the plain fields of a component's status, those nearest to its root first.
+
+    A pod's are left out: there are many pods, and their phase is read anyway.
+    """
+    owners = mappings(mapping(raw["metadata"]).get("ownerReferences"))
+    if "containers" in mapping(raw.get("spec")) or all(one.get("kind") != names.ATTEMPT_KIND for one in owners):
+        return ()
+    found: list[tuple[str, str]] = []
+    level = [("status", mapping(raw.get("status")))]
+    for _ in range(WORD_STEPS_MAXIMUM):
+        below: list[tuple[str, Mapping[str, Any]]] = []
+        for path, fields in level:
+            for name in sorted(fields):
+                value, here = fields[name], f"{path}.{name}"
+                if isinstance(value, dict):
+                    below.append((here, mapping(value)))
+                elif isinstance(value, str | bool | int) and len(here) <= WORD_PATH_MAXIMUM:
+                    said = word(value)
+                    if 0 < len(said) <= WORD_MAXIMUM:
+                        found.append((intern(here), intern(said)))
+        level = below
+    return tuple(found[:WORDS_MAXIMUM])
 
 
 def _true_conditions(conditions: Any) -> tuple[TrueCondition, ...]:

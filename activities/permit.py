@@ -92,7 +92,7 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
     if found:
         # What no waiting mends is told first; then what a right would mend, then what is yet to be installed.
         raise min(found, key=lambda one: isinstance(one, _NotYet) + isinstance(one, _NoKind))
-    ruled = {(one.api_version, one.kind) for _, one in plan if one.status.complete or one.status.failed}
+    ruled = {(one.api_version, one.kind) for _, one in plan if one.status.settles}
     await asyncio.gather(*(_check_sight(site, given.target, *kind, permits) for kind in sorted(ruled)))
 
 

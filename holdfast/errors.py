@@ -47,6 +47,10 @@ class HoldfastError(Exception):
     """Root of all errors that Holdfast raises."""
 
 
+class DocumentWarning(UserWarning):
+    """What a document says that has no effect here, and is accepted all the same (row D29)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong with what was submitted.

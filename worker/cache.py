@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from holdfast import names
-from holdfast.activities.component_view import UNSEEN
+from holdfast.activities.component_view import UNSEEN, failures_said, says_complete
 from holdfast.activities.contract import PlannedComponent
 from holdfast.activities.nodes import Marks, NodeMark
 from holdfast.activities.object_facts import ObjectFacts, object_facts
@@ -487,8 +487,8 @@ class Cache:
         """Whether an attempt's component says that it is complete or has failed."""
         attempts = (self._attempts.get(uid, {}).get(attempt_uid) for uid in self._planned.get(place, ()))
         planned = [attempt.planned_at(place) for attempt in attempts if attempt is not None]
-        words = {word for one in planned if one is not None for word in (*one.status.complete, *one.status.failed)}
-        return any(one.type in words for one in facts.conditions)
+        rules = [one.status for one in planned if one is not None]
+        return any(says_complete(rule, facts) or failures_said(rule, facts) for rule in rules)
 
     def _on_node(self, node: str, revision: int) -> set[str]:
         """Return the workloads with a pod on a node. Marks change seldom, so that no index is kept for this."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +17,7 @@ from holdfast.cli.enabled import refuse_closed
 from holdfast.cli.options import Address, Chosen, Cluster, Format, Namespace, Output, TemporalNamespace, asked, session
 from holdfast.cli.output import dumped, emit
 from holdfast.cli.silence import BEGUN, ONLY_BY_A_WORKER, attended
-from holdfast.errors import HoldfastError
+from holdfast.errors import DocumentWarning, HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast, Run
@@ -207,6 +209,16 @@ def read_file(
     return read_text(text_of(file), cluster, namespace, name, settings)
 
 
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Say on standard error what is accepted in a document and has no effect here (row D29)."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", DocumentWarning)
+        yield
+    for said in dict.fromkeys(str(one.message) for one in found):
+        typer.echo(f"warning: {said}", err=True)
+
+
 def read_text(
     text: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
 ) -> list[Workload]:
@@ -219,13 +231,14 @@ def read_text(
     from holdfast.formats import read
     from holdfast.model import Workload
 
-    try:
-        workloads = read(text, cluster=cluster, namespace=namespace, overrides=settings)
-    except InvalidWorkload:
-        if name is None:
-            raise
-        # A document may leave its name to the command; one that has a name is submitted under another.
-        workloads = read(text, cluster=cluster, namespace=namespace, name=name, overrides=settings)
+    with _warnings_told():
+        try:
+            workloads = read(text, cluster=cluster, namespace=namespace, overrides=settings)
+        except InvalidWorkload:
+            if name is None:
+                raise
+            # A document may leave its name to the command; one that has a name is submitted under another.
+            workloads = read(text, cluster=cluster, namespace=namespace, name=name, overrides=settings)
     if name is None or len(workloads) != 1:
         return workloads
     return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
@@ -241,7 +254,8 @@ def read_all(
     for file in files:
         text = text_of(file)
         if graphs_in(text):
-            graphs.append(read_graph(text, cluster=cluster, namespace=namespace, name=name, overrides=settings))
+            with _warnings_told():
+                graphs.append(read_graph(text, cluster=cluster, namespace=namespace, name=name, overrides=settings))
         else:
             workloads += read_text(text, cluster, namespace, name, settings)
     return workloads, graphs

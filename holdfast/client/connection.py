@@ -86,7 +86,6 @@ def refusals(place: Place) -> Generator[None]:
         raise explained(error, place) from error
 
 
-_AWAY = frozenset({RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED})
 _BROKE_OFF = ("transport error", "http2 error", "connection error")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from holdfast import names
-from holdfast.errors import InvalidWorkload, Problem
+from holdfast.errors import DocumentWarning, InvalidWorkload, Problem
 from holdfast.formats import appwrapper, jobset, manifests, own
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
@@ -149,6 +150,7 @@ def _workloads(found: list[Document], context: Context) -> list[Workload]:
             missing = "kind" if document.content.get("apiVersion") else "apiVersion"
             raise InvalidWorkload([Problem(missing, message)], str(document))
         sorted_out.setdefault(form.name, (form, []))[1].append(document)
+    _leave_out(sorted_out)
     workloads = [
         workload for form, own_documents in sorted_out.values() for workload in form.read(own_documents, context)
     ]
@@ -156,6 +158,19 @@ def _workloads(found: list[Document], context: Context) -> list[Workload]:
         problem = Problem("name", f"names one workload, but {len(workloads)} were read", context.name)
         raise InvalidWorkload([problem], "the text")
     return workloads
+
+
+def _leave_out(sorted_out: dict[str, tuple[Format, list[Document]]]) -> None:
+    """Leave plain objects out that bring no pods, beside documents that are workloads by themselves (row D29).
+
+    Nothing here would be watched for them. To delete and create them with each attempt would take their content.
+    """
+    plain = sorted_out.get(manifests.FORMAT.name)
+    if plain is None or len(sorted_out) == 1 or any(manifests.brings_pods(one.content) for one in plain[1]):
+        return
+    for one in sorted_out.pop(manifests.FORMAT.name)[1]:
+        text = f"{one}: brings no pods, and is not created: it is no part of the workload beside it (kubectl apply)"
+        warnings.warn(text, DocumentWarning, stacklevel=2)
 
 
 def _secrets(workload: Workload) -> Iterable[Problem]:

@@ -5,12 +5,14 @@ What needs the cluster (kinds that are served, rights of the submitter) is check
 
 from __future__ import annotations
 
+import difflib
 import re
+import warnings
 from datetime import timedelta
 from typing import Any, Final
 
 from holdfast import names
-from holdfast.errors import InvalidWorkload, Problem
+from holdfast.errors import DocumentWarning, InvalidWorkload, Problem
 from holdfast.formats.appwrapper_components import read_components
 from holdfast.formats.appwrapper_document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper
 from holdfast.formats.appwrapper_status import status
@@ -34,7 +36,8 @@ from holdfast.profiles.appwrapper import POLICY
 from holdfast.profiles.rules import RESTART, with_exit_codes
 
 CONTROLLER: Final = "workload.codeflare.dev/appwrapper-controller"
-PREFIX: Final = "workload.codeflare.dev.appwrapper/"
+_OWN: Final = "workload.codeflare.dev"
+PREFIX: Final = f"{_OWN}.appwrapper/"
 
 DURATIONS: Final = {
     f"{PREFIX}admissionGracePeriodDuration": "admission_grace_period",
@@ -147,11 +150,21 @@ def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Proble
             found = _exit_codes(value, path)
             if not isinstance(found, Problem):
                 codes[key] = found
-        elif key.startswith(PREFIX):
-            found = Problem(path, "is no annotation of AppWrapper", allowed=ANNOTATIONS)
+        elif key.startswith(_OWN):
+            _warn(path, key)
         if isinstance(found, Problem):
             problems.append(found)
     return with_exit_codes(settings.policy(defaults), codes[TERMINAL], codes[RETRYABLE])
+
+
+def _warn(path: str, key: str) -> None:
+    """Name an annotation that looks like AppWrapper's and is none: its own controller ignores it."""
+    written = {one.removeprefix(PREFIX): one for one in ANNOTATIONS}
+    near = difflib.get_close_matches(key.rpartition("/")[2], written, n=1, cutoff=0.7)
+    if not near and not key.startswith(PREFIX):
+        return
+    hint = f"did you mean {written[near[0]]}?" if near else f"known are {', '.join(ANNOTATIONS)}"
+    warnings.warn(f"{path}: is no annotation of AppWrapper, and is ignored: {hint}", DocumentWarning, stacklevel=2)
 
 
 def _exit_codes(text: str, path: str) -> list[int] | Problem:

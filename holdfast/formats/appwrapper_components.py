@@ -9,7 +9,15 @@ from pydantic import ValidationError
 
 from holdfast.errors import Problem, field_path, problems_of
 from holdfast.formats.appwrapper_document import GROUP_KIND, LABEL, ComponentPart, PodSetInfoPart, PodSetPart
-from holdfast.formats.pods import PathProblem, component_name, group_kind, infer, pod_template, status_rule
+from holdfast.formats.pods import (
+    PathProblem,
+    component_name,
+    group_kind,
+    infer,
+    pod_template,
+    status_problems,
+    status_rule,
+)
 from holdfast.formats.references import with_config
 from holdfast.formats.text import Json, inside
 from holdfast.model import Component, PodSet
@@ -54,6 +62,8 @@ def read_components(
         for place, one in enumerate(pod_sets):
             info = infos[place] if place < len(infos) else None
             ready.append(_pod_set(template, one, info, (path, place), problems))
+        for one in status_problems(template):
+            problems.append(Problem(f"{path}.{one.path}", one.message, one.value))
         _check_labels(template, [one.path for one in pod_sets], owner, path, problems)
         if len(problems) > before:
             continue

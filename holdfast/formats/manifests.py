@@ -17,12 +17,14 @@ from pydantic import TypeAdapter, ValidationError
 from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem, problems_of
 from holdfast.formats.pods import (
+    ANNOTATION_STATUS,
     UNCOUNTED,
     PathProblem,
     component_name,
     group_kind,
     infer,
     pod_template,
+    status_problems,
     status_rule,
 )
 from holdfast.formats.references import with_config
@@ -60,6 +62,7 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
         places[f"components[{index}].template"] = f"{place}: "
         before = len(problems)
         pod_sets = _pod_sets(document.content, place, problems)
+        problems.extend(_at(place, status_problems(document.content)))
         given.extend(_given(document.content, place, problems))
         if len(problems) > before:
             continue
@@ -139,6 +142,13 @@ def _at(place: str, problems: Iterable[Problem]) -> list[Problem]:
     return found
 
 
+def brings_pods(content: Json) -> bool:
+    """Whether pods come of an object, as far as is known here or as it says itself."""
+    declared = inside(content, "metadata", "annotations", ANNOTATION_POD_SETS)
+    inferred, wrong = infer(content)
+    return declared is not None or bool(inferred or wrong) or group_kind(content) in UNCOUNTED
+
+
 def _pod_sets(content: Json, place: str, problems: list[Problem]) -> tuple[PodSet, ...]:
     declared = inside(content, "metadata", "annotations", ANNOTATION_POD_SETS)
     inferred, wrong = infer(content)
@@ -179,7 +189,7 @@ def _given(content: Json, place: str, problems: list[Problem]) -> Iterable[Given
         return
     for key, value in cast("Json", annotations).items():
         name = key.removeprefix(PREFIX)
-        if name == key or key == ANNOTATION_POD_SETS:
+        if name == key or key in {ANNOTATION_POD_SETS, ANNOTATION_STATUS}:
             continue
         path = f"{place}: metadata.annotations[{key}]"
         if known_name(name) is None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem, problems_of
-from holdfast.formats.pods import infer, status_rule
+from holdfast.formats.pods import infer, status_problems, status_rule
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.text import Document, Json, inside
 from holdfast.model import Source, Status, Workload
@@ -50,6 +50,9 @@ def _read_one(document: Document, context: Context) -> Workload:
     usual = POLICY.profile if content.get("gang") is None else GANG_POLICY.profile
     content["policy"] = _policy(content.get("policy", {}), context, usual)
     content["components"] = _components(content.get("components"), least if isinstance(least, int) else None)
+    problems += _status_problems(content["components"], prefix)
+    if problems:
+        raise InvalidWorkload(problems, str(document))
     content.setdefault("source", SOURCE.model_dump(mode="json"))
     try:
         return Workload.model_validate(content)
@@ -93,6 +96,19 @@ def _components(given: Any, least: int | None = None) -> Any:
         else:
             filled.append(one)
     return filled
+
+
+def _status_problems(components: Any, prefix: str) -> list[Problem]:
+    """Return what is wrong with status rules in annotations of the components' templates."""
+    found: list[Problem] = []
+    for index, one in enumerate(cast("list[Any]", components) if isinstance(components, list) else []):
+        template = inside(one, "template")
+        if isinstance(template, dict):
+            path = f"{prefix}.components[{index}].".lstrip(".")
+            found += [
+                Problem(path + each.path, each.message, each.value) for each in status_problems(cast("Json", template))
+            ]
+    return found
 
 
 def _unwrapped(content: Json, problems: list[Problem]) -> Json:

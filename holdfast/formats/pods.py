@@ -5,16 +5,24 @@ A new kind is one entry in `KINDS`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
-from holdfast.errors import Problem
+from pydantic import ValidationError
+
+from holdfast import names
+from holdfast.errors import Problem, problems_of
 from holdfast.formats.text import Json, inside
 from holdfast.model import StatusRule
+from holdfast.model.component import FieldRule
 
 _PATH = re.compile(r"^template(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*\Z")
 PODS_MAXIMUM = 1_000_000
+ANNOTATION_STATUS: Final = f"{names.GROUP}/status-rules"
+"""Of an object of a kind that is not known here: which fields of its status say that it has succeeded, and so on."""
+_STATUS_WORDS: Final = {"succeeded": "succeeded_when", "failed": "failed_when", "ready": "ready_when"}
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]+)\]")
 
 
@@ -159,16 +167,60 @@ def _ray_job(template: Json) -> Iterator[Inferred]:
         yield from _ray(template, "template.spec.rayClusterSpec")
 
 
+def _declared(_: Json) -> Iterator[Inferred]:
+    """Of a kind whose pods the document declares."""
+    yield from ()
+
+
+def _is(path: str, equals: str, unless: FieldRule | None = None) -> FieldRule:
+    return FieldRule(path=path, equals=equals, unless=unless)
+
+
+_TRAINING: Final = StatusRule(complete=("Succeeded",), failed=("Failed",))
+"""Kubeflow's training jobs of version 1, and MPIJobs."""
+_RAY_RETRIES: Final = _is("status.jobDeploymentStatus", "Retrying")
+
 KINDS: dict[tuple[str, str], KnownKind] = {
     ("", "Pod"): KnownKind(_pod),
     ("apps", "Deployment"): KnownKind(_replicated),
     ("apps", "StatefulSet"): KnownKind(_replicated),
     ("batch", "Job"): KnownKind(_job, StatusRule(complete=("Complete",), failed=("Failed",))),
     ("jobset.x-k8s.io", "JobSet"): KnownKind(_job_set, StatusRule(complete=("Completed",), failed=("Failed",))),
-    ("kubeflow.org", "PyTorchJob"): KnownKind(_pytorch_job, StatusRule(complete=("Succeeded",), failed=("Failed",))),
-    # Ray tells its state by fields that are no conditions, and "failed" there may pass again: only its pods speak.
-    ("ray.io", "RayCluster"): KnownKind(_ray_cluster),
-    ("ray.io", "RayJob"): KnownKind(_ray_job),
+    ("kubeflow.org", "PyTorchJob"): KnownKind(_pytorch_job, _TRAINING),
+    ("kubeflow.org", "TFJob"): KnownKind(_declared, _TRAINING),
+    ("kubeflow.org", "XGBoostJob"): KnownKind(_declared, _TRAINING),
+    ("kubeflow.org", "PaddleJob"): KnownKind(_declared, _TRAINING),
+    ("kubeflow.org", "JAXJob"): KnownKind(_declared, _TRAINING),
+    ("kubeflow.org", "MXJob"): KnownKind(_declared, _TRAINING),
+    ("kubeflow.org", "MPIJob"): KnownKind(_declared, _TRAINING),
+    ("trainer.kubeflow.org", "TrainJob"): KnownKind(_declared, StatusRule(complete=("Complete",), failed=("Failed",))),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): KnownKind(_declared, StatusRule(ready=("Available",))),
+    # "failed" of a cluster's state may pass again: it is no verdict.
+    ("ray.io", "RayCluster"): KnownKind(_ray_cluster, StatusRule(ready_when=(_is("status.state", "ready"),))),
+    ("ray.io", "RayService"): KnownKind(
+        _declared, StatusRule(ready=("Ready",), ready_when=(_is("status.serviceStatus", "Running"),))
+    ),
+    ("ray.io", "RayJob"): KnownKind(
+        _ray_job,
+        StatusRule(
+            succeeded_when=(_is("status.jobStatus", "SUCCEEDED"),),
+            failed_when=(
+                # While its controller tries again within its backoffLimit, it says so beside the last try's end.
+                _is("status.jobStatus", "FAILED", unless=_RAY_RETRIES),
+                _is("status.jobStatus", "STOPPED", unless=_RAY_RETRIES),
+                _is("status.jobDeploymentStatus", "Failed"),
+            ),
+            ready_when=(_is("status.jobDeploymentStatus", "Running"),),
+        ),
+    ),
+    ("sparkoperator.k8s.io", "SparkApplication"): KnownKind(
+        _declared,
+        StatusRule(
+            succeeded_when=(_is("status.applicationState.state", "COMPLETED"),),
+            failed_when=(_is("status.applicationState.state", "FAILED"),),
+            ready_when=(_is("status.applicationState.state", "RUNNING"),),
+        ),
+    ),
 }
 """Known kinds, by API group and kind."""
 
@@ -206,9 +258,57 @@ def infer(template: Json) -> tuple[list[Inferred], list[Problem]]:
 
 
 def status_rule(template: Json) -> StatusRule:
-    """Return which conditions of an object settle it; of an unknown kind only its pods speak."""
+    """Return what an object's own status says of it: as is known of its kind, or as its annotation says (row D15).
+
+    Of another kind without the annotation only its pods speak. An annotation that cannot be read counts as none here:
+    `status_problems` names what is wrong with it.
+    """
     known = KINDS.get(group_kind(template))
-    return known.status if known is not None else StatusRule()
+    if known is not None and known.status.speaks:
+        return known.status
+    try:
+        return _annotated(template) or StatusRule()
+    except ValueError:
+        return StatusRule()
+
+
+def status_problems(template: Json) -> list[Problem]:
+    """Return what is wrong with the status rules in an object's annotation, if it has one."""
+    path = f"template.metadata.annotations[{ANNOTATION_STATUS}]"
+    try:
+        rule = _annotated(template)
+    except ValidationError as error:
+        # As its author wrote it: `succeeded`, and not `succeededWhen`.
+        found = problems_of(error, StatusRule, path)
+        return [Problem(one.path.replace("When[", "[", 1), one.message, one.value, one.allowed) for one in found]
+    except ValueError as error:
+        return [Problem(path, str(error), inside(template, "metadata", "annotations", ANNOTATION_STATUS))]
+    known = KINDS.get(group_kind(template))
+    if rule is not None and known is not None and known.status.speaks:
+        return [Problem(path, f"is not for a {template.get('kind')}: how its status speaks is known")]
+    return []
+
+
+def _annotated(template: Json) -> StatusRule | None:
+    """Return the status rules of an object's annotation; None where it has none.
+
+    Raises:
+        ValueError: if it cannot be read; a ValidationError where it is JSON of the right shape.
+    """
+    text = inside(template, "metadata", "annotations", ANNOTATION_STATUS)
+    if text is None:
+        return None
+    example = '{"succeeded": {"path": "status.phase", "equals": "Done"}}'
+    try:
+        given: Any = json.loads(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected JSON such as {example}") from None
+    if not isinstance(given, dict) or not given or not set(given) <= _STATUS_WORDS.keys():
+        raise ValueError(f"expected some of {', '.join(_STATUS_WORDS)}, as in {example}")
+    fields = cast("Json", given)
+    return StatusRule.model_validate(
+        {_STATUS_WORDS[name]: one if isinstance(one, list) else [one] for name, one in fields.items()}
+    )
 
 
 def component_name(index: int, template: Json) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +17,10 @@ from holdfast.model.policy import Replacement
 from holdfast.model.vocabulary import StartStatus
 
 POD_SETS_MAXIMUM = 8
+WORD_MAXIMUM: Final = 64
+"""Characters of a status field's value that a rule may compare."""
+WORD_PATH_MAXIMUM: Final = 128
+WORD_STEPS_MAXIMUM: Final = 4
 
 PLACEMENT: Final[dict[str, tuple[str, ...]]] = {
     "metadata": ("labels", "annotations"),
@@ -23,6 +29,7 @@ PLACEMENT: Final[dict[str, tuple[str, ...]]] = {
 """What of a pod template is merged into an object that is resumed in place (row J14)."""
 
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
+_STATUS_PATH = re.compile(rf"status(\.[A-Za-z0-9_-]+){{1,{WORD_STEPS_MAXIMUM}}}")
 _PATH = re.compile(r"^template(\.[A-Za-z0-9_-]+|\[[0-9]+\])*\Z")
 
 
@@ -64,11 +71,85 @@ class PodSet(Model):
         return value
 
 
+class FieldRule(Model):
+    """A field of an object's status, and the value that says something of it: `status.jobStatus` is `SUCCEEDED`."""
+
+    path: Annotated[str, Field(max_length=WORD_PATH_MAXIMUM)]
+    """From the object, through names alone: no list, and at most four steps below `status`."""
+    equals: Annotated[str, Field(min_length=1, max_length=WORD_MAXIMUM)]
+    """Text; a number or a truth value as JSON writes it."""
+    unless: Annotated[FieldRule | None, Field(exclude_if=lambda value: value is None)] = None
+    """What takes it back: a controller that tries again says so elsewhere."""
+
+    @field_validator("equals", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return word(value) if isinstance(value, bool | int) else value
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_a_status_field(cls, value: str) -> str:
+        if not _STATUS_PATH.fullmatch(value):
+            raise ValueError(f"{value!r}: expected a field of the status, for example status.phase")
+        return value
+
+    def holds(self, words: Mapping[str, str]) -> bool:
+        """Whether it is true of these fields."""
+        said = words.get(self.path) == self.equals
+        return said and (self.unless is None or not self.unless.holds(words))
+
+    def __str__(self) -> str:
+        """Say it as a condition: `status.jobStatus is SUCCEEDED`."""
+        return f"{self.path} is {self.equals}"
+
+
+def word(value: str | bool | int) -> str:
+    """Return a field's value as rules compare it."""
+    return json.dumps(value) if isinstance(value, bool | int) else value
+
+
+_Fields = Annotated[tuple[FieldRule, ...], Field(max_length=8, exclude_if=lambda value: not value)]
+
+
 class StatusRule(Model):
-    """Which condition types of a component's own status settle it. Empty: only its pods speak."""
+    """What a component's own status says of it. Empty: only its pods speak."""
 
     complete: tuple[str, ...] = ()
+    """Types of conditions, any of which is enough."""
     failed: tuple[str, ...] = ()
+    ready: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """That what waits for it may start (row J13). Where this and `ready_when` are empty, its pods tell."""
+    succeeded_when: _Fields = ()
+    """Fields of the status, for a kind that does not speak by conditions (row D15)."""
+    failed_when: _Fields = ()
+    ready_when: _Fields = ()
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        both = sorted({str(one) for one in self.succeeded_when} & {str(one) for one in self.failed_when})
+        if both:
+            raise ValueError(f"{both[0]}: cannot mean both that it has succeeded and that it has failed")
+        return self
+
+    @property
+    def tells_completion(self) -> bool:
+        """Whether its status has a word for its success."""
+        return bool(self.complete or self.succeeded_when)
+
+    @property
+    def tells_readiness(self) -> bool:
+        """Whether its status has a word for its being ready."""
+        return bool(self.ready or self.ready_when)
+
+    @property
+    def settles(self) -> bool:
+        """Whether its status says that it has ended, so that whoever may not read it would not learn of its end."""
+        return self.tells_completion or bool(self.failed or self.failed_when)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its status says anything at all."""
+        return self.settles or self.tells_readiness
 
 
 class After(Model):

@@ -199,6 +199,8 @@ class ComponentView(Payload):
     """Its own status says it is complete, or, where that has no word for it, all its expected pods succeeded."""
     failed: bool = False
     """Its own status says it has failed; of several copies, that of any."""
+    ready: Annotated[bool | None, Field(exclude_if=lambda value: value is None)] = None
+    """Whether its own status says that it is ready; None where it has no word for that, and its pods tell."""
     pods: PodCounts = PodCounts()
     copies: Annotated[CopyCounts | None, Field(exclude_if=lambda value: value is None)] = None
     """None where there is one object, under its own name."""
@@ -223,7 +225,7 @@ class ComponentView(Payload):
         if self.complete:
             return True
         if self.copies is None:
-            return not self.unready
+            return not self.unready if self.ready is None else self.ready
         return self.copies.ready + self.copies.succeeded + self.copies.failed >= self.copies.expected
 
 

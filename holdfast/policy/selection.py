@@ -9,6 +9,8 @@ from holdfast.model.policy import DEFAULT_RULE
 from holdfast.model.selection import Selection
 from holdfast.policy.rules import Ruling, first_match
 
+_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
+
 
 def selection_of(policy: Policy) -> Selection:
     """Return what a snapshot needs to know of a policy."""
@@ -42,7 +44,9 @@ def select(failures: Iterable[Failure], most: int, selection: Selection | None =
     tiers = _Tiers()
     if selection is not None:
         rulings = _rulings(selection, rest)
-        deciding = sorted((one for one in rulings if _acts(selection, one)), key=Ruling.order)
+        # Where success is out of reach by it, the workload fails at once, whatever grace the rule has.
+        acting = [one._replace(action=_AT_ONCE) if _is_final(selection, one) else one for one in rulings]
+        deciding = sorted((one for one in acting if one.action.kind is not ActionKind.IGNORE), key=Ruling.order)
         tiers.add((_cause(one), one.failure) for one in deciding)
         tiers.add(((_cause(one), one.failure.scope, one.failure.component), one.failure) for one in deciding)
     components = [one for one in rest if one.scope is not Scope.MEMBER]
@@ -84,10 +88,6 @@ def _rulings(selection: Selection, failures: Iterable[Failure]) -> list[Ruling]:
     return found
 
 
-def _acts(selection: Selection, ruling: Ruling) -> bool:
-    return ruling.action.kind is not ActionKind.IGNORE or _is_final(selection, ruling)
-
-
 def _is_final(selection: Selection, ruling: Ruling) -> bool:
     """Whether a rule ignores the verdict of a component that success may need."""
     failure = ruling.failure
@@ -100,7 +100,7 @@ def _is_final(selection: Selection, ruling: Ruling) -> bool:
 
 
 def _cause(ruling: Ruling) -> Hashable:
-    return ruling.rule if ruling.action.kind is not ActionKind.IGNORE else None
+    return ruling.rule if ruling.action is not _AT_ONCE else None
 
 
 def _kind(failure: Failure) -> tuple[Hashable, ...]:

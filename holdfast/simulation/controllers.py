@@ -52,7 +52,8 @@ def _once(world: World, thing: Thing) -> None:
         return
     _make(world, thing, expected - thing.made)
     pods = world.pods_of(thing)
-    complete = thing.component.status.complete
+    rule = thing.component.status
+    complete = [*rule.complete, *map(str, rule.succeeded_when)]
     if complete and expected and len([one for one in pods if one.state is PodState.SUCCEEDED]) >= expected:
         _say(world, thing, TrueCondition(complete[0], "Completed", "", world.clock.now))
 
@@ -79,5 +80,6 @@ def _stateful_set(world: World, thing: Thing) -> None:
 def _say(world: World, thing: Thing, verdict: TrueCondition) -> None:
     thing.conditions.append(verdict)
     world.changed = True
-    if verdict.type in thing.component.status.failed:
+    rule = thing.component.status
+    if verdict.type in (*rule.failed, *map(str, rule.failed_when)):
         world.say(f"{thing.plan.kind} {thing.name} says it has failed: {verdict.reason}")

@@ -167,7 +167,8 @@ def _component_failed(world: World, what: ComponentFailed, component: str | None
     thing = _newest(world, component, settled=False)
     if thing is None or thing.settled:
         return f"{what.component} is not there to fail"
-    kinds = thing.component.status.failed
+    rule = thing.component.status
+    kinds = [*rule.failed, *map(str, rule.failed_when)]
     if not kinds:
         return f"{thing.title} has no word for its own failure, so nothing is seen"
     thing.giving_up = verdict = TrueCondition(kinds[0], what.reason, what.message, world.clock.now)

@@ -224,6 +224,11 @@ class Thing:
         """Have its controller write a condition."""
         self.conditions.append(verdict)
 
+    def _words(self) -> tuple[tuple[str, str], ...]:
+        """Return what it says by fields of its status, where its kind does not speak by conditions."""
+        rule, said = self.component.status, {one.type for one in self.conditions}
+        return tuple((one.path, one.equals) for one in (*rule.succeeded_when, *rule.failed_when) if str(one) in said)
+
     def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
         """Return what an observer reads of it."""
         return ObjectFacts(
@@ -235,6 +240,7 @@ class Thing:
             submitted=False,
             conditions=tuple(self.conditions),
             revision=revision,
+            words=self._words(),
             job=JobFacts(wanted=1, good=0, active=0, suspended=True) if self.suspended else None,
         )
 

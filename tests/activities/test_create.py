@@ -145,6 +145,25 @@ async def test_an_object_of_ours_that_was_sent_otherwise_is_not_taken_for_it(ben
     assert "sent as something else" in created.failure.message
 
 
+@pytest.mark.row("D28", level="e2e")
+async def test_D28_after_an_upgrade_an_object_of_the_same_template_is_adopted(bench: Bench):
+    """Its sent hash is of what an earlier release added; what its user wrote is the same."""
+    bench.components = (config(), job())
+    hashes = {"config_hashes": {"settings": "digest-1", "work": "digest-2"}}
+    await bench.prepare()
+    first = await bench.create(**hashes)
+    for one in first.objects:
+        change = {"metadata": {"annotations": {names.ANNOTATION_SENT_HASH: "of-an-earlier-release"}}}
+        await bench.admin.patch(one.api_version, one.kind, one.name, bench.namespace, uid=one.uid, patch=change)
+    again = await bench.create(**hashes)
+    assert again.failure is None
+    assert again.objects == first.objects
+    other = await bench.create(config_hashes={"settings": "digest-1", "work": "digest-3"})
+    assert other.failure is not None
+    assert "Job" in other.failure.message
+    assert "sent as something else" in other.failure.message
+
+
 async def test_an_object_that_is_being_deleted_is_waited_out(bench: Bench):
     held = {"name": "settings", "namespace": bench.namespace, "finalizers": ["example.com/hold"]}
     old = await bench.admin.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})

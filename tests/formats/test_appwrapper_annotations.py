@@ -127,8 +127,6 @@ def test_a_malformed_duration_is_refused_with_the_annotations_name(annotation: s
             "expected exit codes from 0 to 255, parted by commas, such as 1, 137 (found '256')",
         ),
         ("retryableExitCodes", "-1", "expected exit codes from 0 to 255"),
-        ("failureGracePeriod", "30s", f"is no annotation of AppWrapper; allowed: {PREFIX}admissionGracePeriodDuration"),
-        ("gracePeriodMaximum", "48h", "is no annotation of AppWrapper"),
     ],
 )
 def test_a_malformed_annotation_is_refused_with_its_name(name: str, text: str, says: str) -> None:
