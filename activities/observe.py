@@ -14,7 +14,7 @@ from holdfast.activities.copies import read_objects
 from holdfast.activities.kube import Forbidden, Unreachable
 from holdfast.activities.node_marks import LEASE
 from holdfast.activities.nodes import STRANDED, NodeMark
-from holdfast.activities.object_facts import ObjectFacts, object_facts
+from holdfast.activities.object_facts import ObjectFacts, component_facts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.pod_waits import groups
 from holdfast.activities.raw import mapping, time_of
@@ -152,9 +152,10 @@ async def _component(
         Unreachable: if the API server does not answer other reads either.
     """
     target = given.target
+    facts = component_facts(component.api_version, component.kind)
     for _ in range(2):
         try:
-            return await read_objects(site, target, component, given.attempt, object_facts)
+            return await read_objects(site, target, component, given.attempt, facts)
         except Forbidden:
             break
         except Unreachable as error:

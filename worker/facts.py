@@ -82,6 +82,8 @@ class Facts:
     """Why which components have pods that cannot be started so far: neither which pods, nor how many."""
     waiting: tuple[str, ...] = ()
     """Why which components have pods without a node, or that cannot be created: no numbers, and no names (row D34)."""
+    scaled: tuple[str, ...] = ()
+    """Which components' own specs ask for fewer pods than were declared, for none, or for how many more (row D14)."""
 
     @property
     def blank(self) -> bool:
@@ -101,6 +103,7 @@ class Facts:
             or self.awake
             or self.stuck
             or self.waiting
+            or self.scaled
         )
 
     @property
@@ -113,7 +116,7 @@ class Facts:
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
         said = astuple(self)
         later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
-        later += (bool(self.waiting),)
+        later += (bool(self.waiting), bool(self.scaled))
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
@@ -121,8 +124,9 @@ class Facts:
 
 def facts_of(observation: Observation, made: Collection[str] = (), resumed: int = 0) -> Facts:
     """Return what a snapshot means; `made` and `resumed` are what was done since its attempt had begun."""
-    expected = sum(view.pods.expected for view in observation.components.values())
-    absent, unready = shortfall(observation, expected)
+    views = observation.components.values()
+    expected = sum(view.pods.expected for view in views)
+    absent, unready = shortfall(observation, sum(view.declared for view in views))
     return Facts(
         owner_uid=observation.owner_uid,
         anchor_deleting=observation.anchor_deleting,
@@ -148,7 +152,17 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
         made=tuple(f"{name}/{observation.components[name].uid}" for name in made) if expected and not unready else (),
         stuck=tuple(sorted({f"{one.component}/{one.reason}/{one.exit_code}" for one in observation.stuck})),
         waiting=tuple(sorted({_essence(one) for one in observation.waiting if one.reason in _UNTOLD_OTHERWISE})),
+        scaled=tuple(
+            f"{name}/{_scaled(view)}" for name, view in sorted(observation.components.items()) if _scaled(view)
+        ),
     )
+
+
+def _scaled(view: ComponentView) -> str:
+    """Return what of another number of pods is news: not each step of an autoscaler within what was declared."""
+    if view.overrun:
+        return f"+{view.overrun}"
+    return "" if not view.released else "fewer" if view.pods.expected else "none"
 
 
 def _essence(one: Waiting) -> str:
@@ -208,12 +222,17 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     ready = now.ready and (not before.ready or now.made != before.made)
     stuck = now.stuck != before.stuck
     held = bool(now.waiting) and not before.waiting
+    held = held or _at_nothing(before) != _at_nothing(now)
     if held or troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
     if now.orphaned or (before.ready and not now.ready):
         return Urgency.SETTLE
     return Urgency.LAZY
+
+
+def _at_nothing(facts: Facts) -> set[str]:
+    return {one for one in facts.scaled if one.endswith("/none")}
 
 
 def short_key(uid: str) -> bytes:

@@ -13,7 +13,7 @@ import structlog
 from holdfast import names
 from holdfast.activities.kube import Object
 from holdfast.activities.nodes import Marks
-from holdfast.activities.object_facts import ObjectFacts, object_facts
+from holdfast.activities.object_facts import ObjectFacts, component_facts
 from holdfast.activities.raw import mapping
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval
@@ -324,9 +324,11 @@ class Feeds:
 
 
 def _object_seen(kind: KindKey) -> Callable[[Mapping[str, Any]], ObjectSeen | None]:
+    facts = component_facts(*kind)
+
     def decode(raw: Mapping[str, Any]) -> ObjectSeen | None:
         metadata = mapping(raw.get("metadata"))
-        return ObjectSeen((*kind, str(metadata.get("namespace", "")), str(metadata.get("name", ""))), object_facts(raw))
+        return ObjectSeen((*kind, str(metadata.get("namespace", "")), str(metadata.get("name", ""))), facts(raw))
 
     return decode
 

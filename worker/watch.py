@@ -19,7 +19,7 @@ from holdfast.activities import refused_pods
 from holdfast.activities.contract import WatchInput
 from holdfast.activities.kube import Kube, KubeError, NotFound, Unreachable
 from holdfast.activities.nodes import Marks
-from holdfast.activities.object_facts import object_facts
+from holdfast.activities.object_facts import component_facts
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval
 from holdfast.policy.sight import union
@@ -346,7 +346,7 @@ class _Watching:
         except KubeError as error:
             Log.warning("a component cannot be asked for", kind=kind, namespace=namespace, name=name, why=error.message)
             return
-        facts = object_facts(raw)
+        facts = component_facts(api_version, kind)(raw)
         if doubt.attempt_uid in facts.owner_uids:
             touched = self._cache.put_object(doubt.place, facts)
         else:  # Somebody else's object stands in its place: ours is gone.

@@ -197,6 +197,20 @@ class ComponentView(Payload):
     """Whether others are created once it is ready or complete, or success looks at it: that is news at once."""
     excused: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     """Expected pods that are not missed any more, since their copy has ended."""
+    released: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """Declared pods that its object's own spec does not ask for now: somebody scaled it down (row D14)."""
+    overrun: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """Pods that its object's own spec asks for beyond the declared ones (row D14)."""
+    starting: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When the pods that are to make up what it lacks had all been created; None where some of them do not exist."""
+
+    backs_off_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """Until when its Job, which has retries left, may wait by itself before it replaces failed pods (row D22)."""
+
+    @property
+    def declared(self) -> int:
+        """How many pods the workload declares for it, whatever its object's own spec asks for now."""
+        return self.pods.expected + self.released
 
     @property
     def absent(self) -> int:

@@ -47,6 +47,7 @@ from holdfast.policy.requeue import is_queued, kept_out
 from holdfast.policy.requeue import pause as paused
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
+from holdfast.policy.scale import is_at_nothing, overrun
 from holdfast.policy.sight import due
 from holdfast.policy.staging import is_paused, is_staging
 from holdfast.policy.strip import let_go
@@ -272,12 +273,16 @@ def _now(spec: Workload, state: State) -> str:
         return f"standing in queue {spec.queue}{since}; nothing of it is in the cluster"
     if state.pause_until is not None:
         return "pausing before the next attempt; its quota is kept"
+    if is_at_nothing(state):
+        return "nothing of it is to run; its objects and its quota are kept"
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         unready, expected = not_ready(spec, state), expected_now(spec, state)
+        over = overrun(spec, state)
+        more = f"{f'; {over}' if over else ''}{_until(spec, state)}"
         if unready:
             avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
-            return f"waiting for {unready} of {expected} Pod{_stuck(state)}{avoided}{_until(spec, state)}"
-        return f"{expected} of {expected} pods run or have succeeded{_until(spec, state)}"
+            return f"waiting for {unready} of {expected} Pod{_stuck(state)}{avoided}{more}"
+        return f"{expected} of {expected} pods run or have succeeded{more}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         until = "" if state.hold_until is not None else " until somebody cancels it"
         kept = ", and its quota is kept: pods of it run on" if still_runs(state) else ""
@@ -434,6 +439,8 @@ def _unblock(spec: Workload, state: State) -> str:
     attempt = state.attempt
     if state.held is not None:
         return "retry removes all that is there of it and begins a new attempt; cancel removes it and ends"
+    if is_at_nothing(state):
+        return "whoever scaled it down scales it up again (kubectl scale), or cancel"
     if state.phase is Phase.SUSPENDED:
         return "resume"
     if is_staging(state) and is_paused(state):

@@ -14,6 +14,8 @@ from holdfast.formats.pods import PathProblem, pod_template
 from holdfast.model import Component
 from holdfast.simulation.happenings import Fail, LaunchFails, ProbeFails
 
+JOB_BACKOFF_LIMIT = 6
+"""As batch/v1 has it where a Job does not say."""
 UID = "simulated"
 """The workload's."""
 
@@ -45,6 +47,8 @@ class Pod:
     asked: int = 0
     """The number of the last request to save its state."""
     asked_at: datetime | None = None
+    template: int = 0
+    """Of which of its component's pod templates it was made."""
 
     @property
     def finished(self) -> bool:
@@ -142,6 +146,15 @@ class Thing:
     """Which pods have been counted, by name."""
     giving_up: TrueCondition | None = None
     """What it will say of itself once its pods are gone."""
+    scaled: int | None = None
+    """How many pods another hand has made its spec ask for."""
+    template: int = 0
+    """How often another hand has changed its pod template."""
+
+    @property
+    def wanted(self) -> int:
+        """How many pods its spec asks for."""
+        return self.plan.expected_pods if self.scaled is None else self.scaled
 
     @property
     def name(self) -> str:
@@ -179,6 +192,16 @@ class Thing:
         """Whether a kubelet starts a container of its pods again that has ended."""
         return self.restart_policy == "Always"
 
+    @property
+    def _job(self) -> JobFacts | None:
+        """What a Job says of its failures and its suspension: what else it counts is read off its pods."""
+        if self.suspended:
+            return JobFacts(wanted=1, good=0, active=0, suspended=True)
+        if not self.failures or self.index is not None:
+            return None
+        limit = int(self.spec.get("backoffLimit", JOB_BACKOFF_LIMIT))
+        return JobFacts(wanted=1, good=0, active=0, suspended=False, failed=self.failures, limit=limit)
+
     def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
         """Return what an observer reads of it."""
         return ObjectFacts(
@@ -190,7 +213,8 @@ class Thing:
             submitted=False,
             conditions=tuple(self.conditions),
             revision=revision,
-            job=JobFacts(wanted=1, good=0, active=0, suspended=True) if self.suspended else None,
+            job=self._job,
+            wanted=self.scaled,
         )
 
 

@@ -233,7 +233,7 @@ class World:
 
     def make_pod(self, thing: Thing, name: str) -> Pod:
         """Make a pod, as a controller does; it is scheduled and started after its time."""
-        pod = Pod(name, thing, self.clock.now)
+        pod = Pod(name, thing, self.clock.now, template=thing.template)
         thing.made += 1
         self.pods.append(pod)
         self.changed = True
