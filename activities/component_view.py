@@ -98,6 +98,15 @@ def view_of(
     return Seen(view, failures, [_pod_failure(pod, look, stuck=True) for pod in unstarted])
 
 
+def view_of_unserved(component: PlannedComponent, pods: Sequence[PodFacts]) -> Seen:
+    """Return what is known of a component whose kind the cluster does not serve: how many pods there are (row D24).
+
+    Whoever would replace or end them may not be able to see them either, so that nothing follows from it.
+    """
+    counts, _ = _count(component, pods, component.expected_pods)
+    return Seen(ComponentView(pods=counts.model_copy(update={"failed": 0}), unserved=True), [], [])
+
+
 def view_of_copies(
     component: PlannedComponent,
     objects: Sequence[ObjectFacts | Unseen | None],

@@ -11,7 +11,7 @@ from holdfast.activities import refused_pods, unprepared
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.copies import read_objects
-from holdfast.activities.kube import Forbidden, Unreachable
+from holdfast.activities.kube import Forbidden, UnknownKind, Unreachable
 from holdfast.activities.node_marks import LEASE
 from holdfast.activities.nodes import STRANDED, NodeMark
 from holdfast.activities.object_facts import ObjectFacts, component_facts, object_facts
@@ -67,8 +67,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         attempts_of(site, target),
     )
     owner = next((one for one in owners if one["metadata"]["name"] == owner_name), None)
-    unseen: set[str] = set()
-    found = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
+    unseen, unserved = set[str](), set[str]()
+    found = await asyncio.gather(*(_component(site, given, one, unseen, unserved) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
     seen_pods = await unprepared.told(kube, pods.items, given.attempt, at)
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
@@ -89,6 +89,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         live=True,
         revision=pods.version,
         unseen=unseen,
+        unserved=unserved,
         marks=marks,
     )
     # Whether a node has gone that nobody has missed yet is only asked of an application's failure (`policy.fate`).
@@ -144,9 +145,11 @@ async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet
 
 
 async def _component(
-    site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str]
+    site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str], unserved: set[str]
 ) -> list[ObjectFacts | None]:
     """Return what stands under each planned name; note a component as unseen if it cannot be read and others can.
+
+    Where the cluster does not serve its kind, that is noted too: nothing is known of it then (row D24).
 
     Raises:
         Unreachable: if the API server does not answer other reads either.
@@ -156,6 +159,9 @@ async def _component(
     for _ in range(2):
         try:
             return await read_objects(site, target, component, given.attempt, facts)
+        except UnknownKind:
+            unserved.add(component.name)
+            break
         except Forbidden:
             break
         except Unreachable as error:

@@ -12,7 +12,7 @@ from holdfast.activities.attempts import attempts_of
 from holdfast.activities.contract import PlannedComponent, RemoveInput
 from holdfast.activities.copies import read_objects
 from holdfast.activities.kept import Trace, owned_trace, trace
-from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
+from holdfast.activities.kube import Forbidden, NotFound, Object, UnknownKind, Unreachable
 from holdfast.activities.node_taints import is_fenced
 from holdfast.activities.node_word import word_on
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
@@ -162,6 +162,10 @@ async def _find_component(
     """
     try:
         return await read_objects(site, given.target, component, given.attempt, owned_trace)
+    except UnknownKind as error:
+        # What was made is there still, for all that is known; what never was cannot be made now.
+        refs = [one for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name)]
+        return [_unread(given, component.object_name, error.message, one.uid or UNREAD_UID) for one in refs]
     except (Forbidden, Unreachable) as error:
         made = _uids_made(given, component)
         return [_unread(given, component.object_name, error.message, made[0] if made else UNREAD_UID)]

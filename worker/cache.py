@@ -372,6 +372,7 @@ class Cache:
         unseen: Collection[KindKey],
         blind: tuple[Interval, ...],
         version: int = 0,
+        unserved: Collection[KindKey] = (),
     ) -> Observation:
         """Return the snapshot of an attempt; `version` is that up to which all it rests on is known.
 
@@ -410,6 +411,7 @@ class Cache:
             ),
             blind=blind,
             unseen=hidden | {name for name, place in single.items() if place in doubtful},
+            unserved={one.name for one in attempt.plan if (one.api_version, one.kind) in unserved},
             marks=self._marks,
             refused=self._refused.get(attempt.workload_uid, {}),
         )

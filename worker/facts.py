@@ -85,6 +85,9 @@ class Facts:
     scaled: tuple[str, ...] = ()
     """Which components' own specs ask for fewer pods than were declared, for none, or for how many more (row D14)."""
 
+    unserved: tuple[str, ...] = ()
+    """Which components are of a kind that the cluster does not serve (row D24)."""
+
     @property
     def blank(self) -> bool:
         """Whether a workflow that has just created everything knows this already."""
@@ -104,6 +107,7 @@ class Facts:
             or self.stuck
             or self.waiting
             or self.scaled
+            or self.unserved
         )
 
     @property
@@ -116,7 +120,7 @@ class Facts:
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
         said = astuple(self)
         later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
-        later += (bool(self.waiting), bool(self.scaled))
+        later += (bool(self.waiting), bool(self.scaled), bool(self.unserved))
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
@@ -155,6 +159,7 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
         scaled=tuple(
             f"{name}/{_scaled(view)}" for name, view in sorted(observation.components.items()) if _scaled(view)
         ),
+        unserved=tuple(name for name, view in sorted(observation.components.items()) if view.unserved),
     )
 
 
@@ -223,6 +228,7 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     stuck = now.stuck != before.stuck
     held = bool(now.waiting) and not before.waiting
     held = held or _at_nothing(before) != _at_nothing(now)
+    held = held or bool(now.unserved) != bool(before.unserved)
     if held or troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.

@@ -207,6 +207,9 @@ class ComponentView(Payload):
     backs_off_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """Until when its Job, which has retries left, may wait by itself before it replaces failed pods (row D22)."""
 
+    unserved: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the cluster does not serve its kind (any more): nothing is known of it, and nothing fails (row D24)."""
+
     @property
     def declared(self) -> int:
         """How many pods the workload declares for it, whatever its object's own spec asks for now."""
@@ -215,12 +218,12 @@ class ComponentView(Payload):
     @property
     def absent(self) -> int:
         """How many expected pods are not there."""
-        return 0 if self.complete else max(0, self.pods.expected - self.pods.present - self.excused)
+        return 0 if self.complete or self.unserved else max(0, self.pods.expected - self.pods.present - self.excused)
 
     @property
     def unready(self) -> int:
         """How many expected pods neither run nor have succeeded."""
-        return 0 if self.complete else max(0, self.pods.expected - self.pods.ready - self.excused)
+        return 0 if self.complete or self.unserved else max(0, self.pods.expected - self.pods.ready - self.excused)
 
     @property
     def started(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.activities.kube_errors import NotFound, UnknownKind, error_of
 from holdfast.activities.object_facts import component_facts
 from holdfast.activities.pod_facts import pod_facts
 from holdfast.activities.snapshot import summarize
@@ -141,3 +142,26 @@ def test_D22_a_job_without_retries_or_at_its_end_backs_off_no_more() -> None:
     assert backing_off(2, suspend=True).backs_off_until is None
     bare = look(failed("b"), plan=(planned(kind="Pod", api="v1"),)).components["work"]
     assert bare.backs_off_until is None
+
+
+D24 = pytest.mark.row("D24", level="pure")
+
+
+@D24
+def test_D24_of_a_component_whose_kind_is_not_served_nothing_is_missing_and_nothing_has_failed() -> None:
+    plan = (planned(pods=2),)
+    seen = look(failed("b"), plan=plan, objects={"work": None}, unseen={"work"}, unserved={"work"})
+    view = seen.components["work"]
+    assert (seen.failures, seen.missing, view.found, view.complete, view.unserved) == ((), (), True, False, True)
+    assert (view.absent, view.unready) == (0, 0)
+
+
+@D24
+@pytest.mark.parametrize(
+    ("text", "expected"), [("404 page not found\n", UnknownKind), ('trainers "w" not found', NotFound)]
+)
+def test_D24_a_path_that_is_not_served_is_told_from_an_object_that_is_not_there(
+    text: str, expected: type[NotFound]
+) -> None:
+    path = "/apis/test.holdfast.dev/v1alpha1/namespaces/ns/trainers/w"
+    assert type(error_of(404, {"message": text}, "GET", path)) is expected
