@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 
 from holdfast import names
 from holdfast.activities import refused_pods, unprepared
+from holdfast.activities.ancestry import ancestry
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.copies import read_objects
 from holdfast.activities.kube import Forbidden, UnknownKind, Unreachable
+from holdfast.activities.lineage import named
 from holdfast.activities.node_marks import LEASE
 from holdfast.activities.nodes import STRANDED, NodeMark
 from holdfast.activities.object_facts import ObjectFacts, component_facts, object_facts
@@ -71,6 +73,12 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     found = await asyncio.gather(*(_component(site, given, one, unseen, unserved) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
     seen_pods = await unprepared.told(kube, pods.items, given.attempt, at)
+    own = {one["metadata"]["uid"] for one in owners} | {given.owner_uid} - {""}
+    own |= {thing.uid for each in found for thing in each if thing is not None and own & {*thing.owner_uids}}
+    chains = await ancestry(site, target, given.plan, (pod.controller for pod in seen_pods), own)
+    site.between.learn(given.plan, chains.between)
+    foreign = [pod for pod in seen_pods if chains.is_foreign(pod.controller)]
+    seen_pods = [pod for pod in seen_pods if not chains.is_foreign(pod.controller)]
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
         anchor = None
@@ -106,6 +114,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     return seen.model_copy(
         update={
             "anchor_found": held,
+            "foreign": named(pod.controller for pod in foreign),
             "owner_submitted": owned.submitted if owned else None,
             "quietest": quietest,
             "others": others(owners, {pod.attempt for pod in seen_pods}, given.attempt),

@@ -18,6 +18,7 @@ from holdfast.activities.contract import Progress, Target
 from holdfast.activities.gathered import Gathered
 from holdfast.activities.known import KnownAnchors
 from holdfast.activities.kube import Forbidden, Kube, NotFound, Object, UnknownKind, Unreachable, service_account_user
+from holdfast.activities.lineage import Between, Links
 from holdfast.activities.nodes import Marks
 from holdfast.activities.permits import Permits
 from holdfast.activities.precedence import Precedence
@@ -60,6 +61,8 @@ class Site:
     """What data sets are staged by; None where this worker stages none."""
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
+    links: Links = field(default_factory=Links)
+    between: Between = field(default_factory=Between)
     gathered: Gathered = field(init=False)
     precedence: Precedence = field(init=False, default_factory=Precedence)
 

@@ -88,6 +88,9 @@ class Facts:
     unserved: tuple[str, ...] = ()
     """Which components are of a kind that the cluster does not serve (row D24)."""
 
+    foreign: tuple[str, ...] = ()
+    """Whose pods bear the workload's labels and are not its own: not how many (row D26)."""
+
     @property
     def blank(self) -> bool:
         """Whether a workflow that has just created everything knows this already."""
@@ -108,6 +111,7 @@ class Facts:
             or self.waiting
             or self.scaled
             or self.unserved
+            or self.foreign
         )
 
     @property
@@ -120,7 +124,7 @@ class Facts:
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
         said = astuple(self)
         later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
-        later += (bool(self.waiting), bool(self.scaled), bool(self.unserved))
+        later += (bool(self.waiting), bool(self.scaled), bool(self.unserved), bool(self.foreign))
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
@@ -160,6 +164,7 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
             f"{name}/{_scaled(view)}" for name, view in sorted(observation.components.items()) if _scaled(view)
         ),
         unserved=tuple(name for name, view in sorted(observation.components.items()) if view.unserved),
+        foreign=tuple(one.partition(" of ")[2] for one in observation.foreign),
     )
 
 
@@ -228,7 +233,7 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     stuck = now.stuck != before.stuck
     held = bool(now.waiting) and not before.waiting
     held = held or _at_nothing(before) != _at_nothing(now)
-    held = held or bool(now.unserved) != bool(before.unserved)
+    held = held or bool(now.foreign) != bool(before.foreign) or bool(now.unserved) != bool(before.unserved)
     if held or troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.

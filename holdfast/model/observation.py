@@ -279,6 +279,8 @@ class Observation(Payload):
     """Pods that their kubelets could not start so far, at most 16; failures only to a policy that says so (row L16)."""
     waiting: Annotated[tuple[Waiting, ...], Field(exclude_if=lambda value: not value)] = ()
     """What pods wait for that do not run yet, at most 8 groups: the largest first."""
+    foreign: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Pods that bear the workload's labels and come of another's object, such as a copied Job: left alone (row D26)."""
     quietest: Annotated[Quiet | None, Field(exclude_if=lambda value: value is None)] = None
     """Of the nodes where its pods live, the one that was heard of least lately (live looks that ask for it)."""
     blind: tuple[Interval, ...] = ()

@@ -291,7 +291,7 @@ def _now(spec: Workload, state: State) -> str:
         return "nothing of it is to run; its objects and its quota are kept"
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         unready, expected = not_ready(spec, state), expected_now(spec, state)
-        over = overrun(spec, state)
+        over = "; ".join(filter(None, (overrun(spec, state), _foreign(state))))
         more = f"{f'; {over}' if over else ''}{_until(spec, state)}"
         if _unserved(spec, state):
             return f"nothing is decided by what cannot be read; {_ready_pods(state)} pods run or have succeeded{more}"
@@ -310,6 +310,14 @@ def _ready_pods(state: State) -> int:
     """Return how many pods were seen to run, or to have succeeded."""
     seen = current(state)
     return seen.pods.ready if seen is not None else 0
+
+
+def _foreign(state: State) -> str:
+    """Name pods that bear the workload's labels and are not its own (row D26)."""
+    seen = current(state)
+    if seen is None or not seen.foreign:
+        return ""
+    return f"left alone, since it comes of another's object with labels copied from here: {', '.join(seen.foreign)}"
 
 
 def _stuck(state: State) -> str:
