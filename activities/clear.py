@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from holdfast import names
+from holdfast.activities.ancestry import own_pods
 from holdfast.activities.component_view import has_ended
 from holdfast.activities.contract import Cleared, ClearInput, ObserveInput, PlannedComponent
 from holdfast.activities.copies import each, read_objects
@@ -134,7 +135,7 @@ async def _active(site: Site, given: ClearInput) -> list[_Going]:
 
     listed = await site.kube.list("v1", "Pod", target.namespace, labels=labels, keep=kept)
     pods: dict[str, list[tuple[PodFacts, Object]]] = {}
-    for facts, pod in listed["items"]:
+    for facts, pod in await own_pods(site, target, given.plan, listed["items"], lambda one: one[0].controller):
         pods.setdefault(facts.component, []).append((facts, pod))
     found = [_going(given, plan, objects, pods.get(plan.name, [])) for plan, objects in read]
     return [one for one in found if one.objects or one.pods]

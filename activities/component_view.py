@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -19,6 +19,11 @@ from holdfast.model import ComponentView, CopyCounts, Failure, FailureClass, Pod
 _ENDED_AT: Final = ("status.endTime", "status.completionTime", "status.terminationTime")
 """Where kinds that do not speak by conditions say when they ended."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_JOB_BACKOFF: Final = timedelta(seconds=10)
+_JOB_BACKOFF_MAXIMUM: Final = timedelta(minutes=10)
+"""How long the Job controller of Kubernetes waits before it replaces a failed pod: at first, and at most."""
+_JOB_ENDS: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
+"""Conditions with which a Job makes no more pods."""
 
 
 class Unseen(Enum):
@@ -65,15 +70,25 @@ def view_of(
     """Return how one object stands, with the pods that came of it."""
     facts = found if isinstance(found, ObjectFacts) else None
     present = found is not None
-    counts, failed_pods = _count(component, pods)
+    wanted = facts.wanted if facts is not None and facts.wanted is not None else component.expected_pods
+    expected = min(wanted, component.expected_pods)
+    counts, failed_pods = _count(component, pods, expected)
     verdicts = failures_said(component.status, facts, look.at) if facts else []
+    complete = present and _complete(component, facts, counts)
+    if complete and counts.failed:
+        # What its controller has left lying of the way there is nobody's failure any more (row D23).
+        counts, failed_pods = counts.model_copy(update={"failed": 0}), []
     view = ComponentView(
         found=present or not look.submitted,
         uid=facts.uid if facts else "",
-        complete=present and _complete(component, facts, counts),
+        complete=complete,
         failed=bool(verdicts),
         ready=_ready(component.status, facts) if facts else None,
         pods=counts,
+        released=component.expected_pods - expected,
+        overrun=max(0, wanted - component.expected_pods),
+        starting=_starting(pods, counts),
+        backs_off_until=_backs_off_until(component, facts, pods) if failed_pods else None,
     )
     failures = [_pod_failure(pod, look) for pod in failed_pods]
     if look.marks and not view.complete:
@@ -83,7 +98,17 @@ def view_of(
         failures.append(_verdict(component, facts, verdicts[0], look))
     if look.submitted and not present:
         failures.append(_missing(component, look))
-    return Seen(view, failures, [_pod_failure(pod, look, stuck=True) for pod in pods if _is_stuck(pod, look)])
+    unstarted = [] if view.complete else [pod for pod in pods if _is_stuck(pod, look)]
+    return Seen(view, failures, [_pod_failure(pod, look, stuck=True) for pod in unstarted])
+
+
+def view_of_unserved(component: PlannedComponent, pods: Sequence[PodFacts]) -> Seen:
+    """Return what is known of a component whose kind the cluster does not serve: how many pods there are (row D24).
+
+    Whoever would replace or end them may not be able to see them either, so that nothing follows from it.
+    """
+    counts, _ = _count(component, pods, component.expected_pods)
+    return Seen(ComponentView(pods=counts.model_copy(update={"failed": 0}), unserved=True), [], [])
 
 
 def view_of_copies(
@@ -119,8 +144,51 @@ def view_of_copies(
         pods=_together([one.pods for one in (*views, *(each.view for each in stray))]),
         copies=CopyCounts(**tally),
         excused=sum(max(0, one.pods.expected - one.pods.ready) for one in views if one.complete or one.failed),
+        released=sum(one.released for one in views),
+        overrun=sum(one.overrun for one in views),
+        starting=_all_starting(one for one in views if one.unready and not one.failed),
+        backs_off_until=_earliest(one.backs_off_until for one in views if one.pods.failed and not one.failed),
     )
     return Seen(view, failures, stuck)
+
+
+def _all_starting(lacking: Iterable[ComponentView]) -> datetime | None:
+    """Return since when each of some copies that lack pods has them starting; None where one does not."""
+    return _earliest(one.starting for one in lacking)
+
+
+def _earliest(times: Iterable[datetime | None]) -> datetime | None:
+    """Return the earliest of some times; None where one of them is none, or there are none."""
+    every = list(times)
+    return min((time for time in every if time is not None), default=None) if None not in every else None
+
+
+def _backs_off_until(
+    component: PlannedComponent, facts: ObjectFacts | None, pods: Sequence[PodFacts]
+) -> datetime | None:
+    """Return until when a Job that has retries left may wait by itself before it replaces a failed pod (row D22).
+
+    Its controller doubles the pause with each failure since a success: with all that there were it waits no longer.
+    """
+    job = facts.job if facts is not None and _is_job(component) else None
+    if facts is None or job is None or job.suspended or any(one.type in _JOB_ENDS for one in facts.conditions):
+        return None
+    times = [pod.failure_time for pod in pods if pod.state is PodState.FAILED]
+    last = max((time for time in times if time is not None), default=None)
+    failures = max(job.failed, len(times))
+    if last is None or failures > job.limit:
+        return None
+    return last + min(_JOB_BACKOFF * 2 ** min(failures - 1, 10), _JOB_BACKOFF_MAXIMUM)
+
+
+def _starting(pods: Sequence[PodFacts], counts: PodCounts) -> datetime | None:
+    """Return when as many pods had been created as are still to run; None where fewer exist (row D14).
+
+    The latest count: of a rolling update, or of many evictions one after another, each pod has its own time.
+    """
+    lacking = counts.expected - counts.ready
+    created = sorted((pod.created or _LONG_AGO for pod in pods if pod.state is PodState.PENDING), reverse=True)
+    return created[lacking - 1] if 0 < lacking <= len(created) else None
 
 
 def has_ended(component: PlannedComponent, found: ObjectFacts, pods: Sequence[PodFacts]) -> bool:
@@ -161,7 +229,7 @@ def _together(counts: Sequence[PodCounts]) -> PodCounts:
     return PodCounts(**{field: sum(getattr(one, field) for one in counts) for field in PodCounts.model_fields})
 
 
-def _count(component: PlannedComponent, pods: Sequence[PodFacts]) -> tuple[PodCounts, list[PodFacts]]:
+def _count(component: PlannedComponent, pods: Sequence[PodFacts], expected: int) -> tuple[PodCounts, list[PodFacts]]:
     """Count an object's pods, and return those failed ones that nothing has replaced (row A18)."""
     states = dict.fromkeys(PodState, 0)
     for pod in pods:
@@ -171,11 +239,11 @@ def _count(component: PlannedComponent, pods: Sequence[PodFacts]) -> tuple[PodCo
         unreplaced = len(failed)  # No controller stands behind it.
     else:
         standing = states[PodState.PENDING] + states[PodState.RUNNING] + states[PodState.SUCCEEDED]
-        unreplaced = min(len(failed), max(0, component.expected_pods - standing))
+        unreplaced = min(len(failed), max(0, expected - standing))
     # A controller replaces the pods that failed first, so the last ones are those still unreplaced.
     failed.sort(key=_failed_at)
     counts = PodCounts(
-        expected=component.expected_pods,
+        expected=expected,
         pending=states[PodState.PENDING],
         running=states[PodState.RUNNING],
         succeeded=states[PodState.SUCCEEDED],
@@ -190,7 +258,8 @@ def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: Po
         return found is not None and says_complete(component.status, found)
     if not component.expected_pods:
         return True
-    return counts.succeeded >= component.expected_pods and not (counts.going or counts.failed)
+    # What is scaled down to nothing has not succeeded.
+    return 0 < counts.expected <= counts.succeeded and not (counts.going or counts.failed)
 
 
 def says_complete(rule: StatusRule, found: ObjectFacts) -> bool:

@@ -69,6 +69,7 @@ async def read_objects(
 
     Raises:
         Forbidden: if what has one of these names may not be read.
+        UnknownKind: if the cluster does not serve that version of the kind.
     """
 
     async def read(name: str) -> R | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.kept import trace, unsigned
+from holdfast.activities.kept import pod_trace, unsigned
 from holdfast.activities.kube import Kube, Object
 from holdfast.activities.raw import mapping, version_of
 
@@ -56,7 +56,7 @@ class Gathered:
         Raises:
             KubeError: what the read was answered by.
         """
-        keep = trace if kind == "Pod" else unsigned
+        keep = pod_trace if kind == "Pod" else unsigned
         return (await self.listed(api_version, kind, namespace, workload_uid, keep)).items
 
     async def listed(self, api_version: str, kind: str, namespace: str, workload_uid: str, keep: Keep) -> Listed:

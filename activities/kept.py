@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.kube import Object
+from holdfast.activities.lineage import controller_of
 from holdfast.activities.raw import mapping, sequence
 
 _LABELS = (names.LABEL_WORKLOAD_UID, names.LABEL_ATTEMPT, names.LABEL_LAUNCH)
@@ -76,6 +77,22 @@ class OwnedTrace(Trace):
         """Return `metadata` or `spec`, made anew each time."""
         part = super().__getitem__(key)
         return part | {"ownerReferences": self._owners} if key == "metadata" and self._owners else part
+
+
+class PodTrace(Trace):
+    """What `Trace` keeps, and what made a pod: of thousands of pods the same few."""
+
+    __slots__ = ("controller",)
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        """Keep what is kept of a pod as JSON has it."""
+        super().__init__(raw)
+        self.controller = controller_of(raw)
+
+
+def pod_trace(raw: Mapping[str, Any]) -> PodTrace:
+    """Return what `trace` does, and what made a pod."""
+    return PodTrace(raw)
 
 
 def trace(raw: Mapping[str, Any]) -> Trace:

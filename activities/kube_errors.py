@@ -104,7 +104,8 @@ def error_of(
         case 403:
             kind = QuotaExceeded if "exceeded quota" in message else Forbidden
         case 404:
-            kind = NotFound
+            # Of an object that is not there it sends a Status; so it answers for a path that it does not serve at all.
+            kind = UnknownKind if message.startswith("404 page not found") else NotFound
         case 409:
             kind = AlreadyExists if reason == "AlreadyExists" else Conflict
         case 410:

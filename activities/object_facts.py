@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from sys import intern
 from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
+from holdfast.formats.pods import pods_wanted
 from holdfast.model.component import WORD_MAXIMUM, WORD_PATH_MAXIMUM, WORD_STEPS_MAXIMUM, word
 
 MESSAGE_MAXIMUM = 320
@@ -38,6 +39,10 @@ class JobFacts:
     """Pods that are ready or have succeeded."""
     active: int
     suspended: bool
+    failed: int = 0
+    """Pods that it has counted as failed."""
+    limit: int = 0
+    """How many of them it bears before it gives up: its `backoffLimit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,17 @@ class ObjectFacts:
     """Of a component's object: which launch of its component it is."""
     words: tuple[tuple[str, str], ...] = ()
     """Of a component's object: the fields of its status that rules can compare, by path; at most 32 (row D15)."""
+    wanted: int | None = None
+    """Of a component's object: how many pods its own spec asks for; None where its kind does not tell that."""
+
+
+def component_facts(api_version: str, kind: str) -> Callable[[Mapping[str, Any]], ObjectFacts]:
+    """Return what reads a component's object of a kind: an item of a list does not say of which kind it is."""
+
+    def read(raw: Mapping[str, Any]) -> ObjectFacts:
+        return replace(object_facts(raw), wanted=pods_wanted(raw, api_version, kind))
+
+    return read
 
 
 def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
@@ -118,7 +134,14 @@ def _job_facts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> JobFacts |
     completions = spec.get("completions")
     wanted = min(parallelism, completions) if isinstance(completions, int) else parallelism
     good = _count(status.get("ready")) + _count(status.get("succeeded"))
-    return JobFacts(wanted, good, _count(status.get("active")), spec.get("suspend") is True)
+    return JobFacts(
+        wanted,
+        good,
+        _count(status.get("active")),
+        spec.get("suspend") is True,
+        failed=_count(status.get("failed")),
+        limit=_count(spec.get("backoffLimit")),
+    )
 
 
 def _count(value: Any) -> int:

@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 
 from holdfast import names
 from holdfast.activities import refused_pods, unprepared
+from holdfast.activities.ancestry import ancestry
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.copies import read_objects
-from holdfast.activities.kube import Forbidden, Unreachable
+from holdfast.activities.kube import Forbidden, UnknownKind, Unreachable
+from holdfast.activities.lineage import named
 from holdfast.activities.node_marks import LEASE
 from holdfast.activities.nodes import STRANDED, NodeMark
-from holdfast.activities.object_facts import ObjectFacts, object_facts
+from holdfast.activities.object_facts import ObjectFacts, component_facts, object_facts
 from holdfast.activities.pod_facts import PodFacts, pod_facts
 from holdfast.activities.pod_waits import groups
 from holdfast.activities.raw import mapping, time_of
@@ -67,10 +69,16 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         attempts_of(site, target),
     )
     owner = next((one for one in owners if one["metadata"]["name"] == owner_name), None)
-    unseen: set[str] = set()
-    found = await asyncio.gather(*(_component(site, given, one, unseen) for one in given.plan))
+    unseen, unserved = set[str](), set[str]()
+    found = await asyncio.gather(*(_component(site, given, one, unseen, unserved) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
     seen_pods = await unprepared.told(kube, pods.items, given.attempt, at)
+    own = {one["metadata"]["uid"] for one in owners} | {given.owner_uid} - {""}
+    own |= {thing.uid for each in found for thing in each if thing is not None and own & {*thing.owner_uids}}
+    chains = await ancestry(site, target, given.plan, (pod.controller for pod in seen_pods), own)
+    site.between.learn(given.plan, chains.between)
+    foreign = [pod for pod in seen_pods if chains.is_foreign(pod.controller)]
+    seen_pods = [pod for pod in seen_pods if not chains.is_foreign(pod.controller)]
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
         anchor = None
@@ -89,6 +97,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         live=True,
         revision=pods.version,
         unseen=unseen,
+        unserved=unserved,
         marks=marks,
         selection=selection_in(owner) if owner else None,
     )
@@ -106,6 +115,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     return seen.model_copy(
         update={
             "anchor_found": held,
+            "foreign": named(pod.controller for pod in foreign),
             "owner_submitted": owned.submitted if owned else None,
             "quietest": quietest,
             "others": others(owners, {pod.attempt for pod in seen_pods}, given.attempt),
@@ -145,17 +155,23 @@ async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet
 
 
 async def _component(
-    site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str]
+    site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str], unserved: set[str]
 ) -> list[ObjectFacts | None]:
     """Return what stands under each planned name; note a component as unseen if it cannot be read and others can.
+
+    Where the cluster does not serve its kind, that is noted too: nothing is known of it then (row D24).
 
     Raises:
         Unreachable: if the API server does not answer other reads either.
     """
     target = given.target
+    facts = component_facts(component.api_version, component.kind)
     for _ in range(2):
         try:
-            return await read_objects(site, target, component, given.attempt, object_facts)
+            return await read_objects(site, target, component, given.attempt, facts)
+        except UnknownKind:
+            unserved.add(component.name)
+            break
         except Forbidden:
             break
         except Unreachable as error:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.ancestry import own_pods
 from holdfast.activities.attempts import living_owner_of
 from holdfast.activities.contract import (
     ObserveInput,
@@ -24,7 +25,7 @@ from holdfast.activities.contract import (
 )
 from holdfast.activities.copies import each, read_objects
 from holdfast.activities.inject import InjectionError, inject
-from holdfast.activities.kept import Trace, lean, trace, unsigned
+from holdfast.activities.kept import PodTrace, lean, pod_trace, unsigned
 from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
 from holdfast.activities.make import is_owned
 from holdfast.activities.object_facts import turn_of
@@ -242,10 +243,11 @@ async def _going(site: Site, given: ParkInput) -> list[Object]:
     """Return the attempt's pods that have not ended."""
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
 
-    def going(pod: Object) -> Trace | None:
-        return trace(pod) if pod_facts(pod).state not in ENDED else None
+    def going(pod: Object) -> PodTrace | None:
+        return pod_trace(pod) if pod_facts(pod).state not in ENDED else None
 
-    return (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=going))["items"]
+    pods = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=going))["items"]
+    return [*await own_pods(site, given.target, given.plan, pods, lambda pod: pod.controller)]
 
 
 # Resuming.

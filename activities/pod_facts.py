@@ -10,6 +10,7 @@ from sys import intern
 from typing import Any, Final
 
 from holdfast import names
+from holdfast.activities.lineage import Ref, controller_of
 from holdfast.activities.raw import mapping, mappings, one_line, time_of, version_of
 from holdfast.activities.scheduling import unscheduled
 from holdfast.model import DEADLINE_EXCEEDED, FailureClass
@@ -79,6 +80,8 @@ class PodFacts:
     """Of a pod that its kubelet has not been able to start: from when on that is so."""
     waits_from: datetime | None = None
     """Of a pod that has no node yet, and whose scheduler has said why: from when on that is worth telling."""
+    controller: Ref | None = None
+    """What made it, as it says itself."""
     copy: int | None = None
     """Of which copy of its component it came; None where that has no copies."""
 
@@ -102,6 +105,7 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
         "state": state,
         "created": time_of(metadata.get("creationTimestamp")),
         "revision": version_of(metadata),
+        "controller": controller_of(raw),
         "copy": int(copy) if copy.isdecimal() else None,
     }
     if state is PodState.FAILED:

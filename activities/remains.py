@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.ancestry import ancestry
 from holdfast.activities.attempts import attempts_of
 from holdfast.activities.contract import PlannedComponent, RemoveInput
 from holdfast.activities.copies import read_objects
-from holdfast.activities.kept import Trace, owned_trace, trace
-from holdfast.activities.kube import Forbidden, NotFound, Object, Unreachable
+from holdfast.activities.kept import PodTrace, Trace, owned_trace
+from holdfast.activities.kube import Forbidden, NotFound, Object, UnknownKind, Unreachable
+from holdfast.activities.lineage import Ref, controller_of
 from holdfast.activities.node_taints import is_fenced
 from holdfast.activities.node_word import word_on
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
-from holdfast.activities.site import Site
+from holdfast.activities.site import Site, user_of
 from holdfast.model import NodeWord, Remnant
 
 REMNANTS_TOLD = 16
@@ -39,6 +41,8 @@ _BETWEEN: dict[tuple[str, str], tuple[tuple[str | None, str], ...]] = {
     ("jobset.x-k8s.io", "JobSet"): (("batch/v1", "Job"),),
     ("ray.io", "RayJob"): ((None, "RayCluster"), ("batch/v1", "Job")),
 }
+_DIRECT = frozenset({("", "Pod"), ("batch", "Job"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")})
+"""Kinds whose controllers make pods with nothing in between."""
 _LABELLED = frozenset({"EndpointSlice", "ReplicaSet"})
 
 
@@ -105,9 +109,42 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
         for thing in things
         if thing is not None and _is_ours(component, thing, given, owner_uid)
     )
-    between = await _find_between(site, given, components)
+    ours = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
+    ours |= {owner_uid, *(one["metadata"]["uid"] for one in await attempts_of(site, given.target))} - {""}
+    learned = site.between.learn(given.plan, ())
+    while True:
+        between = await _find_between(site, given, components, learned)
+        pods = await site.gathered.of("v1", "Pod", given.target.namespace, given.target.workload_uid)
+        made_by = [*map(_made_by, pods), *map(controller_of, between)]
+        chains = await ancestry(site, given.target, given.plan, made_by, ours)
+        # What stands between is told by the pods themselves, and may be of a kind that was not looked for (row D27).
+        more = site.between.learn(given.plan, chains.between)
+        if more == learned:
+            return Remains(
+                owner=owner,
+                components=components,
+                between=tuple(one for one in between if not chains.is_foreign(controller_of(one))),
+                pods=tuple(one for one in pods if not chains.is_foreign(_made_by(one))),
+            )
+        learned = more
+
+
+async def learn_between(site: Site, given: RemoveInput) -> None:
+    """Learn from the pods, before they go, which kinds stand between them and components of kinds little is known of.
+
+    Raises:
+        Unreachable: if the API server does not answer.
+    """
+    if all(_type(one) in _DIRECT or _type(one) in _BETWEEN for one in given.plan):
+        return
     pods = await site.gathered.of("v1", "Pod", given.target.namespace, given.target.workload_uid)
-    return Remains(owner=owner, components=components, between=between, pods=tuple(pods))
+    ours = {one.uid for one in given.objects if one.uid} | {given.owner_uid} - {""}
+    chains = await ancestry(site, given.target, given.plan, map(_made_by, pods), ours)
+    site.between.learn(given.plan, chains.between)
+
+
+def _made_by(pod: Mapping[str, Any]) -> Ref | None:
+    return pod.controller if isinstance(pod, PodTrace) else controller_of(pod)
 
 
 def _labels(given: RemoveInput) -> str:
@@ -115,26 +152,55 @@ def _labels(given: RemoveInput) -> str:
 
 
 async def _find_between(
-    site: Site, given: RemoveInput, components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...]
+    site: Site,
+    given: RemoveInput,
+    components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...],
+    learned: Set[tuple[str, str]],
 ) -> tuple[Object, ...]:
-    """Return what components have brought forth that brings forth pods, as far as the worker may read it."""
+    """Return what components have brought forth that brings forth pods, as far as it may be read.
+
+    `learned` are kinds that pods have named as their owners, beside those that are known of some components.
+    """
     parents = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
+    known = {pair for one in given.plan for pair in _kinds_between(one)}
+    planned = {(one.api_version, one.kind) for one in given.plan}
     found: list[Object] = []
-    for api_version, kind in sorted({pair for one in given.plan for pair in _kinds_between(one)}):
-        labels = _labels(given) if kind in _LABELLED else ""
+    while True:
+        fresh = [
+            thing
+            for kind in sorted(known | (set(learned) - planned))
+            for thing in await _children(site, given, kind, parents, "" if kind in known else user_of(given.target))
+        ]
+        found += fresh
+        uids = {thing["metadata"]["uid"] for thing in fresh} - {UNREAD_UID}
+        # Of the kinds that are known what is found brings forth pods; of others it may bring forth what does.
+        if not uids or not learned - known:
+            return tuple(found)
+        parents |= uids
 
-        def child(item: Object) -> Trace | None:
-            return trace(item) if is_child(item, given.target.workload_uid, parents) else None
 
-        try:
-            listed = await site.kube.list(api_version, kind, given.target.namespace, labels=labels, keep=child)
-        except (Forbidden, NotFound):
-            continue
-        except Unreachable as error:
-            found.append({"kind": kind, "apiVersion": api_version, **_unread(given, "of its own", error.message)})
-            continue
-        found += [{"kind": kind, "apiVersion": api_version, **item} for item in listed["items"]]
-    return tuple(found)
+async def _children(
+    site: Site, given: RemoveInput, of: tuple[str, str], parents: Set[str], user: str
+) -> Sequence[Object]:
+    """Return the objects of a kind that some parents have brought forth, or that bear the workload's label."""
+    api_version, kind = of
+    labels = _labels(given) if kind in _LABELLED else ""
+
+    def child(item: Object) -> Trace | None:
+        return owned_trace(item) if is_child(item, given.target.workload_uid, parents) else None
+
+    try:
+        listed = await site.kube.list(
+            api_version, kind, given.target.namespace, labels=labels, keep=child, impersonate=user
+        )
+    except Forbidden:
+        # What the workload's own account may not see the worker may.
+        return await _children(site, given, of, parents, "") if user else []
+    except NotFound:
+        return []
+    except Unreachable as error:
+        return [{"kind": kind, "apiVersion": api_version, **_unread(given, "of its own", error.message)}]
+    return [{"kind": kind, "apiVersion": api_version, **item} for item in listed["items"]]
 
 
 def is_child(thing: Mapping[str, Any], workload_uid: str, parents: Set[str]) -> bool:
@@ -147,9 +213,12 @@ def is_child(thing: Mapping[str, Any], workload_uid: str, parents: Set[str]) -> 
     return mapping(metadata.get("labels")).get(names.LABEL_WORKLOAD_UID) == workload_uid
 
 
+def _type(component: PlannedComponent) -> tuple[str, str]:
+    return (component.api_version.rpartition("/")[0], component.kind)
+
+
 def _kinds_between(component: PlannedComponent) -> list[tuple[str, str]]:
-    group = component.api_version.rpartition("/")[0]
-    return [(version or component.api_version, kind) for version, kind in _BETWEEN.get((group, component.kind), ())]
+    return [(version or component.api_version, kind) for version, kind in _BETWEEN.get(_type(component), ())]
 
 
 async def _find_component(
@@ -162,6 +231,10 @@ async def _find_component(
     """
     try:
         return await read_objects(site, given.target, component, given.attempt, owned_trace)
+    except UnknownKind as error:
+        # What was made is there still, for all that is known; what never was cannot be made now.
+        refs = [one for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name)]
+        return [_unread(given, component.object_name, error.message, one.uid or UNREAD_UID) for one in refs]
     except (Forbidden, Unreachable) as error:
         made = _uids_made(given, component)
         return [_unread(given, component.object_name, error.message, made[0] if made else UNREAD_UID)]

@@ -24,6 +24,7 @@ from holdfast.activities.remains import (
     find_owner_gathered,
     find_remains,
     foreign_finalizers,
+    learn_between,
     node_of,
     nodes_down,
     remnants_of,
@@ -149,10 +150,14 @@ class _Graceful:
         self._deadline = deadline
         self._looked_at = asyncio.get_running_loop().time()
         self._look = 0.0
+        self._learned = False
 
     async def round(self) -> Remains | None:
         """Have the owner deleted; look in full once it is gone, and now and then before, to say what is left."""
         await self._following.look()
+        if not self._learned:
+            await learn_between(self._site, self._given)
+            self._learned = True
         owner = await find_owner_gathered(self._site, self._given)
         if owner is None:
             remains = await find_remains(self._site, self._given)

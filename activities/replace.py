@@ -8,9 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.ancestry import own_pods
 from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, Target, planned
 from holdfast.activities.copies import each, make_component, read_objects
-from holdfast.activities.kept import Trace, owned_trace, trace
+from holdfast.activities.kept import PodTrace, Trace, owned_trace, pod_trace
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.make import (
     Outdated,
@@ -115,7 +116,7 @@ async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) 
     ]
 
 
-async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[Trace]:
+async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[PodTrace]:
     if not component.expected_pods:
         return []
     labels = (
@@ -123,10 +124,12 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
         f"{names.LABEL_COMPONENT}={component.name}"
     )
 
-    def old(pod: Object) -> Trace | None:
-        return trace(pod) if launch_of(pod) < given.launches[component.name] else None
+    def old(pod: Object) -> PodTrace | None:
+        return pod_trace(pod) if launch_of(pod) < given.launches[component.name] else None
 
-    return (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=old))["items"]
+    pods = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=old))["items"]
+    plan = planned(component, given.target.workload_uid, given.attempt)
+    return await own_pods(site, given.target, (plan,), pods, lambda pod: pod.controller)
 
 
 async def delete_read(

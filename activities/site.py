@@ -17,7 +17,8 @@ from holdfast import names
 from holdfast.activities.contract import Progress, Target
 from holdfast.activities.gathered import Gathered
 from holdfast.activities.known import KnownAnchors
-from holdfast.activities.kube import Forbidden, Kube, Object, Unreachable, service_account_user
+from holdfast.activities.kube import Forbidden, Kube, NotFound, Object, UnknownKind, Unreachable, service_account_user
+from holdfast.activities.lineage import Between, Links
 from holdfast.activities.nodes import Marks
 from holdfast.activities.permits import Permits
 from holdfast.activities.precedence import Precedence
@@ -61,6 +62,8 @@ class Site:
     """What data sets are staged by; None where this worker stages none."""
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
+    links: Links = field(default_factory=Links)
+    between: Between = field(default_factory=Between)
     gathered: Gathered = field(init=False)
     precedence: Precedence = field(init=False, default_factory=Precedence)
     reach: Reach = field(init=False, default_factory=Reach)
@@ -112,19 +115,29 @@ class Site:
 
         Raises:
             Forbidden: if neither may look, and the namespace is there to stay.
+            UnknownKind: if the cluster does not serve that version of the kind (any more): of the object nothing is
+                known then (row D24).
         """
         user = user_of(target)
         try:
-            return await self.kube.find(api_version, kind, name, target.namespace, impersonate=user)
+            return await self._read(api_version, kind, name, target.namespace, user)
         except Forbidden:
             try:
-                return await self.kube.find(api_version, kind, name, target.namespace)
+                return await self._read(api_version, kind, name, target.namespace, "")
             except Forbidden:
                 # A namespace's deletion takes the account's rights away, and waits for our anchor: waiting here for
                 # a right to look would be waiting for ever.
                 if await self._is_ending(target.namespace):
                     return None
                 raise
+
+    async def _read(self, api_version: str, kind: str, name: str, namespace: str, user: str) -> Object | None:
+        try:
+            return await self.kube.get(api_version, kind, name, namespace, impersonate=user)
+        except UnknownKind as error:
+            raise UnknownKind(404, error.reason, f"the cluster does not serve {kind} of {api_version}") from None
+        except NotFound:
+            return None
 
     async def _is_ending(self, namespace: str) -> bool:
         """Whether a namespace is gone or going: nothing new can be made in it, and its deletion takes the rest."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast.activities.component_view import UNSEEN, Look, Unseen, view_of, view_of_copies
+from holdfast.activities.component_view import UNSEEN, Look, Unseen, view_of, view_of_copies, view_of_unserved
 from holdfast.activities.contract import PlannedComponent
 from holdfast.activities.nodes import NodeMark
 from holdfast.activities.object_facts import ObjectFacts
@@ -54,6 +54,7 @@ def summarize(
     revision: int | None = None,
     blind: tuple[Interval, ...] = (),
     unseen: Collection[str] = (),
+    unserved: Collection[str] = (),
     marks: Mapping[str, NodeMark] = MappingProxyType({}),
     refused: Mapping[str, str] = MappingProxyType({}),
     selection: Selection | None = None,
@@ -77,6 +78,7 @@ def summarize(
             which is right only for a reader that applies all changes in order.
         blind: when the observer could not see.
         unseen: components whose kind the observer does not read: taken to be there.
+        unserved: those of them whose kind the cluster does not serve: nothing is known of them.
         marks: the nodes that are marked as bad, by name.
         refused: why pods of a component cannot be created, by component.
         selection: the rules that judge the failures; None where they are not known.
@@ -100,7 +102,9 @@ def summarize(
     stuck: list[Failure] = []
     for component in plan:
         pods_of, name = by_component.get(component.name, ()), component.name
-        if component.copies is None:
+        if name in unserved:
+            seen = view_of_unserved(component, pods_of)
+        elif component.copies is None:
             seen = view_of(component, standing(objects.get(name), name), pods_of, look)
         else:
             places = copies.get(name) or [None] * component.copies

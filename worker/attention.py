@@ -86,6 +86,7 @@ class Attention:
         *,
         blind: Callable[[datetime, Collection[KindKey]], tuple[Interval, ...]] = lambda _, __: (),
         unseen: Callable[[], frozenset[KindKey]] = frozenset,
+        unserved: Callable[[], frozenset[KindKey]] = frozenset,
         settled: Callable[[AttemptSeen], bool] = lambda _: True,
         listed: Callable[[], bool] = lambda: True,
         version: Callable[[str, Collection[KindKey]], int] = lambda _, __: 0,
@@ -97,6 +98,7 @@ class Attention:
             signals: what waits to be sent.
             blind: the spans since a time in which the watch could not see some kinds.
             unseen: the kinds the watch cannot read.
+            unserved: those of them that the cluster does not serve.
             settled: whether everything about an attempt has been listed once; until then nothing is said of it.
             listed: whether all anchors and attempts have been listed once; until then none is missed.
             version: up to which all of some kinds, and of what every attempt rests on, is known in a namespace.
@@ -105,6 +107,7 @@ class Attention:
         self._signals = signals
         self._blind = blind
         self._unseen = unseen
+        self._unserved = unserved
         self._settled = settled
         self._listed = listed
         self._version = version
@@ -314,7 +317,9 @@ class Attention:
             if not self._settled(live) or (subject is not None and live.facts.uid in subject.closed):
                 return None
             version = self._version(live.namespace, live.kinds)
-            observation = self._cache.observe(live, at, self._unseen(), self._blind_for(uid, live), version)
+            observation = self._cache.observe(
+                live, at, self._unseen(), self._blind_for(uid, live), version, self._unserved()
+            )
             facts = facts_of(observation, self._cache.made_since(live), live.facts.resumed)
             return facts, live.facts.uid, observation
         if anchor is not None and not anchor.deletion_wanted and _orphaned(anchor, newest) and self._listed():

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from holdfast import names
 from holdfast.activities.component_view import UNSEEN, failures_said, says_complete
 from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.lineage import named, of_another
 from holdfast.activities.nodes import Marks, NodeMark
 from holdfast.activities.object_facts import ObjectFacts, object_facts
-from holdfast.activities.pod_facts import PodFacts, pod_facts
+from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
 from holdfast.activities.raw import mapping, mappings, version_of
 from holdfast.activities.snapshot import plan_of, selection_in, summarize
 from holdfast.model import ConditionType, Interval, Observation, Phase, Reason
@@ -376,6 +377,7 @@ class Cache:
         unseen: Collection[KindKey],
         blind: tuple[Interval, ...],
         version: int = 0,
+        unserved: Collection[KindKey] = (),
     ) -> Observation:
         """Return the snapshot of an attempt; `version` is that up to which all it rests on is known.
 
@@ -392,6 +394,7 @@ class Cache:
             for one in attempt.plan
             if one.copies is not None
         }
+        pods, foreign = self._own_pods(attempt)
         known = [one for one in objects.values() if one is not None]
         known += [one for several in copies.values() for one in several if isinstance(one, ObjectFacts)]
         seen = summarize(
@@ -403,7 +406,7 @@ class Cache:
             owner=attempt.facts,
             objects=objects,
             copies=copies,
-            pods=(pod.facts for pod in self._pods.get(attempt.workload_uid, {}).values()),
+            pods=pods,
             at=at,
             # A component may have been seen before the plan that names it.
             revision=max(
@@ -414,10 +417,13 @@ class Cache:
             ),
             blind=blind,
             unseen=hidden | {name for name, place in single.items() if place in doubtful},
+            unserved={one.name for one in attempt.plan if (one.api_version, one.kind) in unserved},
             marks=self._marks,
             refused=self._refused.get(attempt.workload_uid, {}),
             selection=attempt.selection,
         )
+        if foreign:
+            seen = seen.model_copy(update={"foreign": foreign})
         if not seen.missing:
             return seen
         # Which one went is part of the news: the next of its name may go before its coming was told.
@@ -427,6 +433,25 @@ class Cache:
             if not seen.components[one.name].found
         }
         return seen.model_copy(update={"components": {**seen.components, **lost}})
+
+    def _own_pods(self, attempt: AttemptSeen) -> tuple[list[PodFacts], tuple[str, ...]]:
+        """Return a workload's pods without those that a copy of one of its components made, and whose those are.
+
+        Only a live look follows a longer chain of owners (row D26).
+        """
+        every = [pod.facts for pod in self._pods.get(attempt.workload_uid, {}).values()]
+        standing = {place: self._objects.get(place) for _, place in attempt.places()}
+        ours = {facts.uid for facts in standing.values() if facts is not None}
+        # One that is not there may have been made anew: its pods are not another's.
+        kinds = {(place[0].rpartition("/")[0], place[1]) for place in standing}
+        kinds -= {(place[0].rpartition("/")[0], place[1]) for place, facts in standing.items() if facts is None}
+        # One that is going may be the last of what stood there before.
+        there = [pod for pod in every if pod.state is not PodState.TERMINATING]
+        others = [pod for pod in there if of_another(pod.controller, kinds, ours)]
+        if not others:
+            return every, ()
+        away = {pod.uid for pod in others}
+        return [pod for pod in every if pod.uid not in away], named(pod.controller for pod in others)
 
     def stuck_next(self, attempt: AttemptSeen, at: datetime) -> datetime | None:
         """Return when the next of its pods will have waited too long for its node, without any other news."""

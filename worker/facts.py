@@ -82,6 +82,14 @@ class Facts:
     """Why which components have pods that cannot be started so far: neither which pods, nor how many."""
     waiting: tuple[str, ...] = ()
     """Why which components have pods without a node, or that cannot be created: no numbers, and no names (row D34)."""
+    scaled: tuple[str, ...] = ()
+    """Which components' own specs ask for fewer pods than were declared, for none, or for how many more (row D14)."""
+
+    unserved: tuple[str, ...] = ()
+    """Which components are of a kind that the cluster does not serve (row D24)."""
+
+    foreign: tuple[str, ...] = ()
+    """Whose pods bear the workload's labels and are not its own: not how many (row D26)."""
 
     @property
     def blank(self) -> bool:
@@ -101,6 +109,9 @@ class Facts:
             or self.awake
             or self.stuck
             or self.waiting
+            or self.scaled
+            or self.unserved
+            or self.foreign
         )
 
     @property
@@ -113,7 +124,7 @@ class Facts:
         # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
         said = astuple(self)
         later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
-        later += (bool(self.waiting),)
+        later += (bool(self.waiting), bool(self.scaled), bool(self.unserved), bool(self.foreign))
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
@@ -121,8 +132,9 @@ class Facts:
 
 def facts_of(observation: Observation, made: Collection[str] = (), resumed: int = 0) -> Facts:
     """Return what a snapshot means; `made` and `resumed` are what was done since its attempt had begun."""
-    expected = sum(view.pods.expected for view in observation.components.values())
-    absent, unready = shortfall(observation, expected)
+    views = observation.components.values()
+    expected = sum(view.pods.expected for view in views)
+    absent, unready = shortfall(observation, sum(view.declared for view in views))
     return Facts(
         owner_uid=observation.owner_uid,
         anchor_deleting=observation.anchor_deleting,
@@ -148,7 +160,19 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
         made=tuple(f"{name}/{observation.components[name].uid}" for name in made) if expected and not unready else (),
         stuck=tuple(sorted({f"{one.component}/{one.reason}/{one.exit_code}" for one in observation.stuck})),
         waiting=tuple(sorted({_essence(one) for one in observation.waiting if one.reason in _UNTOLD_OTHERWISE})),
+        scaled=tuple(
+            f"{name}/{_scaled(view)}" for name, view in sorted(observation.components.items()) if _scaled(view)
+        ),
+        unserved=tuple(name for name, view in sorted(observation.components.items()) if view.unserved),
+        foreign=tuple(one.partition(" of ")[2] for one in observation.foreign),
     )
+
+
+def _scaled(view: ComponentView) -> str:
+    """Return what of another number of pods is news: not each step of an autoscaler within what was declared."""
+    if view.overrun:
+        return f"+{view.overrun}"
+    return "" if not view.released else "fewer" if view.pods.expected else "none"
 
 
 def _essence(one: Waiting) -> str:
@@ -208,12 +232,18 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     ready = now.ready and (not before.ready or now.made != before.made)
     stuck = now.stuck != before.stuck
     held = bool(now.waiting) and not before.waiting
+    held = held or _at_nothing(before) != _at_nothing(now)
+    held = held or bool(now.foreign) != bool(before.foreign) or bool(now.unserved) != bool(before.unserved)
     if held or troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
     if now.orphaned or (before.ready and not now.ready):
         return Urgency.SETTLE
     return Urgency.LAZY
+
+
+def _at_nothing(facts: Facts) -> set[str]:
+    return {one for one in facts.scaled if one.endswith("/none")}
 
 
 def short_key(uid: str) -> bytes:

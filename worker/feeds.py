@@ -13,7 +13,7 @@ import structlog
 from holdfast import names
 from holdfast.activities.kube import Object
 from holdfast.activities.nodes import Marks
-from holdfast.activities.object_facts import ObjectFacts, object_facts
+from holdfast.activities.object_facts import ObjectFacts, component_facts
 from holdfast.activities.raw import mapping
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval
@@ -33,7 +33,7 @@ from holdfast.worker.cache import (
     node_seen,
     pod_seen,
 )
-from holdfast.worker.informer import Informer, StreamSight
+from holdfast.worker.informer import Informer, Standing, StreamSight
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.pulse import DEADLINE, Pulse
@@ -109,6 +109,11 @@ class Feed:
         return all(one.unseen for one in self.informers)
 
     @property
+    def unserved(self) -> bool:
+        """Whether the cluster does not serve it."""
+        return self._whole.standing is Standing.UNSERVED
+
+    @property
     def blind(self) -> bool:
         """Whether some of it cannot be seen now that could be. What cannot be read at all is no blindness."""
         return not self.unseen and any(one.sight.blind for one in self.informers)
@@ -178,6 +183,10 @@ class Feeds:
     def unseen(self) -> frozenset[KindKey]:
         """Return the kinds that cannot be read."""
         return frozenset(kind for kind, feed in self._feeds.items() if feed.unseen)
+
+    def unserved(self) -> frozenset[KindKey]:
+        """Return the kinds that the cluster does not serve."""
+        return frozenset(kind for kind, feed in self._feeds.items() if feed.unserved)
 
     def version(self, namespace: str, kinds: Collection[KindKey] = ()) -> int:
         """Return the version up to which all of these kinds, and of what all rests on, is known in a namespace."""
@@ -324,9 +333,11 @@ class Feeds:
 
 
 def _object_seen(kind: KindKey) -> Callable[[Mapping[str, Any]], ObjectSeen | None]:
+    facts = component_facts(*kind)
+
     def decode(raw: Mapping[str, Any]) -> ObjectSeen | None:
         metadata = mapping(raw.get("metadata"))
-        return ObjectSeen((*kind, str(metadata.get("namespace", "")), str(metadata.get("name", ""))), object_facts(raw))
+        return ObjectSeen((*kind, str(metadata.get("namespace", "")), str(metadata.get("name", ""))), facts(raw))
 
     return decode
 

@@ -17,9 +17,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities import refused_pods
 from holdfast.activities.contract import WatchInput
-from holdfast.activities.kube import Kube, KubeError, NotFound, Unreachable
+from holdfast.activities.kube import Kube, KubeError, NotFound, UnknownKind, Unreachable
 from holdfast.activities.nodes import Marks
-from holdfast.activities.object_facts import object_facts
+from holdfast.activities.object_facts import component_facts
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval
 from holdfast.policy.sight import union
@@ -190,6 +190,7 @@ class _Watching:
             self._signals,
             blind=self.feeds.intervals,
             unseen=self.feeds.unseen,
+            unserved=self.feeds.unserved,
             settled=self.feeds.settled_for,
             listed=lambda: self.feeds.settled,
             version=self.feeds.version,
@@ -337,6 +338,8 @@ class _Watching:
         kube: Kube = self.feeds.pulse.kube
         try:
             raw = await kube.get(api_version, kind, name, namespace)
+        except UnknownKind:
+            return  # Nothing is known of it; its feed says so in a moment.
         except NotFound:
             self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
             self._touched({doubt.workload_uid}, True)
@@ -346,7 +349,7 @@ class _Watching:
         except KubeError as error:
             Log.warning("a component cannot be asked for", kind=kind, namespace=namespace, name=name, why=error.message)
             return
-        facts = object_facts(raw)
+        facts = component_facts(api_version, kind)(raw)
         if doubt.attempt_uid in facts.owner_uids:
             touched = self._cache.put_object(doubt.place, facts)
         else:  # Somebody else's object stands in its place: ours is gone.

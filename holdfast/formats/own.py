@@ -71,6 +71,8 @@ def _policy(given: Any, context: Context, usual: str) -> Any:
     base: Json = profile.model_dump(mode="json")
     timings = policy.get("timings")
     if isinstance(timings, dict):
+        if "failureGracePeriod" in timings:
+            base["ownFailureGrace"] = True
         timings = {**base["timings"], **cast("Json", timings)}
     return {**base, **policy, **({"timings": timings} if timings is not None else {})}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -255,6 +255,20 @@ def infer(template: Json) -> tuple[list[Inferred], list[Problem]]:
             return found, [Problem(problem.path, str(problem), problem.value)]
         return found, [Problem(problem.path, str(problem))]
     return found, []
+
+
+def pods_wanted(thing: Mapping[str, Any], api_version: str, kind: str) -> int | None:
+    """Return how many pods an object's own spec asks for as it is now; None where its kind does not tell that.
+
+    It is read as at submission, so that the two can be compared. Items of a list name neither version nor kind.
+    """
+    known = KINDS.get(group_kind({"apiVersion": api_version, "kind": kind}))
+    if known is None:
+        return None
+    try:
+        return sum(pod_set.replicas for pod_set in known.pod_sets(cast("Json", thing)))
+    except PathProblem:
+        return None
 
 
 def status_rule(template: Json) -> StatusRule:

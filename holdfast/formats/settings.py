@@ -127,7 +127,9 @@ class Settings:
         named = any(rule.name == DEFAULT_RULE for rule in rules)
         default = policy.default.model_copy(update={} if named else self.rules.get(DEFAULT_RULE, {}))
         timings = policy.timings.model_copy(update=self.timings)
-        changed = {"timings": timings, "budgets": budgets, "rules": rules, "default": default}
+        changed: dict[str, Any] = {"timings": timings, "budgets": budgets, "rules": rules, "default": default}
+        if "failure_grace_period" in self.timings:
+            changed["own_failure_grace"] = True
         return policy.model_copy(update=changed)
 
     def rule_problems(self, policy: Policy) -> list[Problem]:

@@ -208,16 +208,33 @@ class ComponentView(Payload):
     """Whether others are created once it is ready or complete, or success looks at it: that is news at once."""
     excused: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     """Expected pods that are not missed any more, since their copy has ended."""
+    released: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """Declared pods that its object's own spec does not ask for now: somebody scaled it down (row D14)."""
+    overrun: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """Pods that its object's own spec asks for beyond the declared ones (row D14)."""
+    starting: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When the pods that are to make up what it lacks had all been created; None where some of them do not exist."""
+
+    backs_off_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """Until when its Job, which has retries left, may wait by itself before it replaces failed pods (row D22)."""
+
+    unserved: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the cluster does not serve its kind (any more): nothing is known of it, and nothing fails (row D24)."""
+
+    @property
+    def declared(self) -> int:
+        """How many pods the workload declares for it, whatever its object's own spec asks for now."""
+        return self.pods.expected + self.released
 
     @property
     def absent(self) -> int:
         """How many expected pods are not there."""
-        return 0 if self.complete else max(0, self.pods.expected - self.pods.present - self.excused)
+        return 0 if self.complete or self.unserved else max(0, self.pods.expected - self.pods.present - self.excused)
 
     @property
     def unready(self) -> int:
         """How many expected pods neither run nor have succeeded."""
-        return 0 if self.complete else max(0, self.pods.expected - self.pods.ready - self.excused)
+        return 0 if self.complete or self.unserved else max(0, self.pods.expected - self.pods.ready - self.excused)
 
     @property
     def started(self) -> bool:
@@ -273,6 +290,8 @@ class Observation(Payload):
     """Pods that their kubelets could not start so far, at most 16; failures only to a policy that says so (row L16)."""
     waiting: Annotated[tuple[Waiting, ...], Field(exclude_if=lambda value: not value)] = ()
     """What pods wait for that do not run yet, at most 8 groups: the largest first."""
+    foreign: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Pods that bear the workload's labels and come of another's object, such as a copied Job: left alone (row D26)."""
     quietest: Annotated[Quiet | None, Field(exclude_if=lambda value: value is None)] = None
     """Of the nodes where its pods live, the one that was heard of least lately (live looks that ask for it)."""
     blind: tuple[Interval, ...] = ()

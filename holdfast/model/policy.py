@@ -288,6 +288,8 @@ class Policy(Model):
     exclusion: Exclusion = Exclusion()
     success: Success = Field(default=Success(), exclude_if=_as_ever)
     deletion: Deletion = Field(default=Deletion(), exclude_if=_as_ever)
+    own_failure_grace: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the document itself gives the failure grace: then it ends during a Job's own back-off too (row D22)."""
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:

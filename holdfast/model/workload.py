@@ -369,7 +369,9 @@ class Workload(Model):
         # A workload of before there was this field is the same workload.
         silent = set[str]() if self.allow_missing_kinds else {"allow_missing_kinds"}
         # Nor does it matter whether there was a queue of that name as it was handed in.
-        return _digest(self.model_dump(mode="json", exclude={"uid", "submitted_at", "queued"} | silent))
+        left_out: dict[str, Any] = dict.fromkeys({"uid", "submitted_at", "queued"} | silent, True)
+        # That the document gives its failure grace is said by the grace itself.
+        return _digest(self.model_dump(mode="json", exclude={**left_out, "policy": {"own_failure_grace"}}))
 
     def body_hashes(self) -> dict[str, str]:
         """Of each component, a digest of what a resumption in place cannot change (row J14)."""

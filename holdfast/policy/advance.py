@@ -113,7 +113,10 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return _start(state, names, why, now)
         case Hold(why, rule):
             number = state.attempt.number if state.attempt is not None else 0
-            state = hold(state, why, number, now, rule) if rule and state.held is None else state
+            if rule and state.held is None:
+                state = hold(state, why, number, now, rule)
+            elif state.held is None and state.reason is not Reason.HELD:
+                state = cause(state, Reason.HELD, why, now)
             return enter(state, Phase.PENDING, Reason.HELD, why, now)
         case Checkpoint(reason, why):
             return enter(ask(spec, state, decision, now), Phase.CHECKPOINTING, reason, why, now)
@@ -392,7 +395,8 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
     """Return what to carry out if nothing is under way yet."""
     attempt = state.attempt
     if isinstance(decision, Hold):
-        return _report(spec, state) or Sleep(None, f"held until a person says retry or cancel: {decision.why}")
+        until = "a person says retry or cancel" if state.held is not None else "it is scaled up again"
+        return _report(spec, state) or Sleep(None, f"held until {until}: {decision.why}")
     if attempt is not None and attempt.stage in REMOVING:
         return _removal(state, attempt, now)
     if state.outcome is not None and (attempt is None or attempt.stage is Stage.GONE):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from holdfast.model import Budget, Reason, Renewal, Scope, Stage, State, Workload, format_duration
 from holdfast.policy.edit import edit
-from holdfast.policy.health import current, expected_now, shortfall
+from holdfast.policy.health import current, declared_now, shortfall
 from holdfast.policy.record import cause
 from holdfast.policy.replace import due_replacements
 from holdfast.policy.rules import action_of
@@ -67,7 +67,7 @@ def _is_healthy(spec: Workload, state: State) -> bool:
         return False
     if state.outcome is not None or state.held is not None or state.unhealthy is not None or attempt.making:
         return False
-    _, unready = shortfall(seen, expected_now(spec, state))
+    _, unready = shortfall(seen, declared_now(spec, state))
     return not unready and not due_replacements(spec, state, seen)
 
 

@@ -50,6 +50,8 @@ def changed(policy: Policy, change: PolicyChange) -> Policy:
         if name not in allowed:
             raise ValueError(f"timings.{name}: expected one of {', '.join(allowed)}")
         document["timings"][name] = value
+        if name == "failureGracePeriod":
+            document["ownFailureGrace"] = True
     budgets = [budget["name"] for budget in document["budgets"]]
     for name, limit in change.budgets.items():
         if name not in budgets:

@@ -22,6 +22,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.policy.back_off import own_until
 from holdfast.policy.checkpoint import asked, before_suspension, expired, kills, may_ask
 from holdfast.policy.decision import (
     Cancel,
@@ -47,7 +48,17 @@ from holdfast.policy.decision import (
 from holdfast.policy.ending import clearing
 from holdfast.policy.fate import open_fate
 from holdfast.policy.first_cause import told, with_death
-from holdfast.policy.health import REMOVING, admission_due, awaited, current, failures, lateness, warmup_due
+from holdfast.policy.health import (
+    REMOVING,
+    admission_due,
+    awaited,
+    coming_back,
+    current,
+    failures,
+    insufficiency,
+    lateness,
+    warmup_due,
+)
 from holdfast.policy.nodes import blamed, blamed_for, heeded
 from holdfast.policy.order import met, returning, turn
 from holdfast.policy.park import parked, parks
@@ -55,6 +66,7 @@ from holdfast.policy.replace import Due, due_replacements
 from holdfast.policy.requeue import CYCLE, is_queued, kept_out, place
 from holdfast.policy.restart import due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.rules import Ruling, rule_on
+from holdfast.policy.scale import at_nothing
 from holdfast.policy.staging import stage
 from holdfast.policy.success import judged, reached
 from holdfast.policy.walltime import over, walltime
@@ -209,6 +221,9 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         if seen is None:
             return Look("nothing is known yet of what has just been made: looking for itself")
         return Look("a snapshot came that may be old or new: looking for itself")
+    idle = at_nothing(spec, state, seen) if state.operation is None else ""
+    if idle:
+        return Hold(idle)
     waiting = _waiting(spec, state, seen, now)
     if waiting is None and state.intent.checkpoint and asked(state) is None and may_ask(spec, state):
         return Checkpoint(Reason.CHECKPOINT_REQUESTED, _said("a checkpoint was asked for", state.intent.note))
@@ -236,6 +251,11 @@ def _waiting(spec: Workload, state: State, seen: Observation | None, now: dateti
             waits.append(Wait(admission, f"admission grace: {news}"))
         elif one.unready and now < warmup:
             waits.append(Wait(warmup, f"warm-up grace: {one.unready} pods{of} do not run yet"))
+    back = coming_back(spec, state, seen)
+    if back is not None and back.until is not None and now < back.until:
+        ruling = rule_on(state.policy, insufficiency(attempt, back, now))
+        if ruling.action.kind is not ActionKind.IGNORE:
+            waits.append(Wait(back.until, f"warm-up grace: {back.unready} of {back.expected} pods are starting again"))
     return min(waits, key=lambda wait: wait.until, default=None)
 
 
@@ -251,6 +271,8 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     if now < when:
         paused = is_alone(state, ruling) and ruling.action.pause is not None
         grace = "launch grace" if ruling.failure.stuck else "failure grace"
+        if own_until(state, current(state), ruling) is not None:
+            grace = "its Job's own back-off, then failure grace"
         waits = f"{grace} and pause of rule {ruling.rule}" if paused else grace
         return Wait(when, f"{waits}: {ruling.failure.sentence()}")
     # A creation that failed needs no look: it was our own operation that said so.

@@ -100,7 +100,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Do nothing until a person says what: cluster and memory contradict each other, or it is sensitive."""
+    """Do nothing until a person says what: cluster and memory contradict each other, or it is sensitive.
+
+    Or until a person or an autoscaler scales it up again, where all of it was scaled to 0 (row D14).
+    """
 
     why: str
     rule: str = ""

@@ -47,6 +47,7 @@ from holdfast.policy.requeue import is_queued, kept_out
 from holdfast.policy.requeue import pause as paused
 from holdfast.policy.restart import is_alone
 from holdfast.policy.rules import Ruling, rule_on
+from holdfast.policy.scale import is_at_nothing, overrun
 from holdfast.policy.sight import due
 from holdfast.policy.staging import is_paused, is_staging
 from holdfast.policy.strip import let_go
@@ -194,6 +195,9 @@ def _bears_missing(spec: Workload, state: State) -> str:
 def _why(spec: Workload, state: State) -> str:
     if state.held is not None:
         return state.held.why
+    unserved = _unserved(spec, state)
+    if unserved:
+        return unserved
     waits = "; ".join(one.sentence() for one in _waiting(spec, state)[:_WAITS_SHOWN])
     if state.unhealthy is not None:
         why = f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
@@ -209,6 +213,17 @@ def _why(spec: Workload, state: State) -> str:
         if unready:
             return f"{unready} of {expected_now(spec, state)} pods do not run, and no rule takes that for a failure"
     return state.message or state.reason.value
+
+
+def _unserved(spec: Workload, state: State) -> str:
+    """Say which versions of kinds the cluster does not serve, of which components nothing is known then (row D24)."""
+    seen = current(state)
+    if seen is None or state.outcome is not None:
+        return ""
+    found = [one for one in spec.components if (view := seen.components.get(one.name)) is not None and view.unserved]
+    kinds = dict.fromkeys(f"{one.template['kind']} of {one.template['apiVersion']}" for one in found)
+    titles = spec.titles([one.name for one in found])
+    return f"the cluster does not serve {', '.join(kinds)}: nothing is known of {titles}" if found else ""
 
 
 def _waiting(spec: Workload, state: State) -> tuple[Waiting, ...]:
@@ -272,17 +287,37 @@ def _now(spec: Workload, state: State) -> str:
         return f"standing in queue {spec.queue}{since}; nothing of it is in the cluster"
     if state.pause_until is not None:
         return "pausing before the next attempt; its quota is kept"
+    if is_at_nothing(state):
+        return "nothing of it is to run; its objects and its quota are kept"
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         unready, expected = not_ready(spec, state), expected_now(spec, state)
+        over = "; ".join(filter(None, (overrun(spec, state), _foreign(state))))
+        more = f"{f'; {over}' if over else ''}{_until(spec, state)}"
+        if _unserved(spec, state):
+            return f"nothing is decided by what cannot be read; {_ready_pods(state)} pods run or have succeeded{more}"
         if unready:
             avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
-            return f"waiting for {unready} of {expected} Pod{_stuck(state)}{avoided}{_until(spec, state)}"
-        return f"{expected} of {expected} pods run or have succeeded{_until(spec, state)}"
+            return f"waiting for {unready} of {expected} Pod{_stuck(state)}{avoided}{more}"
+        return f"{expected} of {expected} pods run or have succeeded{more}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         until = "" if state.hold_until is not None else " until somebody cancels it"
         kept = ", and its quota is kept: pods of it run on" if still_runs(state) else ""
         return f"its outcome is settled ({state.outcome.value}); its resources are held{until}{kept}"
     return state.message
+
+
+def _ready_pods(state: State) -> int:
+    """Return how many pods were seen to run, or to have succeeded."""
+    seen = current(state)
+    return seen.pods.ready if seen is not None else 0
+
+
+def _foreign(state: State) -> str:
+    """Name pods that bear the workload's labels and are not its own (row D26)."""
+    seen = current(state)
+    if seen is None or not seen.foreign:
+        return ""
+    return f"left alone, since it comes of another's object with labels copied from here: {', '.join(seen.foreign)}"
 
 
 def _stuck(state: State) -> str:
@@ -434,6 +469,10 @@ def _unblock(spec: Workload, state: State) -> str:
     attempt = state.attempt
     if state.held is not None:
         return "retry removes all that is there of it and begins a new attempt; cancel removes it and ends"
+    if _unserved(spec, state):
+        return "whoever operates the cluster serves that version again (its CustomResourceDefinition), or cancel"
+    if is_at_nothing(state):
+        return "whoever scaled it down scales it up again (kubectl scale), or cancel"
     if state.phase is Phase.SUSPENDED:
         return "resume"
     if is_staging(state) and is_paused(state):

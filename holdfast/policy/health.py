@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -54,22 +54,30 @@ def current(state: State) -> Observation | None:
 
 
 def expected_now(spec: Workload, state: State) -> int:
-    """Return how many pods are to be there by now: those of components whose turn has not come are not."""
+    """Return how many pods are to be there by now: those of components whose turn has not come are not.
+
+    Nor are those that an object's own spec does not ask for any more, since it was scaled down (row D14).
+    """
+    return declared_now(spec, state) - _released(current(state))
+
+
+def declared_now(spec: Workload, state: State) -> int:
+    """Return how many pods are declared for the components whose turn has come."""
     waiting = state.attempt.later if state.attempt is not None else ()
-    return _expected(spec, waiting)
+    return _declared(spec, waiting)
 
 
-def shortfall(observation: Observation | None, expected: int, without: Container[str] = frozenset()) -> tuple[int, int]:
+def shortfall(observation: Observation | None, declared: int, without: Container[str] = frozenset()) -> tuple[int, int]:
     """Return how many expected pods are not there, and how many neither run nor have succeeded.
 
-    Components in `without` are left out, of `expected` too.
+    Components in `without` are left out, of `declared` too: that is how many pods the others are declared to have.
 
     A complete component lacks nothing, whatever became of its pods; one that the snapshot does not speak of lacks all.
     """
     if observation is None:
-        return expected, expected
+        return declared, declared
     views = [view for name, view in observation.components.items() if name not in without]
-    absent = unready = max(0, expected - sum(view.pods.expected for view in views))
+    absent = unready = max(0, declared - sum(view.declared for view in views))
     absent += sum(view.absent for view in views)
     unready += sum(view.unready for view in views)
     return absent, unready
@@ -87,9 +95,9 @@ def not_ready(spec: Workload, state: State) -> int:
         views = {name: edit(view, complete=view.complete and name not in due) for name, view in seen.components.items()}
         seen = edit(seen, components=views)
     waiting = state.attempt.later if state.attempt is not None else ()
-    others = _expected(spec, {*making, *waiting})
+    others = _declared(spec, {*making, *waiting})
     _, unready = shortfall(seen, others, making)
-    return expected_now(spec, state) - others + unready
+    return declared_now(spec, state) - others + unready
 
 
 class Awaited(NamedTuple):
@@ -111,8 +119,9 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
     again = made_again(spec, state, seen)
     if attempt.ready_at is None:
         without = {*attempt.warming, *again}
-        expected = _expected(spec, {*without, *attempt.later})
-        result.append(Awaited("", expected, *shortfall(seen, expected, without)))
+        declared = _declared(spec, {*without, *attempt.later})
+        expected = declared - _released(seen, without)
+        result.append(Awaited("", expected, *shortfall(seen, declared, without)))
     for name in attempt.warming:
         view = seen.components.get(name) if seen is not None and name not in again else None
         if view is not None and not view.complete:
@@ -126,8 +135,55 @@ def made_again(spec: Workload, state: State, seen: Observation | None) -> set[st
     return {*making, *(one.component for one in due_replacements(spec, state, seen))}
 
 
-def _expected(spec: Workload, without: Container[str]) -> int:
+def _declared(spec: Workload, without: Container[str]) -> int:
     return sum(one.expected_pods for one in spec.components if one.name not in without)
+
+
+def _released(seen: Observation | None, without: Container[str] = frozenset()) -> int:
+    """Return how many declared pods nobody asks for now."""
+    return sum(view.released for name, view in seen.components.items() if name not in without) if seen else 0
+
+
+class Starting(NamedTuple):
+    """Pods that a controller has to bring back, or has brought and that do not run yet (row D14)."""
+
+    expected: int
+    unready: int
+    until: datetime | None
+    """When those of them that exist have had their warm-up; None where some do not exist."""
+
+
+def _backing_off(state: State, seen: Observation | None) -> set[str]:
+    """Return the components whose Job may still replace its failed pods by itself."""
+    if seen is None or state.policy.own_failure_grace:
+        return set()
+    return {name for name, view in seen.components.items() if view.backs_off_until is not None}
+
+
+def coming_back(
+    spec: Workload, state: State, seen: Observation | None, but: Collection[str] = frozenset()
+) -> Starting | None:
+    """Return which pods do not run of a workload that was ready once; None where all do, or it was not.
+
+    Components in `but` are left out.
+
+    Each pod that exists has its WarmupGracePeriod from its own creation, as those of the first start have. One that
+    does not exist has none: the controller has not acted.
+    """
+    attempt = state.attempt
+    if attempt is None or attempt.ready_at is None:
+        return None
+    without = {*attempt.warming, *made_again(spec, state, seen), *but}
+    declared = _declared(spec, {*without, *attempt.later})
+    _, unready = shortfall(seen, declared, without)
+    if not unready:
+        return None
+    views = [view for name, view in seen.components.items() if name not in without] if seen is not None else []
+    lacking = [view.starting for view in views if view.unready]
+    times = [due(time, timings(state).warmup_grace_period, state.blind) for time in lacking if time is not None]
+    told = declared <= sum(view.declared for view in views)
+    until = min(times) if told and times and len(times) == len(lacking) else None
+    return Starting(declared - _released(seen, without), unready, until)
 
 
 def _made_at(attempt: Attempt, component: str) -> datetime:
@@ -168,6 +224,11 @@ def lateness(attempt: Attempt, one: Awaited, reason: Reason, time: datetime) -> 
     else:
         text = f"{one.unready} of {one.expected} pods did not run in time"
     return _late(attempt, reason, time, text, one.component)
+
+
+def insufficiency(attempt: Attempt, back: Starting, time: datetime) -> Failure:
+    """Return the failure that pods are which do not run again in time (row U13)."""
+    return _late(attempt, Reason.INSUFFICIENT_PODS_READY, time, f"{back.unready} of {back.expected} pods do not run")
 
 
 def _orphaned(attempt: Attempt, seen: Observation) -> Failure:
@@ -211,15 +272,14 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
         ):
             if count and now >= until:
                 found.append(lateness(attempt, one, reason, until))
-    if attempt.ready_at is not None and not found:
-        # After warm-up too, a controller gets its grace to bring a lost pod back (row U13).
-        without = {*attempt.warming, *replaced}
-        expected = _expected(spec, {*without, *attempt.later})
-        _, unready = shortfall(seen, expected, without)
-        if unready:
-            since = state.unhealthy.failure.time if state.unhealthy is not None else now
-            text = f"{unready} of {expected} pods do not run"
-            found.append(_late(attempt, Reason.INSUFFICIENT_PODS_READY, since, text))
+    # What a Job may still put right by itself hides nothing that befalls another component (row D22).
+    backing_off = _backing_off(state, seen) if found else set[str]()
+    others = [one for one in found if one.scope is not Scope.MEMBER or one.component not in backing_off]
+    back = coming_back(spec, state, seen, backing_off) if not others else None
+    # After warm-up too, a controller gets its grace to bring a lost pod back (row U13).
+    if back is not None and (back.until is None or now >= back.until):
+        since = state.unhealthy.failure.time if state.unhealthy is not None else back.until or now
+        found.append(insufficiency(attempt, back, since))
     return found
 
 
@@ -264,7 +324,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
         return state if state.unhealthy is None else edit(state, unhealthy=None)
     seen = current(state)
     if attempt.stage is Stage.SUBMITTED and attempt.ready_at is None and seen is not None:
-        _, unready = shortfall(seen, expected_now(spec, state))
+        _, unready = shortfall(seen, declared_now(spec, state))
         # Pods of a copy that has failed are not waited for; that makes nothing ready while a rule holds it against it.
         lost = any(one.failed and one.excused for one in seen.components.values())
         ruled_out = lost and judged(spec, state, seen, failures(spec, state, now))

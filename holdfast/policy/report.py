@@ -17,6 +17,7 @@ from holdfast.policy.decide import failure_reason
 from holdfast.policy.ending import is_unproven
 from holdfast.policy.health import REMOVING, current, expected_now, not_ready
 from holdfast.policy.registry import unlisted
+from holdfast.policy.scale import is_at_nothing, overrun
 
 _HOLDS_QUOTA = {
     *(Phase.RESUMING, Phase.RUNNING, Phase.CHECKPOINTING, Phase.RESETTING),
@@ -74,7 +75,8 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
     attempt = state.attempt
     gone = attempt is None or attempt.stage is Stage.GONE
     # What lives in the cluster while a workload is held is not known: it is taken to be there.
-    held = state.held is not None
+    # One that was scaled to 0 keeps its quota too, since whoever did it may scale it up again.
+    held = state.held is not None or is_at_nothing(state)
     deployed = held or (attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE})
     # During the retry pause nothing is deployed, and the quota is kept for what comes back.
     let_go = state.outcome is not None and (gone or (attempt is not None and attempt.cleared))
@@ -82,7 +84,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
         held or (state.phase in _HOLDS_QUOTA and not let_go) or still_runs(state) or (is_unproven(state) and not gone)
     )
     result = [
-        Condition(type=ConditionType.QUOTA_RESERVED, status=quota, reason=state.reason),
+        Condition(type=ConditionType.QUOTA_RESERVED, status=quota, reason=state.reason, message=overrun(spec, state)),
         Condition(type=ConditionType.RESOURCES_DEPLOYED, status=deployed, reason=state.reason),
     ]
     submitted = attempt is not None and attempt.stage is Stage.SUBMITTED

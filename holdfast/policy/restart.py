@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from holdfast.model import Reason, Scope, Stage, State, Workload
+from holdfast.policy.back_off import own_until
 from holdfast.policy.decision import Fail, Replace
-from holdfast.policy.health import timings
+from holdfast.policy.health import current, timings
 from holdfast.policy.nodes import blamed
 from holdfast.policy.replace import backed_off
 from holdfast.policy.rules import Ruling
@@ -22,10 +23,15 @@ def is_alone(state: State, ruling: Ruling) -> bool:
 
 
 def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> datetime:
-    """Return from when on a ruling is carried out: after its grace, and what fails again and again ever later."""
+    """Return from when on a ruling is carried out: after its grace, and what fails again and again ever later.
+
+    Its grace begins once its Job's own back-off is over, while that has retries left (row D22).
+    """
     grace = timings(state).failure_grace_period if ruling.action.grace else timedelta(0)
     if ruling.failure.stuck:
         grace = timings(state).launch_grace_period or timedelta(0)
+    own = own_until(state, current(state), ruling)
+    since = max(since, own) if own is not None else since
     at = due(since, grace, state.blind)
     if not is_alone(state, ruling) or state.attempt is None:
         return at

@@ -7,11 +7,12 @@ from datetime import datetime
 from holdfast.model import Parking, Phase, Reason, Stage, State, Workload
 from holdfast.policy.checkpoint import asked, resolve
 from holdfast.policy.edit import edit
-from holdfast.policy.health import current, expected_now, shortfall
+from holdfast.policy.health import current, declared_now, shortfall
 from holdfast.policy.order import waits
 from holdfast.policy.park import waits_to_return
 from holdfast.policy.record import cause
 from holdfast.policy.requeue import place, queues
+from holdfast.policy.scale import at_nothing, is_at_nothing
 
 
 def enter(state: State, phase: Phase, reason: Reason, message: str, now: datetime) -> State:
@@ -36,12 +37,16 @@ def settle(spec: Workload, state: State, now: datetime) -> State:
         state = edit(state, attempt=edit(attempt, requeued_in=state.cycle))
         return enter(state, Phase.PENDING, Reason.QUEUED, place(spec, state), now)
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
+        if is_at_nothing(state) and not at_nothing(spec, state, current(state)):
+            phase = Phase.RUNNING if attempt.ready_at is not None else Phase.RESUMING
+            state = enter(state, phase, Reason.STARTING, "pods of it are to run again", now)
+            state = cause(state, Reason.STARTING, state.message, now)
         if attempt.ready_at is not None and state.phase is Phase.RESUMING:
             state = enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
             return cause(state, Reason.SUFFICIENT_PODS_READY, f"attempt {attempt.number} runs", now)
         making = state.reason in {Reason.REPLACING, Reason.STARTING, Reason.RESUMED}
         if state.phase is Phase.RUNNING and making and not attempt.making:
-            _, unready = shortfall(current(state), expected_now(spec, state))
+            _, unready = shortfall(current(state), declared_now(spec, state))
             if not unready:
                 return enter(state, Phase.RUNNING, Reason.SUFFICIENT_PODS_READY, "all expected pods run", now)
         creating = state.phase is Phase.RESUMING and state.reason in {Reason.CREATING, Reason.STARTING, Reason.RESUMED}

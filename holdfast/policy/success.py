@@ -16,6 +16,7 @@ from holdfast.model import (
     SuccessOperator,
     Workload,
 )
+from holdfast.policy.back_off import others_first
 from holdfast.policy.rules import DEFAULT_RULE, Ruling, in_order, rulings
 
 _FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
@@ -87,7 +88,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
             for one in found
         ]
         found = in_order(state.policy, found)
-    return [one for one in found if one.action.kind is not ActionKind.IGNORE]
+    return others_first(state, seen, [one for one in found if one.action.kind is not ActionKind.IGNORE])
 
 
 def _is_for_good(ruling: Ruling, seen: Observation | None) -> bool:

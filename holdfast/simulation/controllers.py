@@ -22,12 +22,36 @@ def sync(world: World, thing: Thing) -> None:
         case ("batch/v1", "Job"):
             jobs.sync(world, thing)
         case ("apps/v1", "Deployment" | "ReplicaSet"):
-            active = [pod for pod in world.pods_of(thing) if pod.active]
-            _make(world, thing, thing.plan.expected_pods - len(active))
+            _replicated(world, thing)
         case ("apps/v1", "StatefulSet"):
             _stateful_set(world, thing)
         case _:
             _once(world, thing)
+
+
+def _replicated(world: World, thing: Thing) -> None:
+    """Keep as many pods as are asked for; of an older template, replace a quarter of them at a time.
+
+    As a Deployment does that says nothing of its strategy: maxSurge and maxUnavailable are 25%, one rounded up and the
+    other down.
+    """
+    active = [pod for pod in world.pods_of(thing) if pod.active]
+    old = [pod for pod in active if pod.template != thing.template]
+    running = [pod for pod in active if pod.state is PodState.RUNNING]
+    if not old:
+        # Pods that do not run go first.
+        for pod in sorted(active, key=lambda pod: pod.state is PodState.RUNNING)[: max(0, len(active) - thing.wanted)]:
+            world.delete_pod(pod)
+        _make(world, thing, thing.wanted - len(active))
+        return
+    surge, floor = thing.wanted + -(-thing.wanted // 4), thing.wanted - thing.wanted // 4
+    waiting = [pod for pod in old if pod.state is not PodState.RUNNING]
+    spare = [pod for pod in old if pod.state is PodState.RUNNING][: max(0, len(running) - floor)]
+    for pod in [*waiting, *spare]:
+        world.delete_pod(pod)
+    left = len(active) - len(waiting) - len(spare)
+    new = len(active) - len(old)
+    _make(world, thing, min(surge - left, thing.wanted - new))
 
 
 def _make(world: World, thing: Thing, count: int) -> None:
@@ -64,8 +88,10 @@ def _stateful_set(world: World, thing: Thing) -> None:
         if pod.finished and pod.deleting is None:
             world.delete_pod(pod)
     there = {pod.name: pod for pod in world.pods_of(thing)}
+    for pod in [pod for pod in there.values() if pod.active and int(pod.name.rpartition("-")[2]) >= thing.wanted]:
+        world.delete_pod(pod)
     ordered = thing.spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
-    for index in range(thing.plan.expected_pods):
+    for index in range(thing.wanted):
         pod = there.get(f"{thing.name}-{index}")
         if pod is None:
             trouble = world.trouble(world.pods_refused, thing.component.name)

@@ -24,6 +24,8 @@ from holdfast.simulation.happenings import (
     PodsRefused,
     ProbeFails,
     Refuse,
+    RollOut,
+    Scale,
     Stuck,
     Succeed,
     Unschedulable,
@@ -73,6 +75,10 @@ def happen(world: World, what: Happening, named: Callable[[str | None], str | No
             _trouble(world, world.refused, named(what.component), what.lasts, what.reason)
             which = what.component or "any component"
             return f"the API server refuses to create {which} ({what.reason}){lasting(what.lasts)}"
+        case Scale():
+            return _scale(world, what, named(what.component))
+        case RollOut():
+            return _roll_out(world, what, named(what.component))
         case Delete():
             return _delete(world, what, named(what.component))
         case ComponentFailed():
@@ -161,6 +167,25 @@ def _delete(world: World, what: Delete, component: str | None) -> str:
         return f"{what.component} is not there to be deleted"
     world.delete(thing)
     return f"{thing.title} deleted by another hand"
+
+
+def _scale(world: World, what: Scale, component: str | None) -> str:
+    thing = _newest(world, component)
+    if thing is None:
+        return f"{what.component} is not there to be scaled"
+    thing.scaled = what.replicas
+    world.changed = True
+    world.sync()
+    return f"{thing.title} is scaled to {what.replicas} by another hand"
+
+
+def _roll_out(world: World, what: RollOut, component: str | None) -> str:
+    thing = _newest(world, component)
+    if thing is None:
+        return f"{what.component} is not there to be rolled out"
+    thing.template += 1
+    world.sync()
+    return f"{thing.title} has another pod template: its pods are replaced, a quarter of them at a time"
 
 
 def _component_failed(world: World, what: ComponentFailed, component: str | None) -> str:

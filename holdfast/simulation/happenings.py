@@ -87,6 +87,19 @@ class Refuse(Model):
     lasts: Duration | None = Field(default=None, alias="for")
 
 
+class Scale(Model):
+    """Another hand, or an autoscaler, changes how many pods a component's own spec asks for."""
+
+    component: str
+    replicas: Annotated[int, Field(ge=0, le=COUNT_MAXIMUM)]
+
+
+class RollOut(Model):
+    """Another hand changes a Deployment's pod template: its pods are replaced, a quarter of them at a time."""
+
+    component: str
+
+
 class Delete(Model):
     """Another hand deletes a component, or pods of it."""
 
@@ -203,6 +216,8 @@ Happening = (
     | LaunchFails
     | PodsRefused
     | Refuse
+    | Scale
+    | RollOut
     | Delete
     | ComponentFailed
     | ProbeFails

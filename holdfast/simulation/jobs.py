@@ -15,15 +15,13 @@ from holdfast.activities.object_facts import TrueCondition
 from holdfast.activities.pod_facts import PodState
 from holdfast.activities.raw import mapping, mappings, sequence
 from holdfast.simulation.happenings import Fail
-from holdfast.simulation.objects import IndexFailures, Pod, Thing
+from holdfast.simulation.objects import JOB_BACKOFF_LIMIT, IndexFailures, Pod, Thing
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
 
 BACKOFF = timedelta(seconds=10)
 BACKOFF_MAXIMUM = timedelta(minutes=10)
-BACKOFF_LIMIT = 6
-"""As batch/v1 has it where a Job does not say."""
 TERMINATED = 143
 """The exit code of a container that ends on its pod's deletion."""
 
@@ -198,7 +196,7 @@ def _backoff_limit(thing: Thing) -> int:
     limit = thing.spec.get("backoffLimit")
     if limit is not None:
         return int(limit)
-    return BACKOFF_LIMIT if thing.spec.get("backoffLimitPerIndex") is None else 2**31 - 1
+    return JOB_BACKOFF_LIMIT if thing.spec.get("backoffLimitPerIndex") is None else 2**31 - 1
 
 
 def _restarted_too_often(thing: Thing, pods: list[Pod]) -> bool:

@@ -14,6 +14,8 @@ from holdfast.formats.pods import PathProblem, pod_template
 from holdfast.model import Component
 from holdfast.simulation.happenings import Fail, LaunchFails, ProbeFails
 
+JOB_BACKOFF_LIMIT = 6
+"""As batch/v1 has it where a Job does not say."""
 UID = "simulated"
 """The workload's."""
 
@@ -53,6 +55,8 @@ class Pod:
     asked: int = 0
     """The number of the last request to save its state."""
     asked_at: datetime | None = None
+    template: int = 0
+    """Of which of its component's pod templates it was made."""
 
     @property
     def finished(self) -> bool:
@@ -178,6 +182,15 @@ class Thing:
     job: JobMemory = field(default_factory=JobMemory)
     giving_up: TrueCondition | None = None
     """What it will say of itself once its pods are gone."""
+    scaled: int | None = None
+    """How many pods another hand has made its spec ask for."""
+    template: int = 0
+    """How often another hand has changed its pod template."""
+
+    @property
+    def wanted(self) -> int:
+        """How many pods its spec asks for."""
+        return self.plan.expected_pods if self.scaled is None else self.scaled
 
     @property
     def name(self) -> str:
@@ -229,6 +242,16 @@ class Thing:
         rule, said = self.component.status, {one.type for one in self.conditions}
         return tuple((one.path, one.equals) for one in (*rule.succeeded_when, *rule.failed_when) if str(one) in said)
 
+    @property
+    def _job(self) -> JobFacts | None:
+        """What a Job says of its failures and its suspension: what else it counts is read off its pods."""
+        if self.suspended:
+            return JobFacts(wanted=1, good=0, active=0, suspended=True)
+        if not self.failures or self.index is not None:
+            return None
+        limit = int(self.spec.get("backoffLimit", JOB_BACKOFF_LIMIT))
+        return JobFacts(wanted=1, good=0, active=0, suspended=False, failed=self.failures, limit=limit)
+
     def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
         """Return what an observer reads of it."""
         return ObjectFacts(
@@ -241,7 +264,8 @@ class Thing:
             conditions=tuple(self.conditions),
             revision=revision,
             words=self._words(),
-            job=JobFacts(wanted=1, good=0, active=0, suspended=True) if self.suspended else None,
+            job=self._job,
+            wanted=self.scaled,
         )
 
 

@@ -27,6 +27,8 @@ from holdfast.simulation.happenings import (
     ProbeFails,
     Refuse,
     Requeue,
+    RollOut,
+    Scale,
     Stuck,
     Succeed,
     Unschedulable,
@@ -35,6 +37,8 @@ from holdfast.simulation.happenings import (
 
 EVENTS_MAXIMUM = 1_000
 TIMES_MAXIMUM = 10_000
+SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
+"""What a simulation lets others scale."""
 UNTIL = timedelta(days=30)
 """When a simulation ends that neither comes to rest nor is told when to end."""
 
@@ -57,7 +61,7 @@ class Latencies(Model):
 
 
 class Event(Model):
-    """One thing that happens, when: exactly one of the last twenty-one fields."""
+    """One thing that happens, when: exactly one of the last twenty-three fields."""
 
     at: Duration | None = None
     """Since the start, or since the mark."""
@@ -77,6 +81,8 @@ class Event(Model):
     launch_fails: LaunchFails | None = None
     pods_refused: PodsRefused | None = None
     refuse: Refuse | None = None
+    scale: Scale | None = None
+    roll_out: RollOut | None = None
     delete: Delete | None = None
     component_failed: ComponentFailed | None = None
     probe_fails: ProbeFails | None = None
@@ -180,6 +186,15 @@ def _unfit(path: str, what: Happening, spec: Workload) -> list[Problem]:
                 return [Problem(f"{path}.component", "is not asked by the probe", what.component, asked)]
             if what.status is not None and spec.probe.kind is not ProbeKind.HTTP:
                 return [Problem(f"{path}.status", "expected none, since the probe is TCP", what.status)]
+        case Scale() | RollOut():
+            kinds = SCALED if isinstance(what, Scale) else ("Deployment",)
+            named = names_of(spec).get(what.component)
+            found = next((one for one in spec.components if one.name == named), None)
+            if found is not None and (found.template["apiVersion"], found.template["kind"]) not in {
+                ("apps/v1", kind) for kind in kinds
+            }:
+                expected = f"expected a {' or a '.join(kinds)} of apps/v1"
+                return [Problem(f"{path}.component", expected, what.component)]
         case Extend():
             life = spec.lifecycle
             if not isinstance(life, Bounded) or not life.walltime:

@@ -235,7 +235,7 @@ class World:
 
     def make_pod(self, thing: Thing, name: str, index: int | None = None) -> Pod:
         """Make a pod, as a controller does; it is scheduled and started after its time."""
-        pod = Pod(name, thing, self.clock.now, index=index)
+        pod = Pod(name, thing, self.clock.now, index=index, template=thing.template)
         thing.made += 1
         self.pods.append(pod)
         self.changed = True

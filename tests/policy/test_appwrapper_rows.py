@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import ConditionType, Limits, OperationKind, Phase, Reason, Stage, State, Workload
+from holdfast import names
+from holdfast.activities.contract import planned
+from holdfast.activities.object_facts import object_facts
+from holdfast.activities.pod_facts import pod_facts
+from holdfast.activities.snapshot import summarize
+from holdfast.model import ConditionType, Limits, Observation, OperationKind, Phase, Reason, Stage, State, Workload
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, Observed, Resumed, Retried, Suspended
 from holdfast.policy.explain import explain_of
@@ -36,12 +41,52 @@ def test_A1_prepares_then_creates_then_runs_when_all_pods_run():
     assert condition(life.state, ConditionType.PODS_READY, life.spec)
 
 
+def seen_of(life: Life, *phases: str, says: str = "") -> Observation:
+    """Return what a look makes of its Job, which says this of itself, and of its pods in these phases."""
+    attempt, life.revision = life.state.attempt, life.revision + 1
+    assert attempt is not None
+    (component,) = life.spec.components
+    version, created = str(life.revision), "2026-01-01T00:00:00Z"
+    labels = {names.LABEL_WORKLOAD_UID: "uid", names.LABEL_ATTEMPT: str(attempt.number)}
+    labels[names.LABEL_COMPONENT] = component.name
+    meta: dict[str, Any] = {"resourceVersion": version, "creationTimestamp": created}
+    owner = {"metadata": {"name": "a", "uid": attempt.owner_uid, **meta}, "status": {"submitted": True}}
+    conditions = [{"type": says, "status": "True", "lastTransitionTime": created}] if says else []
+    job = {
+        "metadata": {"name": "train", "uid": "job", "ownerReferences": [{"uid": attempt.owner_uid}], **meta},
+        "spec": {"parallelism": 2, "completions": 4},
+        "status": {"conditions": conditions},
+    }
+    pods = [
+        {
+            "metadata": {"name": f"p{index}", "uid": f"p{index}", "namespace": "ns", "labels": labels, **meta},
+            "status": {"phase": phase},
+        }
+        for index, phase in enumerate(phases)
+    ]
+    return summarize(
+        workload_uid="uid",
+        attempt=attempt.number,
+        owner_uid=attempt.owner_uid,
+        plan=(planned(component, "uid", attempt.number),),
+        anchor=None,
+        owner=object_facts(owner),
+        objects={component.name: object_facts(job)},
+        pods=[pod_facts(pod) for pod in pods],
+        at=life.now,
+    )
+
+
 @ROW("A2", level="pure")
 def test_A2_all_components_complete_is_success_and_resources_stay_until_the_ttl():
     life = Life().runs()
-    life.sees(succeeded=2)
-    assert life.state.phase is Phase.RUNNING, "between waves of a Job all its pods may have succeeded"
-    life.sees(succeeded=2, complete=True)
+    for phases in (("Succeeded",) * 2, ("Succeeded",) * 2 + ("Running",) * 2, ("Succeeded",) * 4):
+        life.tell(Observed(seen_of(life, *phases)))
+        assert life.state.phase is Phase.RUNNING, "between waves of a Job all its pods may have succeeded"
+    life.tell(Observed(seen_of(life, *("Succeeded",) * 4, says="SuccessCriteriaMet")))
+    assert life.state.phase is Phase.RUNNING, "it is not complete before it says so"
+    life.view = {"succeeded": 2, "complete": True}
+    life.tell(Observed(seen_of(life, *("Succeeded",) * 4, says="Complete")))
     assert life.state.phase is Phase.SUCCEEDED
     assert life.kinds()[-1] == "report"
     life.after(days=6.9)

@@ -45,7 +45,7 @@ class Case:
 
 MONITORED = "tests/e2e/test_lost_nodes.py has the nodes and the monitor for it"
 CASES = (
-    Case("healed-within-grace", "deployment", ("A3",)),
+    Case("healed-within-grace", "deployment", ("A3",), "whether the watch sees it without the replacement is chance"),
     Case("failed-pod-reset", "pods", ("A3",)),
     Case("retry-limit-exceeded", "pods", ("A9",)),
     Case("admission-grace", "job", ("A4",)),
