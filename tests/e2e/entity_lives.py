@@ -22,7 +22,7 @@ from holdfast.client import Holdfast
 from holdfast.client.connection import Place
 from holdfast.formats.graph import read_graph
 from holdfast.model import Phase, Status
-from holdfast.model.broker import Broker, BrokerStatus
+from holdfast.model.broker import Broker
 from holdfast.model.graph import GraphOrder, GraphStatus
 from holdfast.model.queue import Queue, QueueOrder, QueueStatus
 from tests.e2e import ledger
@@ -223,14 +223,14 @@ class BrokerLife(Life):
 
     async def check(self, space: Space) -> None:
         handle: WorkflowHandle[Any, Any] = self.site.client.get_workflow_handle(*self.entities)
-        status = await asked(lambda: handle.query(names.QUERY_STATUS, result_type=BrokerStatus))
-        asks = [one for one in await space.acts(handle, names.ACTIVITY_ASK) if one.result and one.result.get("number")]
-        numbers = [one.result["number"] for one in asks]
-        assert numbers == list(range(1, self._number + 1)), f"one save a request: {numbers}, {self._number} made"
-        assert status.asked_total == len(numbers), status
+        asks = await space.acts(handle, names.ACTIVITY_ASK)
+        # One whose answer was lost with its worker is sent again after 20 s, when all may be over.
+        assert 1 <= self._number <= len(asks), f"more saves than requests: {self._number} of {len(asks)}"
+        told_of = [one.result["number"] for one in asks if one.result and one.result.get("number")]
+        assert len(set(told_of)) == len(told_of), f"two requests came to one save: {told_of}"
         sent = [one.body for one in space.truth.requests() if (one.verb, one.resource) == ("patch", "pods")]
         wanted = Counter(said for body in sent if (said := noted({"metadata": {}, **body}).get(REQUEST)))
-        assert set(wanted) == {str(one) for one in numbers}, wanted
+        assert set(wanted) == {str(one) for one in range(1, self._number + 1)}, wanted
 
 
 class StagingLife(Life):
