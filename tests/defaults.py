@@ -1,8 +1,9 @@
 """Which contract rows are shown at the published defaults, on virtual time: `python -m tests.defaults` writes the page.
 
-The pure tests of `tests/policy`, `tests/simulation` and `tests/past` are run, and each is watched: by which policy its
-workloads are decided on, by which times its nodes are judged, by which times its gangs meet. A test counts where all of
-that is as a profile publishes it. What a row leaves to the submitter (a walltime, a gang's size) is no default.
+The pure tests of `tests/policy`, `tests/simulation` and `tests/past` that show a row are run, and each is watched: by
+which policy its workloads are decided on, by which times its nodes are judged, by which times its gangs meet. A test
+counts where all of that is as a profile publishes it; of one with many cases the first and the last are run. What a row
+leaves to the submitter (a walltime, a gang's size) is no default.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Gang, NodeTimings, Policy
+from holdfast.model import NodeTimings, Policy
+from holdfast.model.gang import Gang
 from holdfast.policy import advance, node_monitor, rendezvous
 from holdfast.profiles import PROFILES
 from tests.rows import ROWS_FILE, Row, load_rows
@@ -56,14 +58,30 @@ class Watcher:
     seen: set[bool] = field(default_factory=set[bool])
     """Of the test that runs: whether what it decided by was as published."""
     rows: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    others: set[str] = field(default_factory=set[str])
+    """Tests of which a case decides by something else."""
+
+    @property
+    def shown(self) -> dict[str, list[str]]:
+        """By row, the tests of which no case decides by anything but published defaults."""
+        return {row: [test for test in tests if test not in self.others] for row, tests in self.rows.items()}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the tests that show a row; of one with many cases the first and the last."""
+        cases: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            if any(mark.kwargs["level"] == "pure" for mark in item.iter_markers("row")):
+                cases.setdefault(_test_of(item), []).append(item)
+        items[:] = [each for found in cases.values() for each in dict.fromkeys((found[0], found[-1]))]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Note the rows of a test that has passed."""
         self.seen.clear()
         result = yield
+        test = _test_of(item)
+        self.others |= {test} if False in self.seen else set()
         if self.seen == {True}:
-            test = item.nodeid.partition("[")[0]
             for row in {mark.args[0] for mark in item.iter_markers("row") if mark.kwargs["level"] == "pure"}:
                 tests = self.rows.setdefault(row, [])
                 if test not in tests:
@@ -94,6 +112,10 @@ def table(rows: Iterable[Row], shown: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def _test_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
 def _tests(tests: Sequence[str]) -> str:
     if not tests:
         return "none"
@@ -115,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ended = pytest.main(["-q", "-p", "no:cacheprovider", "-m", chosen, *FOLDERS], plugins=[watcher])
     if ended:
         return int(ended)
-    arguments.page.write_text(table(load_rows(ROWS_FILE).values(), watcher.rows), encoding="utf-8")
+    arguments.page.write_text(table(load_rows(ROWS_FILE).values(), watcher.shown), encoding="utf-8")
     return 0
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model import Gang, Timings
+from holdfast.model import Timings
+from holdfast.model.gang import Gang
 from holdfast.profiles import PROFILES
 from tests.defaults import PAGE, SYSTEMS, is_published, is_usual, table
 from tests.rows import ROWS_FILE, Row, load_rows
