@@ -1,9 +1,9 @@
 """Which contract rows are shown at the published defaults, on virtual time: `python -m tests.defaults` writes the page.
 
-The pure tests of `tests/policy`, `tests/simulation` and `tests/past` that show a row are run, and each is watched: by
-which policy its workloads are decided on, by which times its nodes are judged, by which times its gangs meet. A test
-counts where all of that is as a profile publishes it; of one with many cases the first and the last are run. What a row
-leaves to the submitter (a walltime, a gang's size) is no default.
+The pure tests of some files (`FILES`) that show a row are run, and each is watched: by which policy its workloads are
+decided on, by which times its nodes are judged, by which times its gangs meet. A test counts where all of that is as a
+profile publishes it; of one with many cases the first and the last are run. What a row leaves to the submitter (a
+walltime, a gang's size) is no default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,31 @@ from tests.rows import ROWS_FILE, Row, load_rows
 
 PAGE = Path("docs/defaults.md")
 SYSTEMS = ("appwrapper", "jobset", "streams", "lattice", "torchelastic")
-FOLDERS = ("tests/policy", "tests/simulation", "tests/past")
+FILES = (
+    "tests/simulation/test_decisions.py",
+    *(
+        f"tests/policy/test_{name}.py"
+        for name in (
+            "appwrapper_rows",
+            "streams_rows",
+            "jobset_attempts",
+            "jobset_rules",
+            "rule_limits",
+            "park",
+            "order",
+            "requeue",
+            "absent_pods",
+            "prologue",
+            "walltime",
+            "checkpoint_walltime",
+            "probe",
+            "node_monitor",
+            "rendezvous",
+            "gang_side",
+        )
+    ),
+)
+"""The tables of cases by row. Property tests and searches draw times and limits of their own."""
 NAMED = 2
 """Tests that are named of a row; others are counted."""
 HEAD = """# Rows at the published defaults
@@ -33,8 +57,8 @@ HEAD = """# Rows at the published defaults
 Each contract row of the five systems, with the tests that show it on virtual time *at the published defaults*: every
 policy, every time by which nodes are judged and every time by which gangs meet is as the profile has it.
 
-End-to-end tests are not listed: they shorten the times, since they wait for real ones. `none`: the tests of the row set
-times or limits of their own, or the row has nothing to do with any (a refusal, an API, a label).
+End-to-end tests are not listed: they shorten the times, since they wait for real ones. Nor are property tests. `none`:
+the tests of the row set times or limits of their own, or the row has nothing to do with any (a refusal, an API, a label).
 
 Written by `python -m tests.defaults`; do not edit. `tests/test_defaults.py` holds it against the rows and the tests.
 """
@@ -128,13 +152,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the tests, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.defaults", description=__doc__)
     parser.add_argument("--page", type=Path, default=PAGE, help="where to (default: %(default)s)")
+    parser.add_argument("files", nargs="*", default=FILES, help="which tests (default: the tables of cases by row)")
     arguments = parser.parse_args(argv)
     watcher = Watcher()
     watcher.watch(advance, "advance", lambda _, state, *more: is_published(state.policy))
     watcher.watch(node_monitor, "plan", lambda _, timings, *more: timings == NodeTimings())
     watcher.watch(rendezvous, "begun", lambda gang, *more: is_usual(gang))
     chosen = "not (e2e or temporal or real_node)"
-    ended = pytest.main(["-q", "-p", "no:cacheprovider", "-m", chosen, *FOLDERS], plugins=[watcher])
+    ended = pytest.main(["-q", "-p", "no:cacheprovider", "-m", chosen, *arguments.files], plugins=[watcher])
     if ended:
         return int(ended)
     arguments.page.write_text(table(load_rows(ROWS_FILE).values(), watcher.shown), encoding="utf-8")
