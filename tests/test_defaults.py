@@ -24,8 +24,8 @@ def test_the_page_names_each_row_of_the_five_systems_once() -> None:
 
 
 def test_each_test_that_the_page_names_is_there() -> None:
-    named = set(re.findall(r"`(tests/[\w/]+\.py)::([\w:]+)`", (ROOT / PAGE).read_text(encoding="utf-8")))
-    assert len(named) > 50
+    named = set(re.findall(r"`(tests/[\w/]+\.py)::([\w:]+)(?:\[[^`]*)?`", (ROOT / PAGE).read_text(encoding="utf-8")))
+    assert len(named) > 30
     gone = [f"{file}::{test}" for file, test in named if f"def {test.split('::')[-1]}(" not in _source(file)]
     assert gone == [], "python -m tests.defaults writes it anew"
 
