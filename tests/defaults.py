@@ -54,8 +54,8 @@ NAMED = 2
 """Tests that are named of a row; others are counted."""
 HEAD = """# Rows at the published defaults
 
-Each contract row of the five systems, with the tests that show it on virtual time *at the published defaults*: all times
-and limits of policies, by which nodes are judged and by which gangs meet, are as a profile has them.
+Each contract row of the five systems, with the tests that show it on virtual time *at the published defaults*: all
+times and limits of policies, by which nodes are judged and by which gangs meet, are as a profile has them.
 
 End-to-end tests are not listed: they shorten the times, since they wait for real ones. Nor are property tests.
 `none`: the tests of the row set times or limits of their own, or the row has none (an API, a label).
