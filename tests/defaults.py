@@ -1,8 +1,9 @@
 """Which contract rows are shown at the published defaults, on virtual time: `python -m tests.defaults` writes the page.
 
-The pure tests of `tests/policy`, `tests/simulation` and `tests/past` are run, and each is watched: by which policy its
-workloads are decided on, by which times its nodes are judged, by which times its gangs meet. A test counts where all of
-that is as a profile publishes it. What a row leaves to the submitter (a walltime, a gang's size) is no default.
+The pure tests of some files (`FILES`) that show a row are run, and each is watched: by which policy its workloads are
+decided on, by which times its nodes are judged, by which times its gangs meet. A test counts where all of that is as a
+profile publishes it; of one with many cases the first and the last are run. What a row leaves to the submitter (a
+walltime, a gang's size) is no default.
 """
 
 from __future__ import annotations
@@ -16,31 +17,56 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Gang, NodeTimings, Policy
+from holdfast.model import NodeTimings, Policy
+from holdfast.model.gang import Gang
 from holdfast.policy import advance, node_monitor, rendezvous
 from holdfast.profiles import PROFILES
 from tests.rows import ROWS_FILE, Row, load_rows
 
 PAGE = Path("docs/defaults.md")
-SYSTEMS = ("appwrapper", "jobset", "streams", "lattice", "torchelastic")
-FOLDERS = ("tests/policy", "tests/simulation", "tests/past")
+SYSTEMS = ("appwrapper", "streams", "jobset", "lattice", "torchelastic")
+FILES = (
+    "tests/simulation/test_decisions.py",
+    *(
+        f"tests/policy/test_{name}.py"
+        for name in (
+            "appwrapper_rows",
+            "streams_rows",
+            "jobset_attempts",
+            "jobset_rules",
+            "rule_limits",
+            "park",
+            "order",
+            "requeue",
+            "absent_pods",
+            "prologue",
+            "walltime",
+            "checkpoint_walltime",
+            "probe",
+            "node_monitor",
+            "rendezvous",
+            "gang_side",
+        )
+    ),
+)
+"""The tables of cases by row. Property tests and searches draw times and limits of their own."""
 NAMED = 2
 """Tests that are named of a row; others are counted."""
 HEAD = """# Rows at the published defaults
 
-Each contract row of the five systems, with the tests that show it on virtual time *at the published defaults*: every
-policy, every time by which nodes are judged and every time by which gangs meet is as the profile has it.
+Each contract row of the five systems, with the tests that show it on virtual time *at the published defaults*: all
+times and limits of policies, by which nodes are judged and by which gangs meet, are as a profile has them.
 
-End-to-end tests are not listed: they shorten the times, since they wait for real ones. `none`: the tests of the row set
-times or limits of their own, or the row has nothing to do with any (a refusal, an API, a label).
+End-to-end tests are not listed: they shorten the times, since they wait for real ones. Nor are property tests.
+`none`: the tests of the row set times or limits of their own, or the row has none (an API, a label).
 
 Written by `python -m tests.defaults`; do not edit. `tests/test_defaults.py` holds it against the rows and the tests.
 """
 
 
 def is_published(policy: Policy) -> bool:
-    """Whether a policy is as its profile has it."""
-    return PROFILES.get(policy.profile) == policy
+    """Whether all times and limits of a policy are those that some profile publishes."""
+    return any((policy.timings, policy.budgets) == (one.timings, one.budgets) for one in PROFILES.values())
 
 
 def is_usual(gang: Gang) -> bool:
@@ -56,14 +82,30 @@ class Watcher:
     seen: set[bool] = field(default_factory=set[bool])
     """Of the test that runs: whether what it decided by was as published."""
     rows: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    others: set[str] = field(default_factory=set[str])
+    """Tests of which a case decides by something else."""
+
+    @property
+    def shown(self) -> dict[str, list[str]]:
+        """By row, the tests of which no case decides by anything but published defaults."""
+        return {row: [test for test in tests if test not in self.others] for row, tests in self.rows.items()}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the tests that show a row; of one with many cases the first and the last."""
+        cases: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            if any(mark.kwargs["level"] == "pure" for mark in item.iter_markers("row")):
+                cases.setdefault(_test_of(item), []).append(item)
+        items[:] = [each for found in cases.values() for each in dict.fromkeys((found[0], found[-1]))]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Note the rows of a test that has passed."""
         self.seen.clear()
         result = yield
+        test = _test_of(item)
+        self.others |= {test} if False in self.seen else set()
         if self.seen == {True}:
-            test = item.nodeid.partition("[")[0]
             for row in {mark.args[0] for mark in item.iter_markers("row") if mark.kwargs["level"] == "pure"}:
                 tests = self.rows.setdefault(row, [])
                 if test not in tests:
@@ -94,6 +136,11 @@ def table(rows: Iterable[Row], shown: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def _test_of(item: pytest.Item) -> str:
+    """Return the test, all its cases together; a script of `tests/simulation` is a test of its own."""
+    return item.nodeid if "tests/simulation" in item.nodeid else item.nodeid.partition("[")[0]
+
+
 def _tests(tests: Sequence[str]) -> str:
     if not tests:
         return "none"
@@ -106,16 +153,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the tests, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.defaults", description=__doc__)
     parser.add_argument("--page", type=Path, default=PAGE, help="where to (default: %(default)s)")
+    parser.add_argument("files", nargs="*", default=FILES, help="which tests (default: the tables of cases by row)")
     arguments = parser.parse_args(argv)
     watcher = Watcher()
     watcher.watch(advance, "advance", lambda _, state, *more: is_published(state.policy))
     watcher.watch(node_monitor, "plan", lambda _, timings, *more: timings == NodeTimings())
     watcher.watch(rendezvous, "begun", lambda gang, *more: is_usual(gang))
     chosen = "not (e2e or temporal or real_node)"
-    ended = pytest.main(["-q", "-p", "no:cacheprovider", "-m", chosen, *FOLDERS], plugins=[watcher])
+    ended = pytest.main(["-q", "-p", "no:cacheprovider", "-m", chosen, *arguments.files], plugins=[watcher])
     if ended:
         return int(ended)
-    arguments.page.write_text(table(load_rows(ROWS_FILE).values(), watcher.rows), encoding="utf-8")
+    arguments.page.write_text(table(load_rows(ROWS_FILE).values(), watcher.shown), encoding="utf-8")
     return 0
 
 

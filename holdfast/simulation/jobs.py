@@ -230,9 +230,9 @@ def _fill(world: World, thing: Thing, active: list[Pod], ending: list[Pod]) -> N
     indexes: list[int | None] = [None] * lacking
     if spec.get("completionMode") == "Indexed":
         taken = {pod.index for pod in (*active, *waits)} | memory.done | memory.failed_indexes
-        indexes = [index for index in range(int(completions or 0)) if index not in taken][:lacking]
-        if per_index:  # An index in its back-off keeps its place among those that are to be made.
-            indexes = [one for one in indexes if _is_over(world, _index_again(thing, one))]
+        pending = [index for index in range(int(completions or 0)) if index not in taken][:lacking]
+        # An index in its back-off keeps its place among those that are to be made.
+        indexes = [one for one in pending if not per_index or _is_over(world, _index_again(thing, one))]
     if not indexes:
         return
     trouble = world.trouble(world.pods_refused, thing.component.name)
@@ -251,8 +251,8 @@ def _is_over(world: World, again: datetime) -> bool:
     return False
 
 
-def _index_again(thing: Thing, index: int | None) -> datetime:
-    known = thing.job.indexes.get(index) if index is not None else None
+def _index_again(thing: Thing, index: int) -> datetime:
+    known = thing.job.indexes.get(index)
     return _again(known.last, known.total) if known is not None else thing.created
 
 

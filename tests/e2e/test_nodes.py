@@ -121,13 +121,13 @@ async def test_A17_a_marked_node_is_left_at_once_without_charge_and_not_chosen_a
 async def test_D21_nodes_marked_before_an_attempt_are_avoided_by_it(space: Space, how: str):
     async with open_nodes(space.site.kube, 12) as nodes:
         *bad, good, other = nodes.names
+        label = f"fault.holdfast.dev/{space.site.cluster}"
         for name in bad:
             if how == "label":
                 await nodes.label(name, EVICT, "EVICT")
             else:
                 await nodes.condition(name, FATAL, "True")
         if how == "condition":  # The monitor of nodes says it in a label within a few seconds, and in no taint.
-            label = f"fault.holdfast.dev/{space.site.cluster}"
 
             async def labelled() -> bool:
                 found = await asyncio.gather(*(space.site.kube.get("v1", "Node", name) for name in bad))

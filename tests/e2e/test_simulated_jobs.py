@@ -24,7 +24,7 @@ AT_ONCE = 25
 REST = 90.0
 """Seconds until a Job must stand as simulated: its longest back-off, and a machine that has other things to do."""
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
 
 
 class Real:

@@ -16,11 +16,11 @@ from tests.simulation.test_world import play, said, workload
 D50 = pytest.mark.row("D50", level="pure")
 ONCE = {"failureGracePeriodDuration": "1h", "retryLimit": "0"}
 """A grace in which the Job's own controller has all the time it needs, and no second attempt."""
-INDEXED = {"completionMode": "Indexed"}
+INDEXED: dict[str, Any] = {"completionMode": "Indexed"}
 
 
 def spec_of(pods: int = 1, policy: str = "Never", pod: dict[str, Any] | None = None, **spec: Any) -> Any:
-    limit = {} if "backoffLimitPerIndex" in spec else {"backoffLimit": 6}
+    limit: dict[str, Any] = {} if "backoffLimitPerIndex" in spec else {"backoffLimit": 6}
     component = job(pods=pods, **(limit | spec))
     if "backoffLimitPerIndex" in spec:
         del component["template"]["spec"]["backoffLimit"]
