@@ -47,6 +47,8 @@ def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], sourc
     whole: dict[str, Any] = {**base.model_dump(mode="json"), **document}
     timings = document.get("timings")
     if isinstance(timings, dict):
+        if "failureGracePeriod" in timings:
+            whole["ownFailureGrace"] = True
         whole["timings"] = {**base.timings.model_dump(mode="json"), **cast("dict[str, Any]", timings)}
     try:
         policy = Policy.model_validate(whole)
