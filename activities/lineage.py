@@ -59,8 +59,8 @@ class Between:
         known = set(kinds)
         for one in plan:
             of_kind = self._kinds.setdefault((one.api_version, one.kind), set())
-            of_kind |= kinds
-            known |= of_kind
+            of_kind.update(kinds)
+            known.update(of_kind)
         return frozenset(known)
 
 

@@ -71,7 +71,9 @@ def _policy(given: Any, context: Context, usual: str) -> Any:
     base: Json = profile.model_dump(mode="json")
     timings = policy.get("timings")
     if isinstance(timings, dict):
-        if "failureGracePeriod" in timings:
+        # A model's own JSON repeats what its profile says: only another period is the document's own.
+        grace = cast("Json", timings).get("failureGracePeriod", base["timings"]["failureGracePeriod"])
+        if grace != base["timings"]["failureGracePeriod"]:
             base["ownFailureGrace"] = True
         timings = {**base["timings"], **cast("Json", timings)}
     return {**base, **policy, **({"timings": timings} if timings is not None else {})}

@@ -51,6 +51,8 @@ def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], sourc
         inner = document.get(part)
         if isinstance(inner, dict):
             whole[part] = {**getattr(base, part).model_dump(mode="json"), **cast("dict[str, Any]", inner)}
+            if part == "timings" and "failureGracePeriod" in inner:
+                whole["ownFailureGrace"] = True
     try:
         policy = Policy.model_validate(whole)
     except ValidationError as error:

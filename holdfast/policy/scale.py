@@ -29,7 +29,7 @@ def overrun(spec: Workload, state: State) -> str:
     """Name the components whose objects ask for more pods than were declared, and so for more than their quota."""
     seen = current(state)
     # A gang's Job has as many pods as its largest round and its spares.
-    gang = spec.gang.component if spec.gang is not None else None
+    gang = spec.members.name if spec.members is not None else None
     over = {name: view for name, view in seen.components.items() if view.overrun and name != gang} if seen else {}
     return "; ".join(
         f"{one.title} asks for {view.declared + view.overrun} pods, {view.overrun} more than the declared "

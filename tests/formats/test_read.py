@@ -153,7 +153,7 @@ def test_in_holdfasts_own_document_a_policy_may_be_given_in_part() -> None:
     workload = one(own(policy={"profile": "appwrapper", "timings": {"failureGracePeriod": "2s"}}))
     expected = PROFILES["appwrapper"]
     timings = expected.timings.model_copy(update={"failure_grace_period": timedelta(seconds=2)})
-    assert workload.policy == expected.model_copy(update={"timings": timings})
+    assert workload.policy == expected.model_copy(update={"timings": timings, "own_failure_grace": True})
     assert one(own(policy={"rules": []})).policy.rules == ()
 
 

@@ -19,7 +19,7 @@ SPEC = workload()
 def test_what_is_not_named_stays_as_the_workload_has_it(head: str):
     policy = read_policy(f"{head}  timings: {{failureGracePeriod: 5s}}", SPEC, PROFILES, "other.yaml")
     expected = SPEC.policy.timings.model_copy(update={"failure_grace_period": timedelta(seconds=5)})
-    assert policy == SPEC.policy.model_copy(update={"timings": expected})
+    assert policy == SPEC.policy.model_copy(update={"timings": expected, "own_failure_grace": True})
 
 
 def test_what_is_not_named_of_a_part_stays_as_the_workload_has_it():

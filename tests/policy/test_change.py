@@ -43,7 +43,10 @@ POLICY = Policy(budgets=(Budget(name="restart", limit=3), Budget(name="spare", l
         ({}, {}),
         (
             {"timings": {"failureGracePeriod": "30s", "successTtl": "1h"}},
-            {"timings": Timings(failure_grace_period=timedelta(seconds=30), success_ttl=timedelta(hours=1))},
+            {
+                "timings": Timings(failure_grace_period=timedelta(seconds=30), success_ttl=timedelta(hours=1)),
+                "own_failure_grace": True,
+            },
         ),
         (
             {"budgets": {"spare": 5, "restart": 0}},
