@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -210,7 +210,7 @@ def read_file(
 
 
 @contextmanager
-def _warnings_told() -> Iterator[None]:
+def _warnings_told() -> Generator[None]:
     """Say on standard error what is accepted in a document and has no effect here (row D29)."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", DocumentWarning)

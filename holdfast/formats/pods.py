@@ -317,9 +317,9 @@ def _annotated(template: Json) -> StatusRule | None:
         given: Any = json.loads(text)
     except (TypeError, ValueError):
         raise ValueError(f"expected JSON such as {example}") from None
-    if not isinstance(given, dict) or not given or not set(given) <= _STATUS_WORDS.keys():
+    fields = cast("Json", given) if isinstance(given, dict) else {}
+    if not fields or not set(fields) <= _STATUS_WORDS.keys():
         raise ValueError(f"expected some of {', '.join(_STATUS_WORDS)}, as in {example}")
-    fields = cast("Json", given)
     return StatusRule.model_validate(
         {_STATUS_WORDS[name]: one if isinstance(one, list) else [one] for name, one in fields.items()}
     )
