@@ -138,7 +138,7 @@ class SpecConflict(HoldfastError):
 class NotReachable(HoldfastError):
     """A server did not answer."""
 
-    def __init__(self, what: str, address: str, remedy: str, detail: str = "") -> None:
+    def __init__(self, what: str, address: str, remedy: str, detail: str = "", passing: bool = False) -> None:
         """Create the error.
 
         Args:
@@ -146,12 +146,14 @@ class NotReachable(HoldfastError):
             address: Where it was looked for.
             remedy: What to try.
             detail: The transport's own words.
+            passing: Whether it may answer again by itself, so that whoever waits can wait on.
         """
         self.what = what
         self.address = address
         self.remedy = remedy
         self.detail = detail
-        super().__init__(what, address, remedy, detail)
+        self.passing = passing
+        super().__init__(what, address, remedy, detail, passing)
 
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""

@@ -29,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.graph import GraphOrder
     from holdfast.model.queue import QueueOrder
     from holdfast.policy import events
+    from holdfast.policy.addressed import misdirected
     from holdfast.policy.advance import advance
     from holdfast.policy.change import (
         ComponentsChange,
@@ -378,32 +379,38 @@ class WorkloadWorkflow:
     # --- what it is told
 
     @workflow.signal(name=names.SIGNAL_SUSPEND, description="Remove it until proven gone, then wait for resume")
-    def suspend(self, reason: str = "") -> None:
-        """Delete its resources, prove them gone, release its quota, and wait for `resume` (row A11)."""
-        self._inbox.append(events.Suspended(reason))
+    def suspend(self, reason: str = "", uid: str = "") -> None:
+        """Delete its resources, prove them gone, release its quota, and wait for `resume` (row A11).
+
+        As each wish, it may name the uid that it is meant for: then no later submission takes it (row D46).
+        """
+        self._wish(names.SIGNAL_SUSPEND, events.Suspended(reason), uid)
 
     @workflow.signal(name=names.SIGNAL_PREEMPT, description="Give its place to another: as suspend, uncharged")
-    def preempt(self, reason: str = "", within: float | None = None) -> None:
+    def preempt(self, reason: str = "", within: float | None = None, uid: str = "") -> None:
         """Give its place to another workload. As `suspend`; never a failure, charged to no budget (row U8).
 
         What saves its state is asked to do so first (row L32), and waited for at most `within` seconds, if given.
         """
-        self._inbox.append(events.Suspended(reason, preempted=True, within=within))
+        self._wish(names.SIGNAL_PREEMPT, events.Suspended(reason, preempted=True, within=within), uid)
 
     @workflow.signal(name=names.SIGNAL_RESUME, description="Take a suspension back: begin the next attempt")
-    def resume(self, reason: str = "") -> None:
+    def resume(self, reason: str = "", uid: str = "") -> None:
         """Take a suspension or preemption back; budgets stay as they are."""
-        self._inbox.append(events.Resumed(reason))
+        self._wish(names.SIGNAL_RESUME, events.Resumed(reason), uid)
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="Delete it: remove all of it until proven gone, then end")
-    def cancel(self, reason: str = "") -> None:
-        """Delete the workload: remove everything until proven gone, then end (row A16)."""
-        self._inbox.append(events.Cancelled(reason))
+    def cancel(self, reason: str = "", uid: str = "", phases: list[Phase] | None = None) -> None:
+        """Delete the workload: remove everything until proven gone, then end (row A16).
+
+        With `phases` it holds only while the workload is in one of them (row D53).
+        """
+        self._wish(names.SIGNAL_CANCEL, events.Cancelled(reason, phases=tuple(phases or ())), uid)
 
     @workflow.signal(name=names.SIGNAL_RETRY, description="Try again now: skip a pause, revive a failed one")
-    def retry(self, reason: str = "") -> None:
+    def retry(self, reason: str = "", uid: str = "") -> None:
         """Skip the retry pause, or begin a failed workload that is still held anew with its budgets renewed."""
-        self._inbox.append(events.Retried(reason))
+        self._wish(names.SIGNAL_RETRY, events.Retried(reason), uid)
 
     @workflow.signal(name=names.SIGNAL_OBSERVE, description="A snapshot from the cluster's watch")
     def observe(self, observation: Observation) -> None:
@@ -412,9 +419,9 @@ class WorkloadWorkflow:
             self._inbox.append(events.Observed(observation))
 
     @workflow.signal(name=names.SIGNAL_REQUEUE, description="Tell of a failure of its nodes: its rules decide")
-    def requeue(self, request: RequeueRequest) -> None:
+    def requeue(self, request: RequeueRequest, uid: str = "") -> None:
         """Take in that a workload must go back to its queue: once for each requeue count that is expected (row L25)."""
-        self._inbox.append(events.RequeueAsked(request))
+        self._wish(names.SIGNAL_REQUEUE, events.RequeueAsked(request), uid)
 
     @workflow.signal(name=names.SIGNAL_GANG, description="Tell what the gang of an attempt came to")
     def gang(self, outcome: GangOutcome) -> None:
@@ -433,6 +440,21 @@ class WorkloadWorkflow:
         """Take in what its queue says of it (row L9)."""
         if order.again or order.uid == self._uid:
             self._inbox.append(events.QueueOrdered(order))
+
+    def _wish(self, signal: str, wish: events.Event, uid: str) -> None:
+        """Take in what somebody wishes, if this is the submission that it is meant for."""
+        why = misdirected(uid, self._uid)
+        self._inbox.append(events.NotUnderstood(signal, why) if why else wish)
+
+    def _own(self, uid: str) -> None:
+        """Check that an update is meant for this submission.
+
+        Raises:
+            ApplicationError: if not.
+        """
+        why = misdirected(uid, self._uid)
+        if why:
+            raise refused(why)
 
     def unfit(self, signal: str, why: str) -> None:
         """Keep that a signal was let fall (`fitting`)."""
@@ -520,6 +542,7 @@ class WorkloadWorkflow:
 
     @checkpoint.validator
     def _check_checkpoint(self, request: CheckpointAsk) -> None:
+        self._own(request.uid)
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         check_ask(self._spec, self._state)
@@ -540,6 +563,7 @@ class WorkloadWorkflow:
 
     @scale.validator
     def _check_scale(self, change: GangScale) -> None:
+        self._own(change.uid)
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         scaled(self._spec, self._state, change)
@@ -557,6 +581,7 @@ class WorkloadWorkflow:
 
     @extend_walltime.validator
     def _check_extension(self, change: WalltimeExtension) -> None:
+        self._own(change.uid)
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         extension(self._spec, self._state, change)
@@ -568,12 +593,14 @@ class WorkloadWorkflow:
 
     @strip_finalizers.validator
     def _check_strip(self, request: StripRequest) -> None:
+        self._own(request.uid)
         if self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         check_strip(self._state)
 
     @update_components.validator
     def _check_components(self, change: ComponentsChange) -> None:
+        self._own(change.uid)
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         check_changeable(self._state)
@@ -581,6 +608,7 @@ class WorkloadWorkflow:
 
     @update_policy.validator
     def _check_policy(self, change: PolicyChange) -> None:
+        self._own(change.uid)
         if self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         changed(self._state.policy, change)

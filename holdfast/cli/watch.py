@@ -110,10 +110,13 @@ class Seen:
 
 async def _changes(run: Run) -> AsyncIterator[StatusView]:
     """Yield the status again and again: the worker's own answer, or what was recorded while no worker answers."""
+    from holdfast.client.patience import Patience
+
     pause = INTERVAL
     before: Status | None = None
+    patience = Patience()
     while True:
-        view = await run.status()
+        view = await patience.ask(run.status)
         yield view
         pause = INTERVAL if view.status != before else min(pause * 1.2, _SLOWEST)
         before = view.status

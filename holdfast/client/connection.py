@@ -26,6 +26,7 @@ _REMEDY: Final = (
     "is it running there? Set TEMPORAL_ADDRESS or --address, "
     'or start the local one: `holdfast dev up`, then `eval "$(holdfast dev env)"`'
 )
+_AWAY: Final = {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,11 @@ def refusals(place: Place) -> Generator[None]:
 
 def explained(error: RPCError, place: Place) -> HoldfastError:
     """Return the error of ours that says what Temporal's means."""
-    if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
-        return NotReachable("Temporal", place.target, _REMEDY, _short(error))
+    if error.status in _AWAY or (error.status is RPCStatusCode.UNKNOWN and "transport error" in error.message):
+        return NotReachable("Temporal", place.target, _REMEDY, _short(error), passing=True)
+    if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+        remedy = "it has more to do than its limits allow: try again, or raise the limits of the namespace"
+        return NotReachable("Temporal", str(place), remedy, _short(error), passing=True)
     if error.status is RPCStatusCode.NOT_FOUND and error.message.lower().startswith("namespace"):
         return NotReachable(
             "Temporal",

@@ -23,6 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained, refusals
+from holdfast.client.patience import Patience
 from holdfast.client.silence import answer_of, unanswered
 from holdfast.client.submission import begin, clear, word_for
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
@@ -82,6 +83,9 @@ class GraphRun:
             HoldfastError: if its workflow ended without a status.
             NotReachable: if Temporal does not answer.
         """
+        return await Patience().ask(self._result)
+
+    async def _result(self) -> GraphStatus:
         try:
             return GraphStatus.model_validate(await self._handle.result())
         except WorkflowFailureError as error:

@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained
+from holdfast.client.patience import Patience
 from holdfast.client.silence import answer_of, unanswered
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeBook
@@ -105,8 +106,9 @@ class ProvisionerRun:
         Raises:
             HoldfastError: if nothing is known of it.
         """
+        patience = Patience()
         while True:
-            told = await self.status()
+            told = await patience.ask(self.status)
             outcome = next((one for one in told.outcomes if one.number == number), None)
             if outcome is not None:
                 return outcome

@@ -24,16 +24,18 @@ from holdfast import names
 from holdfast.client.connection import Place, explained
 from holdfast.client.entities import unhealthy
 from holdfast.client.past import fetch, workload_of
+from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.queue import place_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
 from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
-from holdfast.model import Explanation, Model, Phase, Policy, Reason, Status, Workload
+from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
 from holdfast.model.gang_orders import GangStatus
 from holdfast.model.history import History
 from holdfast.past import Story, history_of
+from holdfast.policy.addressed import Addressed
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.gang import GangScale
@@ -85,6 +87,7 @@ class Run:
         answer = await self._ask(names.QUERY_STATUS)
         if answer is not None:
             status = Status.model_validate(answer)
+            self._own(status.uid)
             gang = await self.gang() if status.gang is not None else None
             return StatusView(status=status, fresh=True, gang=gang)
         recorded = await self.recorded()
@@ -221,8 +224,7 @@ class Run:
             within: How long its checkpoint is waited for at most, if it makes one; none: as long as it says itself.
             wait: Whether to return only once it is Suspended.
         """
-        seconds = () if within is None else (within.total_seconds(),)
-        await self._signal(names.SIGNAL_PREEMPT, reason, *seconds)
+        await self._signal(names.SIGNAL_PREEMPT, reason, None if within is None else within.total_seconds())
         return await self.until(_suspended) if wait else await self.recorded()
 
     async def checkpoint(self, note: str = "", *, wait: bool = False) -> StatusView:
@@ -307,6 +309,7 @@ class Run:
     async def requeue(self, request: RequeueRequest) -> None:
         """Tell of a failure of its nodes, on which its rules decide: once for each requeue count expected (row L25)."""
         await self._signal(names.SIGNAL_REQUEUE, request.model_dump(mode="json", by_alias=True))
+        await self._describe()  # It says if another submission has the name by now.
 
     async def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
         """Change what components are made of; return those that differ, which are made again alone (row S8).
@@ -327,10 +330,10 @@ class Run:
         """
         await self._update(names.UPDATE_STRIP, StripRequest(note=note), type(None), "to strip finalizers")
 
-    async def _update(self, name: str, change: Model, result_type: Any, what: str) -> Any:
+    async def _update(self, name: str, change: Addressed, result_type: Any, what: str) -> Any:
         try:
             handle: Any = self.handle  # Its overloads for updates are only partly typed.
-            document = change.model_dump(mode="json", by_alias=True)
+            document = {**change.model_dump(mode="json", by_alias=True), "uid": self.uid}
             return await handle.execute_update(name, document, result_type=result_type)
         except WorkflowUpdateFailedError as error:
             why = error.cause.message if isinstance(error.cause, ApplicationError) else _innermost(error)
@@ -367,16 +370,25 @@ class Run:
             WorkloadFailed: if it failed; the message says why.
             HoldfastError: if it was refused, or ended from outside.
         """
-        try:
-            handle = self.client.get_workflow_handle(self.workflow_id, result_type=dict[str, Any])
-            return Status.model_validate(await handle.result())
-        except WorkflowFailureError:
-            status = (await self.recorded()).status
-        except RPCError as error:
-            raise self._explained(error) from error
+        patience = Patience()
+        status = await patience.ask(self._result)
+        if status is None:
+            status = (await patience.ask(self.recorded)).status
         if status.phase is Phase.FAILED:
             raise WorkloadFailed(status)
         return status
+
+    async def _result(self) -> Status | None:
+        """Wait for the workflow's result; None if it ended without one."""
+        handle = self.client.get_workflow_handle(
+            self.workflow_id, run_id=self.run_id or None, result_type=dict[str, Any]
+        )
+        try:
+            return Status.model_validate(await handle.result())
+        except WorkflowFailureError:
+            return None
+        except RPCError as error:
+            raise self._explained(error) from error
 
     async def until(
         self, reached: Callable[[Status], bool], *, through_ends: bool = False, through_holds: bool = False
@@ -406,13 +418,15 @@ class Run:
         raise AssertionError("a watch ends only with a closed workflow")
 
     async def watch(self) -> AsyncIterator[StatusView]:
-        """Yield its recorded status at once and whenever it changes, until its workflow is over."""
+        """Yield its recorded status at once and whenever it changes, until its workflow is over.
+
+        It goes on through an outage of Temporal, and says so once by the logger `holdfast.client`.
+        """
         pause = _POLL_FIRST
         before: Status | None = None
+        patience = Patience()
         while True:
-            view = await self.recorded()
-            if self.uid and view.status.uid and view.status.uid != self.uid:
-                raise HoldfastError(f"{self._where} was submitted again meanwhile: this run is over")
+            view = await patience.ask(self.recorded)
             if view.status != before or view.closed:
                 before = view.status
                 pause = _POLL_FIRST
@@ -426,10 +440,10 @@ class Run:
         await self._signal(signal, reason)
         return await self.until(reached) if wait else await self.recorded()
 
-    async def _signal(self, signal: str, reason: str | dict[str, Any], *more: float) -> None:
-        given = (reason, *more) if reason or more else ()
+    async def _signal(self, signal: str, reason: str | dict[str, Any], *more: float | None) -> None:
+        """Send a wish, with the uid that it is meant for: no later submission of the name takes it (row D46)."""
         try:
-            await self.handle.signal(signal, args=given)
+            await self.handle.signal(signal, args=[reason, *more, self.uid])
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and "completed" in error.message.lower():
                 raise AlreadyEnded(self.workflow_id, (await self.recorded()).phase.value) from error
@@ -453,9 +467,23 @@ class Run:
 
     async def _describe(self) -> WorkflowExecutionDescription:
         try:
-            return await self.handle.describe()
+            description = await self.handle.describe()
         except RPCError as error:
             raise self._explained(error) from error
+        self._own(str(await description.memo_value(names.MEMO_UID, "")))
+        return description
+
+    def _own(self, uid: str) -> None:
+        """Check that who has the name now is this run's submission (row D46).
+
+        Raises:
+            HoldfastError: if it is another.
+        """
+        if self.uid and uid and uid != self.uid:
+            raise HoldfastError(
+                f"{self._where} was submitted again meanwhile: this run (uid {self.uid}) is over, and the name is uid "
+                f"{uid}'s now"
+            )
 
     async def _abnormal(self, description: WorkflowExecutionDescription, status: Status | None) -> HoldfastError:
         """Return the error that says why a workflow is over although its workload has no outcome."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from temporalio.client import (
@@ -10,7 +12,6 @@ from temporalio.client import (
     WorkflowExecution,
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
-    WorkflowFailureError,
 )
 from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -19,11 +20,20 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.client import start
 from holdfast.client.connection import Place, explained, refusals
+from holdfast.client.patience import Patience
+from holdfast.client.pending import activities_of
+from holdfast.client.silence import silence_of
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
-from holdfast.model import Phase, Workload
+from holdfast.model import Phase, Workload, format_duration
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
+_ENDED: Final = tuple(phase for phase in Phase if phase.ended)
 _ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
+
+_POLL_FIRST: Final = 0.2
+_POLL_LONGEST: Final = 3.0
+MAKING_WAY: Final = timedelta(minutes=10)
+"""For how long a submission waits until what an earlier one of its name holds is proven gone."""
 
 
 class Begun(NamedTuple):
@@ -88,7 +98,7 @@ async def clear(client: Client, place: Place, workload: Workload, *, again: bool
             return
         if not _waits(description):
             raise HoldfastError(f"{workload.workflow_id} is under way, of an earlier submission: cancel it first")
-    await _make_way(client, description)
+    await _make_way(client, place, description, _ENDED if _settled(description) else (Phase.PENDING,))
 
 
 async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
@@ -116,7 +126,7 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
             return None
         raise AlreadyEnded(workload.workflow_id, word_for(description))
     if again and _settled(description):
-        await _make_way(client, description)
+        await _make_way(client, place, description, _ENDED)
         return None
     theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
     if theirs and theirs != ours:
@@ -129,7 +139,7 @@ def _settled(description: WorkflowExecutionDescription) -> bool:
 
     By its columns: the memo is not written with every phase, so one that was revived would look as if it had ended.
     """
-    return description.typed_search_attributes.get(_PHASE) in {phase.value for phase in Phase if phase.ended}
+    return description.typed_search_attributes.get(_PHASE) in _ENDED
 
 
 def _waits(description: WorkflowExecutionDescription) -> bool:
@@ -138,13 +148,58 @@ def _waits(description: WorkflowExecutionDescription) -> bool:
     return shown.get(_PHASE) == Phase.PENDING.value and not shown.get(_ATTEMPT)
 
 
-async def _make_way(client: Client, description: WorkflowExecutionDescription) -> None:
-    """Have what an ended workload still holds removed, and wait until it is proven gone."""
+async def _make_way(
+    client: Client, place: Place, description: WorkflowExecutionDescription, phases: tuple[Phase, ...]
+) -> None:
+    """Have what an earlier submission still holds removed, and wait until it is proven gone (row D53).
+
+    Args:
+        client: Of Temporal.
+        place: Where that is.
+        description: Of the earlier submission, as it was found.
+        phases: In which it was found, or as good: once it is in another, somebody has revived it, and it stays.
+
+    Raises:
+        HoldfastError: if it was revived meanwhile, or is not gone within `MAKING_WAY`; the message says what it waits
+            for.
+        NotReachable: if Temporal does not answer.
+    """
+    uid = str(await description.memo_value(names.MEMO_UID, ""))
     handle = client.get_workflow_handle(description.id, run_id=description.run_id)
-    with contextlib.suppress(RPCError):  # It may have closed meanwhile.
-        await handle.signal(names.SIGNAL_CANCEL, "it is submitted again")
-    with contextlib.suppress(WorkflowFailureError):
-        await handle.result()
+    try:
+        await handle.signal(names.SIGNAL_CANCEL, args=["it is submitted again", uid, [one.value for one in phases]])
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND or "completed" not in error.message.lower():
+            raise explained(error, place) from error
+    patience, begun, pause = Patience(), time.monotonic(), _POLL_FIRST
+    while True:
+        found = await patience.ask(lambda: _describe(client, place, description.id))
+        if found is None or found.status is not WorkflowExecutionStatus.RUNNING:
+            return
+        now = found.typed_search_attributes.get(_PHASE)
+        if now not in {*phases, Phase.TERMINATING, *(one for one in Phase if one.ended)}:
+            raise HoldfastError(
+                f"{description.id} has been revived meanwhile and is {now}: nothing was submitted, and it was not "
+                "cancelled; `holdfast cancel` ends it"
+            )
+        if time.monotonic() - begun >= MAKING_WAY.total_seconds():
+            raise HoldfastError(await _unmoved(client, found, str(now)))
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.3, _POLL_LONGEST)
+
+
+async def _unmoved(client: Client, description: WorkflowExecutionDescription, phase: str) -> str:
+    """Say what the end of an earlier submission waits for."""
+    _, namespace, name = names.parse_workflow_id(description.id)
+    for activity in await activities_of(description):
+        why = activity.sentence(datetime.now(UTC))
+        break
+    else:
+        why = (await silence_of(client, description)).why
+    return (
+        f"{description.id} is {phase} and is still being removed after {format_duration(MAKING_WAY)}: {why}. Nothing "
+        f"was submitted; `holdfast explain {namespace}/{name}` says what it waits for: submit again once it is gone"
+    )
 
 
 async def _describe(client: Client, place: Place, workflow_id: str) -> WorkflowExecutionDescription | None:

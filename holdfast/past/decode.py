@@ -33,7 +33,7 @@ from holdfast.activities.contract import (
 )
 from holdfast.activities.gang_contract import GangBegin
 from holdfast.activities.stage_contract import Staged
-from holdfast.model import Observation, State, Status
+from holdfast.model import Observation, Phase, State, Status
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
 from holdfast.policy.change import ComponentsChange, PolicyChange
@@ -243,12 +243,23 @@ class _Reading:
         what = f"signal {name} at event {event.event_id}"
         if name in _DOCUMENTS:
             value = await self.value(payloads[:1], _DOCUMENTS[name], what)
-            return Signalled(name, value) if value is not None else None
+            uid = await self._uid(payloads[1:2], what)
+            return Signalled(name, value, uid=uid) if value is not None else None
         if not payloads:
             return Signalled(name, "")
         text = await self.value(payloads[:1], str, what)
-        within = await self.value(payloads[1:2], float, what) if name == names.SIGNAL_PREEMPT and payloads[1:] else None
-        return Signalled(name, text, within) if text is not None else None
+        within: float | None = None
+        phases: tuple[Phase, ...] = ()
+        at = 1
+        if name == names.SIGNAL_PREEMPT:
+            within, at = await self.value(payloads[1:2], float | None, what), 2
+        elif name == names.SIGNAL_CANCEL:
+            phases = await self.value(payloads[2:3], tuple[Phase, ...] | None, what) or ()
+        uid = await self._uid(payloads[at : at + 1], what)
+        return Signalled(name, text, within, uid, phases) if text is not None else None
+
+    async def _uid(self, payloads: list[Payload], what: str) -> str:
+        return await self.value(payloads, str, what) or ""
 
     async def _update(self, event: HistoryEvent) -> Updated | None:
         asked = event.workflow_execution_update_accepted_event_attributes.accepted_request.input

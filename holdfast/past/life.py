@@ -8,14 +8,15 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from holdfast import names
 from holdfast.activities.contract import Probed, Rehearsed, Scaled
-from holdfast.model import Cause, OperationKind, State, Workload
+from holdfast.model import Cause, Observation, OperationKind, State, Workload
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.past.tasks import CancelAsked, Finished, Fired, Signalled, Task, Updated
 from holdfast.policy import events
+from holdfast.policy.addressed import misdirected
 from holdfast.policy.advance import Taken, decisions, step_of
 from holdfast.policy.change import (
     ComponentsChange,
@@ -132,8 +133,8 @@ class Life:
 
     def _wish(self, wish: Signalled | Updated, task: Task) -> None:
         match wish:
-            case Signalled(name, value, within):
-                event = _signal(name, value, self.uid, within)
+            case Signalled():
+                event = _signal(wish, self.uid)
                 self._inbox += [event] if event is not None else []
             case Updated(change):
                 assert self.state is not None
@@ -359,22 +360,26 @@ class Life:
             raise ValueError(f"it {task.ended.how}, where this release would have gone on")
 
 
-def _signal(name: str, value: Any, uid: str, within: float | None) -> events.Event | None:
+def _signal(signal: Signalled, uid: str) -> events.Event | None:
+    name, value = signal.name, signal.value
+    why = misdirected(signal.uid, uid)
+    if why:
+        return events.NotUnderstood(name, why)
     if isinstance(value, RequeueRequest):
         return events.RequeueAsked(value)
     if isinstance(value, GangOutcome):
         return events.GangTold(value) if value.workload_uid == uid else None
-    if name == names.SIGNAL_OBSERVE:
+    if isinstance(value, Observation):
         return events.Observed(value) if value.workload_uid == uid else None
     match name:
         case names.SIGNAL_SUSPEND:
             return events.Suspended(value)
         case names.SIGNAL_PREEMPT:
-            return events.Suspended(value, preempted=True, within=within)
+            return events.Suspended(value, preempted=True, within=signal.within)
         case names.SIGNAL_RESUME:
             return events.Resumed(value)
         case names.SIGNAL_CANCEL:
-            return events.Cancelled(value)
+            return events.Cancelled(value, phases=signal.phases)
         case names.SIGNAL_RETRY:
             return events.Retried(value)
         case _:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from holdfast.model import Observation, State, Status
+from holdfast.model import Observation, Phase, State, Status
+from holdfast.model.gang_orders import GangOutcome
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.gang import GangScale
@@ -20,9 +21,13 @@ class Signalled:
     """A signal: its name, and its reason or its snapshot."""
 
     name: str
-    value: Observation | RequeueRequest | str
+    value: Observation | RequeueRequest | GangOutcome | str
     within: float | None = None
     """Of a preemption: for how many seconds a checkpoint is waited for at most."""
+    uid: str = ""
+    """Of the submission that it is meant for, where it says so."""
+    phases: tuple[Phase, ...] = ()
+    """Of a cancel: the phases in which it holds; none: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from holdfast.model import ActionKind, Component, Model, Phase, Policy, State, Timings, Workload
+from holdfast.model import ActionKind, Component, Phase, Policy, State, Timings, Workload
 from holdfast.model.policy import DEFAULT_RULE
+from holdfast.policy.addressed import Addressed
 from holdfast.policy.health import LIVE
 
 
-class PolicyChange(Model):
+class PolicyChange(Addressed):
     """Which waits, budgets, and rules' limits and pauses are to differ from now on; what is not named stays."""
 
     timings: dict[str, str | None] = {}
@@ -38,7 +39,7 @@ def changed(policy: Policy, change: PolicyChange) -> Policy:
     Raises:
         ValueError: if a name is unknown or a value is out of range, naming what is allowed.
     """
-    known = ", ".join(info.alias or name for name, info in PolicyChange.model_fields.items())
+    known = ", ".join(info.alias or name for name, info in PolicyChange.model_fields.items() if name != "uid")
     fixed = {info.alias or name for name, info in Policy.model_fields.items()}
     for name in change.model_extra or ():
         why = "cannot be changed under way: submit it anew instead, or change" if name in fixed else "expected"
@@ -80,7 +81,7 @@ def _action(document: dict[str, Any], rule: str, path: str) -> dict[str, Any]:
     return actions[rule]
 
 
-class ComponentsChange(Model):
+class ComponentsChange(Addressed):
     """What some components are to be made of from now on; those that are not named stay as they are (row S8)."""
 
     components: tuple[Component, ...]

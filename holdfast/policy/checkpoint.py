@@ -9,7 +9,6 @@ from holdfast.model import (
     CheckpointRequest,
     CheckpointState,
     Failure,
-    Model,
     OnUnresponsive,
     Phase,
     Reason,
@@ -18,6 +17,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.policy.addressed import Addressed
 from holdfast.policy.decision import Checkpoint, Decision, Expire, Ignore, Look
 from holdfast.policy.edit import edit
 from holdfast.policy.health import LIVE, current
@@ -32,7 +32,7 @@ _ENDS = {
 }
 
 
-class CheckpointAsk(Model):
+class CheckpointAsk(Addressed):
     """A person's word that a workload is to save its state, and to run on."""
 
     note: str = ""

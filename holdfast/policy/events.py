@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observation, Policy, Reason, Remnant
+from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observation, Phase, Policy, Reason, Remnant
 from holdfast.model.gang import Gang
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.model.graph import GraphNews, GraphOrder
@@ -36,6 +36,8 @@ class Cancelled:
 
     note: str = ""
     reason: Reason = Reason.CANCEL_REQUESTED
+    phases: tuple[Phase, ...] = ()
+    """It holds only while the workload is in one of them; none: in any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -110,9 +111,11 @@ def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | Pol
                 # The next suspension asks anew.
                 state = edit(state, checkpoint=edit(state.checkpoint, answered=False))
             return cause(state, Reason.RESUMED, note or "resume was asked for", now)
-        case Cancelled(note, reason):
+        case Cancelled(note, reason, phases):
             if intent.cancel:
                 return state
+            if phases and (state.phase not in phases or intent.retry):
+                return fold(state, NotUnderstood("cancel", _outdated(state, phases)), now)
             state = edit(state, intent=edit(intent, cancel=True, cancel_reason=reason, note=note))
             return cause(state, reason, note or "its deletion was asked for", now)
         case Retried(note):
@@ -125,6 +128,11 @@ def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | Pol
             return cause(state, Reason.RETRY_REQUESTED, note or "retry was asked for", now)
         case PolicyChanged(policy, note):
             return cause(edit(state, policy=policy), Reason.POLICY_CHANGED, note or "the policy was changed", now)
+
+
+def _outdated(state: State, phases: Sequence[Phase]) -> str:
+    there = "it is to be tried again" if state.intent.retry else f"it is {state.phase.value}"
+    return f"it holds only while the workload is {' or '.join(one.value for one in phases)}, and {there}"
 
 
 def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:

@@ -12,10 +12,11 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from holdfast.model import Attempt, Failure, FailureClass, Meeting, Model, Reason, Scope, Stage, State, Workload
+from holdfast.model import Attempt, Failure, FailureClass, Meeting, Reason, Scope, Stage, State, Workload
 from holdfast.model.gang import MEMBERS_MAXIMUM, Gang
 from holdfast.model.gang_orders import GangEnding
 from holdfast.model.rendezvous import CloseReason
+from holdfast.policy.addressed import Addressed
 from holdfast.policy.edit import edit
 from holdfast.policy.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, GangUnsized
 from holdfast.policy.record import cause, shortened
@@ -31,7 +32,7 @@ REASONS: Final[Mapping[CloseReason, Reason]] = {
 """How a gang has failed, in the workload's own vocabulary; what is left out is no failure."""
 
 
-class GangScale(Model):
+class GangScale(Addressed):
     """Another size for the gang of a workload that is under way."""
 
     max: Annotated[int, Field(ge=1, le=MEMBERS_MAXIMUM)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast import names
-from holdfast.model import Attempt, Model, Reason, Remnant, Stage, State, Workload
+from holdfast.model import Attempt, Reason, Remnant, Stage, State, Workload
+from holdfast.policy.addressed import Addressed
 from holdfast.policy.edit import edit
 from holdfast.policy.health import REMOVING
 from holdfast.policy.record import cause, shortened
 
 
-class StripRequest(Model):
+class StripRequest(Addressed):
     """A person's word that what the finalizers stand for need not be waited for (row U2)."""
 
     note: str = ""

@@ -14,7 +14,6 @@ from holdfast.model import (
     Bounded,
     Failure,
     FailureClass,
-    Model,
     Reason,
     Scope,
     State,
@@ -22,6 +21,7 @@ from holdfast.model import (
     format_duration,
     parse_duration,
 )
+from holdfast.policy.addressed import Addressed
 from holdfast.policy.decision import Fail, Look
 from holdfast.policy.edit import edit
 from holdfast.policy.health import LIVE, current
@@ -33,7 +33,7 @@ USUAL_GRACE = timedelta(seconds=30)
 """What Kubernetes gives a pod between TERM and KILL that does not say."""
 
 
-class WalltimeExtension(Model):
+class WalltimeExtension(Addressed):
     """How much longer each attempt may run from now on than it might so far."""
 
     by: str

@@ -1,0 +1,90 @@
+"""A run is one submission: what an old one wishes is not taken by whoever has its name now (row D46)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from holdfast import Holdfast, HoldfastError, Phase, PolicyChange, Workload, names
+from holdfast.client.run import Run
+from holdfast.model import Reason
+from tests.client.cluster import Cluster, working
+from tests.workflows.test_workload import replays
+
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
+OLD = "00000000-0000-4000-8000-000000000000"
+WISHES: dict[str, Any] = {
+    "suspend": lambda run: run.suspend("making room"),
+    "preempt": lambda run: run.preempt("for another"),
+    "resume": lambda run: run.resume("again"),
+    "retry": lambda run: run.retry("once more"),
+    "cancel": lambda run: run.cancel("no longer wanted"),
+    "policy": lambda run: run.update_policy(PolicyChange(budgets={"restart": 7})),
+}
+
+
+async def test_D46_no_wish_of_an_old_run_moves_whoever_has_its_name_now(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    async with working(client, Cluster()):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        old = dataclasses.replace(run, uid=OLD)
+        taken = list[str]()
+        for name, wish in WISHES.items():
+            said = ""
+            try:
+                await wish(old)
+            except HoldfastError as error:
+                said = str(error)
+            taken += [] if run.uid in said else [name]
+        assert taken == [], "each is refused, and hears who is there now"
+        status = (await run.status()).status
+        assert status.phase is Phase.RUNNING
+        assert {cause.reason for cause in status.causes} <= {Reason.SIGNAL_NOT_UNDERSTOOD, *_living(status.causes)}
+        assert next(one.limit for one in status.budgets if one.name == "restart") != 7
+        await run.suspend(wait=True)
+        await run.cancel(wait=True)
+        assert (await run.history()).exact, "what is read from its record refuses the same"
+        await replays(run.handle)
+
+
+async def test_D46_the_workflow_itself_refuses_what_comes_too_late(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    """As when the name is taken between the asking and the wish: nobody but the workflow can know by then."""
+    async with working(client, Cluster()):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        await run.handle.signal(names.SIGNAL_CANCEL, args=["no longer wanted", OLD])
+        await run.handle.signal(names.SIGNAL_PREEMPT, args=["for another", None, OLD])
+        status = (await run.status()).status
+        assert status.phase is Phase.RUNNING
+        said = [cause.message for cause in status.causes if cause.reason is Reason.SIGNAL_NOT_UNDERSTOOD]
+        assert said == [
+            f"signal {name} was let fall: it is meant for the workload of uid {OLD}, and this is {run.uid}"
+            for name in ("cancel", "preempt")
+        ]
+        await run.cancel(wait=True)
+
+
+@pytest.mark.parametrize("ask", [Run.status, Run.explain, Run.recorded])
+async def test_D46_whoever_asks_how_an_old_run_is_hears_that_it_is_over(
+    holdfast: Holdfast, client: Client, workload: Workload, ask: Any
+) -> None:
+    async with working(client, Cluster()):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        with pytest.raises(HoldfastError, match="was submitted again"):
+            await ask(dataclasses.replace(run, uid=OLD))
+        await run.cancel(wait=True)
+
+
+def _living(causes: Any) -> set[Reason]:
+    """What a life without any wish leaves."""
+    wished = {Reason.SUSPEND_REQUESTED, Reason.PREEMPTED, Reason.RESUMED, Reason.RETRY_REQUESTED}
+    wished |= {Reason.CANCEL_REQUESTED, Reason.POLICY_CHANGED}
+    return {cause.reason for cause in causes} - wished
