@@ -7,10 +7,10 @@ where nobody does.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 _log = logging.getLogger("holdfast.relay")
@@ -18,9 +18,17 @@ _log = logging.getLogger("holdfast.relay")
 LOOPBACK: Final = "127.0.0.1"
 CONNECT_SECONDS: Final = 2.0
 """A server that has not taken a connection by then is passed over."""
+FIRST_SECONDS: Final = 1.0
+"""A server that has answered nothing by then to what was sent first is no longer waited for alone: the next is asked too.
+
+It is a third of what the client waits for a connection (row D48)."""
 SILENT_SECONDS: Final = 10.0
 """A server that has answered nothing for that long to what was sent is not the first to be tried again."""
 _CHUNK: Final = 1 << 16
+_UNANSWERED_MOST: Final = 1 << 20
+"""Bytes that are taken from a client before any server has answered it."""
+
+_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def addresses_of(target: str) -> tuple[str, ...]:
@@ -83,10 +91,15 @@ class Relay:
             writer.close()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        found = await self._connected()
-        if found is None:
+        found = await _Opening(self._addresses, self._first, reader).answered()
+        if found.stream is None:
+            # Nobody answers, or the client has gone: the next connection begins with another, if this one was silent.
+            if found.silent:
+                self._lost(self._first)
             return
-        index, far_reader, far_writer = found
+        self._first = index = found.index
+        far_reader, far_writer = found.stream
+        writer.write(found.first)
         clock = asyncio.get_running_loop().time
         asked = heard = clock()
 
@@ -108,24 +121,115 @@ class Relay:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             silent = asked > heard and clock() - asked > SILENT_SECONDS
-            if (ways[1].done() or silent) and self._first == index:
-                # It has gone, or does not answer: the next connection tries another first.
-                self._first = (index + 1) % len(self._addresses)
-                _log.warning("Temporal at %s is lost: connecting to another", self._addresses[index])
+            if ways[1].done() or silent:
+                self._lost(index)
         finally:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
             far_writer.close()
 
-    async def _connected(self) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """Connect to the first that takes it, beginning with the one that did last; None if none does."""
-        count = len(self._addresses)
-        for index in [(self._first + step) % count for step in range(count)]:
-            host, _, port = self._addresses[index].rpartition(":")
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    streams = await asyncio.open_connection(host.strip("[]"), int(port))
-                self._first = index
-                return index, *streams
-        return None
+    def _lost(self, index: int) -> None:
+        """Begin with another from now on: this one has gone, or does not answer."""
+        if self._first == index:
+            self._first = (index + 1) % len(self._addresses)
+            _log.warning("Temporal at %s is lost: connecting to another", self._addresses[index])
+
+
+@dataclass
+class _Found:
+    """Which server has answered a new connection, and what it said first; none if nobody has."""
+
+    index: int = 0
+    stream: _Stream | None = None
+    first: bytes = b""
+    silent: bool = False
+    """Whether the client was left without an answer for so long that it has gone."""
+
+
+class _Opening:
+    """The beginning of one connection: servers are asked until one has said something.
+
+    Until then nothing was passed back, so that what the client has sent can be sent to the next server too. The first
+    to answer has the connection; the others are left. A request that reached two servers is the same request to
+    Temporal: it has one request id.
+    """
+
+    def __init__(self, addresses: Sequence[str], first: int, reader: asyncio.StreamReader) -> None:
+        count = len(addresses)
+        self._addresses = addresses
+        self._left = [(first + step) % count for step in range(count)]
+        self._reader = reader
+        self._sent = bytearray()
+        self._sent_at = self._asked_at = 0.0
+        self._open: dict[int, _Stream] = {}
+        self._clock = asyncio.get_running_loop().time
+
+    async def answered(self) -> _Found:
+        """Return who has answered first."""
+        asking = dict[asyncio.Task[bytes], int]()
+        hearing = asyncio.create_task(self._reader.read(_CHUNK))
+        found = _Found()
+        try:
+            while found.stream is None:
+                if self._left and (not asking or self._is_due):
+                    index = self._left.pop(0)
+                    self._asked_at = self._clock()
+                    asking[asyncio.create_task(self._ask(index))] = index
+                if not asking:
+                    return found
+                waits = {*asking, *([hearing] if len(self._sent) < _UNANSWERED_MOST else [])}
+                done, _ = await asyncio.wait(waits, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in asking if task in done]:
+                    index = asking.pop(task)
+                    said = b"" if task.exception() is not None else task.result()
+                    if said and found.stream is None:
+                        found = _Found(index, self._open.pop(index), said)
+                if hearing in done and found.stream is None:
+                    data = b"" if hearing.exception() is not None else hearing.result()
+                    if not data:
+                        found.silent = bool(self._sent) and self._clock() - self._sent_at > SILENT_SECONDS
+                        return found
+                    self._send(data)
+                    hearing = asyncio.create_task(self._reader.read(_CHUNK))
+            await self._handed_on(hearing, found.stream[1])
+            return found
+        finally:
+            for task in (hearing, *asking):
+                task.cancel()
+            await asyncio.gather(hearing, *asking, return_exceptions=True)
+            for _, writer in self._open.values():
+                writer.close()
+
+    async def _handed_on(self, hearing: asyncio.Task[bytes], writer: asyncio.StreamWriter) -> None:
+        """End the reading of the client; what it has read by then goes to the server that has the connection."""
+        hearing.cancel()
+        (data,) = await asyncio.gather(hearing, return_exceptions=True)
+        if isinstance(data, bytes) and data:
+            writer.write(data)
+
+    def _send(self, data: bytes) -> None:
+        self._sent_at = self._sent_at or self._clock()
+        self._sent += data
+        for _, writer in self._open.values():
+            writer.write(data)
+
+    @property
+    def _is_due(self) -> bool:
+        return self._patience == 0
+
+    @property
+    def _patience(self) -> float | None:
+        """For how many seconds those that were asked are still waited for alone; None: until something happens."""
+        if not self._left or not self._sent:
+            return None
+        return max(0.0, max(self._asked_at, self._sent_at) + FIRST_SECONDS - self._clock())
+
+    async def _ask(self, index: int) -> bytes:
+        """Connect to a server, send it what the client has sent, and return what it says first; empty if it ends."""
+        host, _, port = self._addresses[index].rpartition(":")
+        async with asyncio.timeout(CONNECT_SECONDS):
+            stream = await asyncio.open_connection(host.strip("[]"), int(port))
+        self._open[index] = stream
+        stream[1].write(bytes(self._sent))
+        return await stream[0].read(_CHUNK)

@@ -12,6 +12,7 @@ from holdfast import relay
 from holdfast.relay import addresses_of, relayed
 
 pytestmark = pytest.mark.row("L10", level="pure")
+D48 = pytest.mark.row("D48", level="pure")
 
 
 class Echo:
@@ -19,6 +20,8 @@ class Echo:
 
     def __init__(self, name: str) -> None:
         self.name, self.mute = name, False
+        self.pause = 0.0
+        self.heard: list[bytes] = []
         self.server: asyncio.Server | None = None
         self.open: set[asyncio.StreamWriter] = set()
         self.port = 0
@@ -37,6 +40,8 @@ class Echo:
         self.open.add(writer)
         try:
             while data := await reader.read(1024):
+                self.heard.append(data)
+                await asyncio.sleep(self.pause)
                 if not self.mute:
                     writer.write(self.name.encode() + data)
         except ConnectionError:
@@ -138,3 +143,39 @@ async def test_L10_one_that_hears_and_never_answers_is_not_tried_first_again(mon
         await asyncio.sleep(0.1)
         async with Client(address) as client:
             assert await client.ask("2") == "b2"
+
+
+# --- a server that accepts and says nothing (row D48)
+
+
+@D48
+async def test_D48_one_that_accepts_and_says_nothing_is_left_for_the_next_on_the_same_connection(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(relay, "FIRST_SECONDS", 0.2, raising=False)
+    async with servers("a", "b") as (a, b), relayed(target(a, b)) as address:
+        a.mute = True
+        async with Client(address) as client:
+            assert await client.ask("1") == "b1"
+            assert await client.ask("2") == "b2", "the rest of the conversation is with who has answered"
+        async with Client(address) as client:
+            assert await client.ask("3") == "b3"
+        assert [len(one.heard) for one in (a, b)] == [1, 3], "the next connection begins with who answers"
+
+
+@D48
+async def test_D48_a_server_that_is_slow_is_not_left_for_one_that_says_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(relay, "FIRST_SECONDS", 0.1, raising=False)
+    async with servers("a", "b") as (a, b), relayed(target(a, b)) as address:
+        a.pause, b.mute = 0.5, True
+        async with Client(address) as client:
+            assert await client.ask("1") == "a1"
+
+
+@D48
+async def test_D48_a_client_that_says_nothing_yet_is_no_reason_to_leave_a_server(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(relay, "FIRST_SECONDS", 0.1, raising=False)
+    async with servers("a", "b") as (a, b), relayed(target(a, b)) as address, Client(address) as client:
+        await asyncio.sleep(0.4)
+        assert await client.ask("1") == "a1"
+        assert b.heard == []
