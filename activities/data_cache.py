@@ -2,12 +2,14 @@
 
 `<root>/<digest>/data/` holds the files, and `<root>/<digest>/complete.json` says that they are all there: it is renamed
 into place last. Each file is written under a name of its own in `<root>/<digest>/part/` and renamed when it is whole,
-so that two who fetch the same data set do each other no harm, and what is there is not fetched again.
+so that two who fetch the same data set do each other no harm, and what is there is not fetched again. What a killed
+fetch has left half-written is removed before the next fetch of any data set, and when the disk is full (row D49).
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import time
@@ -27,6 +29,7 @@ IN_ALL: Final = 16
 """Objects that a worker fetches at the same time: each takes some megabytes of memory."""
 _STALE: Final = 3600.0
 """Seconds after which nobody writes to a file any more that nothing was written to."""
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _MARK: Final = "complete.json"
 T = TypeVar("T")
 
@@ -116,13 +119,27 @@ class Cache:
         lock = self._filling.setdefault(digest, asyncio.Lock())
         try:
             async with lock:  # Of this worker one fetches; what it has fetched the next one finds.
+                await asyncio.to_thread(self._remove_stale)
                 missing = await asyncio.to_thread(self._missing, home, entries)
                 fetched.of += len(missing)
                 await _each(missing, lambda one: self._fetch(storage, source, home, one, fetched))
                 await asyncio.to_thread(self._complete, home, source, entries)
         except OSError as error:
+            if error.errno in _FULL:
+                # The next try finds the room that is left by what nobody writes any more.
+                await asyncio.to_thread(self._remove_stale)
             raise _unusable(self._root, error) from None
         return digest
+
+    def _remove_stale(self) -> None:
+        """Remove what killed fetches have left half-written, of all data sets.
+
+        What somebody still writes is younger than `_STALE`: each piece that arrives renews its time.
+        """
+        for part in self._root.glob("*/part/*"):
+            with suppress(OSError):
+                if time.time() - part.stat().st_mtime > _STALE:
+                    part.unlink()
 
     def _missing(self, home: Path, entries: Sequence[Entry]) -> list[Entry]:
         for folder in (home, home / "data", home / "part"):
@@ -152,17 +169,17 @@ class Cache:
                 part.unlink(missing_ok=True)
 
     def _complete(self, home: Path, source: str, entries: Sequence[Entry]) -> None:
-        """Say that all is there, by one rename; and take away what others have left half-written long ago."""
+        """Say that all is there, by one rename."""
         part = home / "part" / uuid.uuid4().hex
         objects = [[one.key, one.size, one.etag] for one in sorted(entries)]
-        with part.open("xb") as file:
-            file.write(json.dumps({"source": source, "objects": objects}).encode())
-            _settle(file)
-        _place(part, home / _MARK)
-        for left in (home / "part").iterdir():
+        try:
+            with part.open("xb") as file:
+                file.write(json.dumps({"source": source, "objects": objects}).encode())
+                _settle(file)
+            _place(part, home / _MARK)
+        finally:
             with suppress(OSError):
-                if time.time() - left.stat().st_mtime > _STALE:
-                    left.unlink()
+                part.unlink(missing_ok=True)
 
 
 def _settle(file: BinaryIO) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from holdfast.activities import data_cache
 from holdfast.activities.data_cache import Cache, Fetched, Held, data_path
 from holdfast.activities.storage import Away, BadData, Changed, Entry, check_keys, digest_of
 
@@ -80,6 +85,72 @@ async def test_L14_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
     assert await filled(cache, store, fetched) == digest
     assert len(store.fetched) - before == fetched.files == 12 - there
     assert await cache.held(digest, SOURCE) == Held(12, 108)
+
+
+def left_behind(root: Path, digest: str, name: str, age: float) -> Path:
+    """What a fetch that was killed has left, so many seconds ago."""
+    part = root / digest / "part" / name
+    part.parent.mkdir(parents=True, exist_ok=True)
+    part.write_bytes(b"half")
+    os.utime(part, (time.time() - age, time.time() - age))
+    return part
+
+
+def parts(root: Path) -> list[Path]:
+    return list(root.glob("*/part/*"))
+
+
+@ROW("D49", level="pure")
+async def test_D49_parts_of_killed_fetches_go_before_a_fetch_begins_whichever_data_set_they_are_of(
+    tmp_path: Path,
+) -> None:
+    cache, store = Cache(tmp_path), Memory(a=b"hello")
+    old = [left_behind(tmp_path, digest, "dead", 7200) for digest in ("one", "two")]
+    young = left_behind(tmp_path, "two", "alive", 60)
+    store.dies_after = 0
+    with pytest.raises(Away):
+        await filled(cache, store)
+    assert not any(one.exists() for one in old), "although this fetch came to nothing"
+    assert young.exists(), "somebody may be writing it"
+
+
+@ROW("D49", level="pure")
+async def test_D49_a_full_disk_empties_of_what_nobody_writes_and_a_failed_try_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, store = Cache(tmp_path), Memory(a=b"hello")
+    young, turned_old = left_behind(tmp_path, "two", "alive", 60), list[Path]()
+
+    async def full(source: str, entry: Entry) -> AsyncGenerator[bytes]:
+        turned_old.append(left_behind(tmp_path, "one", "dead", 7200))  # It grew too old during this fetch.
+        yield b"he"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store, "fetch", full)
+    with pytest.raises(Away, match="No space left on device"):
+        await filled(cache, store)
+    assert turned_old
+    assert not turned_old[0].exists()
+    assert parts(tmp_path) == [young]
+
+
+@ROW("D49", level="pure")
+async def test_D49_a_disk_that_is_full_at_the_mark_is_left_no_fuller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, store = Cache(tmp_path), Memory(a=b"hello")
+    settle = data_cache._settle
+
+    def full_at_the_mark(file: BinaryIO) -> None:
+        settle(file)
+        if b"objects" in Path(file.name).read_bytes():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(data_cache, "_settle", full_at_the_mark)
+    for _ in range(3):
+        with pytest.raises(Away, match="No space left on device"):
+            await filled(cache, store)
+    assert parts(tmp_path) == []
 
 
 @ROW("L14", level="pure")
