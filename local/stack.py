@@ -1,7 +1,6 @@
 """The local stack as its users see it: bring it up, ask it for addresses, break parts of it, take it down."""
 
 import os
-import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from holdfast.local.ports import LOOPBACK
 from holdfast.local.resolve import Progress, resolve
 from holdfast.local.runner import PartStatus, Runner
 from holdfast.local.state import StackState, known_stacks
+from holdfast.local.sweep import remove_tree
 from holdfast.local.tools import SNAPSHOT_TOOLS
 
 SEVERAL_ADDRESSES = "HOLDFAST_TEMPORAL_ADDRESS"
@@ -315,7 +315,7 @@ class Stack:
             if purge:
                 progress(f"removing {self.directory}")
                 ha_servers.remove(self.layout)
-                shutil.rmtree(self.directory, ignore_errors=True)
+                remove_tree(self.directory)
 
     def parts(self) -> dict[str, Part]:
         """Every part that this stack should have, in the order in which they are started."""

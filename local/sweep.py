@@ -5,8 +5,10 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.local.errors import StackError
 from holdfast.local.process import Process, birth
 from holdfast.local.realnode import RealNode, cgroup_roots
 
@@ -16,6 +18,10 @@ def sweep(node: RealNode) -> None:
 
     Kubelet and containerd must not run. Nothing of another stack or of the host's own containerd is touched: shims are
     told apart by this node's socket in their command line, everything else by its path.
+
+    Raises:
+        StackError: if something is still mounted below a folder of the node. Nothing in that folder is removed then:
+            what is mounted may be anybody's (row D58).
     """
     _kill_shims(node)
     _remove_shim_sockets(node)
@@ -24,16 +30,45 @@ def sweep(node: RealNode) -> None:
     roots = [root / node.cgroup.strip("/") for root in hierarchies]
     for root in roots:
         _kill_group(root)
-    for folder in (node.run, node.data):
-        for point in _mounts_below(folder):
-            subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+    mounted = [point for folder in (node.run, node.data) for point in _removed(folder)]
     for root in roots:
         for group in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
             _remove_group(group)
         _remove_group(root)
     if Path("/sys/class/net", node.bridge).exists():
         subprocess.run(["ip", "link", "delete", node.bridge], capture_output=True, check=False)
+    if mounted:
+        raise still_mounted(mounted)
+
+
+def still_mounted(points: Sequence[str]) -> StackError:
+    """Return the error that says what is still mounted where a folder was to be removed."""
+    return StackError(
+        f"still mounted, so that nothing in the folders above was removed: {', '.join(points)}",
+        "unmount them as root (`umount PATH`), and run this command again",
+    )
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and all below it, unless something is mounted there.
+
+    Raises:
+        StackError: if something is; nothing is removed then.
+    """
+    mounted = _mounts_below(folder)
+    if mounted:
+        raise still_mounted(mounted)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _removed(folder: Path) -> list[str]:
+    """Undo the mounts below a folder and remove it; return what is still mounted, and then nothing is removed."""
+    for point in _mounts_below(folder):
+        subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
+    left = _mounts_below(folder)
+    if not left:
+        shutil.rmtree(folder, ignore_errors=True)
+    return left
 
 
 def _kill_shims(node: RealNode) -> None:
@@ -80,10 +115,11 @@ def _kill_group(root: Path) -> None:
 
 
 def _mounts_below(folder: Path) -> list[str]:
+    """Return where something is mounted in a folder or on it, the deepest first."""
     points: list[str] = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         point = line.split()[4].encode().decode("unicode_escape")
-        if point.startswith(f"{folder}/"):
+        if point == str(folder) or point.startswith(f"{folder}/"):
             points.append(point)
     return sorted(points, reverse=True)
 
