@@ -29,6 +29,7 @@ PASSTHROUGH: Final = (
     "holdfast.activities.queue_contract",
     "holdfast.activities.broker_contract",
     "holdfast.activities.provisioner_contract",
+    "holdfast.activities.stage_contract",
 )
 """Pure modules that the sandbox takes from the host: loading them once halves a cached workflow's memory. Each is named
 by its full path, since naming a package passes nothing through of `from package import name`."""

@@ -1,10 +1,10 @@
-"""What the end of an operation means to the engine, and which operations may be broken off. Pure."""
+"""What the end of an operation means to the engine. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from holdfast import names
 from holdfast.activities.contract import (
@@ -19,31 +19,10 @@ from holdfast.activities.contract import (
     Unparked,
 )
 from holdfast.activities.stage_contract import Staged
-from holdfast.model import Answers, Observation, Operation, OperationKind, RefusedCreate, State, Workload
+from holdfast.model import Answers, Observation, Operation, OperationKind, State
 from holdfast.policy import events
 from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold, observed
-
-_BREAKABLE: Final = {
-    OperationKind.STAGE,
-    OperationKind.REPLACE,
-    OperationKind.CLEAR,
-    OperationKind.PARK,
-    OperationKind.UNPARK,
-    OperationKind.CHECKPOINT,
-    OperationKind.OBSERVE,
-    OperationKind.REMOVE,
-    OperationKind.FORCE_REMOVE,
-    OperationKind.REPORT,
-}
-
-
-def is_breakable(spec: Workload, state: State, kind: OperationKind) -> bool:
-    """Whether an operation may be broken off and begun again without a trace, so that a new run can begin."""
-    # A preparation that may wait for ever must not keep a history from ending.
-    if kind is OperationKind.PREPARE:
-        return state.policy.refused_create is RefusedCreate.WAIT or spec.allow_missing_kinds
-    return kind in _BREAKABLE
 
 
 def refusal(operation: Operation, type_: str, message: str, details: Sequence[Any]) -> events.OperationRefused | None:

@@ -31,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy import events
     from holdfast.policy.addressed import misdirected
     from holdfast.policy.advance import advance
+    from holdfast.policy.breakable import is_breakable
     from holdfast.policy.change import (
         ComponentsChange,
         PolicyChange,
@@ -55,7 +56,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of, probe_of
     from holdfast.workflows.entity import Timer, read
     from holdfast.workflows.meeting import Meetings
-    from holdfast.workflows.outcome import is_breakable, refusal, succeeded
+    from holdfast.workflows.outcome import refusal, succeeded
     from holdfast.workflows.rehearsal import refused, rehearse
     from holdfast.workflows.telling import GraphSide, QueueSide
 
@@ -419,9 +420,9 @@ class WorkloadWorkflow:
             self._inbox.append(events.Observed(observation))
 
     @workflow.signal(name=names.SIGNAL_REQUEUE, description="Tell of a failure of its nodes: its rules decide")
-    def requeue(self, request: RequeueRequest, uid: str = "") -> None:
+    def requeue(self, request: RequeueRequest) -> None:
         """Take in that a workload must go back to its queue: once for each requeue count that is expected (row L25)."""
-        self._wish(names.SIGNAL_REQUEUE, events.RequeueAsked(request), uid)
+        self._wish(names.SIGNAL_REQUEUE, events.RequeueAsked(request), request.uid)
 
     @workflow.signal(name=names.SIGNAL_GANG, description="Tell what the gang of an attempt came to")
     def gang(self, outcome: GangOutcome) -> None:

@@ -112,14 +112,34 @@ def explained(error: RPCError, place: Place) -> HoldfastError:
     return HoldfastError(f"Temporal at {place}: {error.message}")
 
 
+_TYPES: Final = ("Text", "Keyword", "Int", "Double", "Bool", "Datetime", "KeywordList")
+"""Temporal's names of the types, in the order of its own numbers, from 1."""
+
+
 async def missing_search_attributes(client: Client) -> dict[str, str]:
     """Return the search attributes that the client's namespace lacks, each with its type."""
+    missing, _ = await search_attributes(client)
+    return missing
+
+
+async def search_attributes(client: Client) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the search attributes that the client's namespace lacks, each with its type, and those of another type.
+
+    Those of another type come with the type that they have. Temporal refuses what is written to them (row D51).
+    """
     from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 
     answer = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=client.namespace), timeout=CONNECT_TIMEOUT
     )
-    return {name: kind for name, kind in names.SEARCH_ATTRIBUTES.items() if name not in answer.custom_attributes}
+    there = {name: _type_name(number) for name, number in answer.custom_attributes.items()}
+    missing = {name: kind for name, kind in names.SEARCH_ATTRIBUTES.items() if name not in there}
+    wrong = {name: there[name] for name, kind in names.SEARCH_ATTRIBUTES.items() if there.get(name, kind) != kind}
+    return missing, wrong
+
+
+def _type_name(number: int) -> str:
+    return _TYPES[number - 1] if 0 < number <= len(_TYPES) else f"type {number}"
 
 
 async def add_search_attributes(client: Client, missing: dict[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError, RPCStatusCode
@@ -47,6 +48,10 @@ _POLL_FIRST: Final = 0.2
 _POLL_LONGEST: Final = 3.0
 
 
+def _unheard() -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A workload's life, from its submission to its end. It follows its workflow through continue-as-new."""
@@ -56,6 +61,8 @@ class Run:
     workflow_id: str
     uid: str
     run_id: str = ""
+    taken: Callable[[], None] = field(default=_unheard, compare=False, repr=False)
+    """Called whenever Temporal, or for an update the workflow, has taken a wish: what follows is waiting."""
 
     @property
     def cluster(self) -> str:
@@ -224,7 +231,7 @@ class Run:
             within: How long its checkpoint is waited for at most, if it makes one; none: as long as it says itself.
             wait: Whether to return only once it is Suspended.
         """
-        await self._signal(names.SIGNAL_PREEMPT, reason, None if within is None else within.total_seconds())
+        await self._signal(names.SIGNAL_PREEMPT, reason, None if within is None else within.total_seconds(), self.uid)
         return await self.until(_suspended) if wait else await self.recorded()
 
     async def checkpoint(self, note: str = "", *, wait: bool = False) -> StatusView:
@@ -246,7 +253,7 @@ class Run:
 
         A workload whose outcome was settled before keeps it: one that had Succeeded is Succeeded still.
         """
-        await self._signal(names.SIGNAL_CANCEL, reason)
+        await self._signal(names.SIGNAL_CANCEL, reason, self.uid)
         if not wait:
             return await self.recorded()
         async for view in self.watch():
@@ -263,10 +270,11 @@ class Run:
         description = await self._describe()
         run = self
         if description.status is WorkflowExecutionStatus.RUNNING:
-            await self._signal(names.SIGNAL_RETRY, reason)
+            await self._signal(names.SIGNAL_RETRY, reason, self.uid)
         else:
             begun = await begin(self.client, self.place, await self.submitted(), again=True)
             run = Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)
+            self.taken()
         if wait:
             await run.until(_under_way, through_ends=True, through_holds=True)
             await run.until(_running)
@@ -308,7 +316,8 @@ class Run:
 
     async def requeue(self, request: RequeueRequest) -> None:
         """Tell of a failure of its nodes, on which its rules decide: once for each requeue count expected (row L25)."""
-        await self._signal(names.SIGNAL_REQUEUE, request.model_dump(mode="json", by_alias=True))
+        document = {**request.model_dump(mode="json", by_alias=True), "uid": self.uid}
+        await self._signal(names.SIGNAL_REQUEUE, document)
         await self._describe()  # It says if another submission has the name by now.
 
     async def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
@@ -334,10 +343,18 @@ class Run:
         try:
             handle: Any = self.handle  # Its overloads for updates are only partly typed.
             document = {**change.model_dump(mode="json", by_alias=True), "uid": self.uid}
-            return await handle.execute_update(name, document, result_type=result_type)
+            answer = await handle.execute_update(name, document, result_type=result_type)
+            self.taken()
+            return answer
         except WorkflowUpdateFailedError as error:
             why = error.cause.message if isinstance(error.cause, ApplicationError) else _innermost(error)
             raise HoldfastError(f"{self._where} refuses {what}: {why}") from error
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # The SDK puts this in the place of the caller's own timeout, which would not be seen then.
+                raise asyncio.CancelledError from error
+            raise HoldfastError(f"{self._where}: no worker took {what}: {error}") from error
         except RPCError as error:
             raise self._explained(error) from error
 
@@ -437,13 +454,13 @@ class Run:
             pause = min(pause * 1.3, _POLL_LONGEST)
 
     async def _steer(self, signal: str, reason: str, wait: bool, reached: Callable[[Status], bool]) -> StatusView:
-        await self._signal(signal, reason)
+        await self._signal(signal, reason, self.uid)
         return await self.until(reached) if wait else await self.recorded()
 
-    async def _signal(self, signal: str, reason: str | dict[str, Any], *more: float | None) -> None:
-        """Send a wish, with the uid that it is meant for: no later submission of the name takes it (row D46)."""
+    async def _signal(self, signal: str, *given: Any) -> None:
         try:
-            await self.handle.signal(signal, args=[reason, *more, self.uid])
+            await self.handle.signal(signal, args=given)
+            self.taken()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and "completed" in error.message.lower():
                 raise AlreadyEnded(self.workflow_id, (await self.recorded()).phase.value) from error
@@ -470,7 +487,7 @@ class Run:
             description = await self.handle.describe()
         except RPCError as error:
             raise self._explained(error) from error
-        self._own(str(await description.memo_value(names.MEMO_UID, "")))
+        self._own(str((await description.memo()).get(names.MEMO_UID, "")))
         return description
 
     def _own(self, uid: str) -> None:

@@ -164,7 +164,7 @@ async def _make_way(
             for.
         NotReachable: if Temporal does not answer.
     """
-    uid = str(await description.memo_value(names.MEMO_UID, ""))
+    uid = str((await description.memo()).get(names.MEMO_UID, ""))
     handle = client.get_workflow_handle(description.id, run_id=description.run_id)
     try:
         await handle.signal(names.SIGNAL_CANCEL, args=["it is submitted again", uid, [one.value for one in phases]])

@@ -243,8 +243,9 @@ class _Reading:
         what = f"signal {name} at event {event.event_id}"
         if name in _DOCUMENTS:
             value = await self.value(payloads[:1], _DOCUMENTS[name], what)
-            uid = await self._uid(payloads[1:2], what)
-            return Signalled(name, value, uid=uid) if value is not None else None
+            if value is None:
+                return None
+            return Signalled(name, value, uid=value.uid if isinstance(value, RequeueRequest) else "")
         if not payloads:
             return Signalled(name, "")
         text = await self.value(payloads[:1], str, what)

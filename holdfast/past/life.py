@@ -18,6 +18,7 @@ from holdfast.past.tasks import CancelAsked, Finished, Fired, Signalled, Task, U
 from holdfast.policy import events
 from holdfast.policy.addressed import misdirected
 from holdfast.policy.advance import Taken, decisions, step_of
+from holdfast.policy.breakable import is_breakable
 from holdfast.policy.change import (
     ComponentsChange,
     PolicyChange,
@@ -36,7 +37,7 @@ from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.submitted import submitted
 from holdfast.policy.walltime import WalltimeExtension, extended, extension
-from holdfast.workflows.outcome import is_breakable, refusal, succeeded
+from holdfast.workflows.outcome import refusal, succeeded
 
 _CANCELLED: Final = "cancelled through Temporal"
 _ACTIVITIES: Final = {

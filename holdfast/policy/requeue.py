@@ -9,7 +9,7 @@ where there is none, a workload admits itself.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -41,6 +41,8 @@ class RequeueRequest(Payload):
     reason: str = Reason.REQUEUE_REQUESTED
     node: str = ""
     message: str = ""
+    uid: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Of the submission that it is meant for; empty: of whichever has the name (row D46)."""
 
 
 def asked(state: State, request: RequeueRequest, now: datetime) -> State:

@@ -9,9 +9,10 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from holdfast.model import Observation, OperationKind, Phase, State, Workload
+from holdfast.model import Observation, Phase, State, Workload
 from holdfast.policy import advance as engine
 from holdfast.policy import fold as folding
+from holdfast.policy.breakable import is_breakable
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Event, Observed, OperationInterrupted, ReportDone
 from holdfast.policy.fold import fold as folded
@@ -21,18 +22,6 @@ from tests.policy.carried import Activities, Ended
 from tests.policy.cluster import TICK, Cluster
 from tests.policy.hands import Given, Request
 from tests.policy.life import START
-
-BREAKABLE = {
-    OperationKind.STAGE,
-    OperationKind.CLEAR,
-    OperationKind.PARK,
-    OperationKind.UNPARK,
-    OperationKind.CHECKPOINT,
-    OperationKind.OBSERVE,
-    OperationKind.REMOVE,
-    OperationKind.FORCE_REMOVE,
-    OperationKind.REPORT,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +110,13 @@ class Flow:
         elif task.ended is not None and operation is not None and not isinstance(task.ended, Observation):
             state = folded(state, task.ended, task.now)
         state, step = engine.advance(self.spec, state, task.now)
-        if isinstance(step, Run) and not (step.kind in BREAKABLE and task.full):
+        if isinstance(step, Run) and not (is_breakable(self.spec, state, step.kind) and task.full):
             state = begin(self.spec, state, step, task.now)
         operation = state.operation
-        breaks = isinstance(step, Interrupt) or (
-            isinstance(step, Sleep) and task.full and operation is not None and operation.kind in BREAKABLE
-        )
-        if breaks and operation is not None:
+        makes_room = isinstance(step, Sleep) and task.full
+        if operation is not None and (
+            isinstance(step, Interrupt) or (makes_room and is_breakable(self.spec, state, operation.kind))
+        ):
             state = edit(state, operation=edit(operation, interrupted=True))
         return state, step
 

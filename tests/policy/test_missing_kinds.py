@@ -9,9 +9,9 @@ import pytest
 from holdfast import names
 from holdfast.activities.contract import PrepareInput
 from holdfast.model import OperationKind, Phase, Reason
+from holdfast.policy.breakable import is_breakable
 from holdfast.policy.events import Cancelled, OperationRefused, Suspended
 from holdfast.workflows.dispatch import ENDLESS, call_of
-from holdfast.workflows.outcome import is_breakable
 from tests.policy.life import Life, workload
 
 

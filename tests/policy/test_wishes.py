@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.model import Intent, OperationKind, Phase, Policy, Reason, Stage, Timings
+from holdfast.policy.addressed import misdirected
 from holdfast.policy.decide import decide
 from holdfast.policy.decision import Cancel, Release, Retry, Suspend
 from holdfast.policy.edit import edit
@@ -222,3 +223,29 @@ def test_S8_a_configuration_that_changes_before_anything_is_made_is_only_recorde
     life = Elements()
     life.configured(config("v2"))
     assert life.reasons()[0] == Reason.CONFIGURATION_CHANGED
+
+
+# --- whose a wish is, and for how long
+
+
+@ROW("D46", level="pure")
+@pytest.mark.parametrize(("uid", "taken"), [("", True), ("mine", True), ("another", False)])
+def test_D46_a_wish_is_for_the_submission_that_it_names(uid: str, taken: bool):
+    why = misdirected(uid, "mine")
+    assert (why == "") is taken
+    assert taken or ("another" in why and "mine" in why)
+
+
+@ROW("D53", level="pure")
+@pytest.mark.parametrize(
+    ("at", "retried", "taken"),
+    [("failed and kept", False, True), ("failed and kept", True, False), ("running", False, False)],
+)
+def test_D53_a_cancel_that_names_phases_holds_while_the_outcome_stands(at: str, retried: bool, taken: bool):
+    life = moment(at)
+    state = fold(life.state, Retried(), life.now) if retried else life.state
+    ended = tuple(phase for phase in Phase if phase.ended)
+    after = fold(state, Cancelled("it is submitted again", phases=ended), life.now)
+    assert after.intent.cancel is taken
+    assert (after.causes[-1].reason is Reason.SIGNAL_NOT_UNDERSTOOD) is not taken
+    assert fold(state, Cancelled("enough"), life.now).intent.cancel, "one that names none always holds"
