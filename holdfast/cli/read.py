@@ -50,6 +50,7 @@ def list_(
 ) -> None:
     """List workloads, newest first."""
     wanted = _phase(phase)
+    foreign = list[str]()
 
     async def go() -> list[Summary]:
         async with session(address, temporal_namespace, cluster) as holdfast:
@@ -61,6 +62,7 @@ def list_(
                 running=running,
                 query=query,
                 limit=limit,
+                foreign=foreign.append,
             )
             listed = [each async for each in found]
             if any(each.execution == "Running" for each in listed):
@@ -70,6 +72,9 @@ def list_(
     from holdfast.cli import render
 
     found = asyncio.run(go())
+    if foreign:
+        count = "1 workflow" if len(foreign) == 1 else f"{len(foreign)} workflows"
+        typer.echo(f"left out: {count} of type Workload that Holdfast did not begin ({_some(foreign)})", err=True)
     emit([each.model_dump(mode="json") for each in found], output, lambda: render.summaries(found, datetime.now(UTC)))
 
 
@@ -169,6 +174,10 @@ async def _warn_if_unserved(holdfast: Holdfast) -> None:
     if not found.served:
         why = f"no worker answers: {found.sentence(datetime.now(UTC))}"
         warn(Silence(why=why, remedy="start one: holdfast worker --roles workflows"), READ)
+
+
+def _some(ids: list[str]) -> str:
+    return ", ".join(ids[:3]) + (", ..." if len(ids) > 3 else "")
 
 
 def _phase(given: str | None) -> str | None:

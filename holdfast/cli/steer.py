@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -254,9 +255,11 @@ def _steer(
     if seconds is not None and not wait:
         raise typer.BadParameter("is for --wait", param_hint="--timeout")
 
+    taken = list[bool]()
+
     async def steered(run: Run) -> StatusView:
         async with asyncio.timeout(seconds):
-            return await _ask(run, verb, reason, wait, within)
+            return await _ask(replace(run, taken=lambda: taken.append(True)), verb, reason, wait, within)
 
     from holdfast.model import CheckpointState, Phase
 
@@ -264,6 +267,11 @@ def _steer(
         then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
         view = asked(named, address, temporal_namespace, cluster, steered, then)
     except TimeoutError:
+        if not taken:
+            raise HoldfastError(
+                f"{named.namespace}/{named.name}: nobody has answered within {timeout}, so that it is not known "
+                f"whether {verb} was asked for: `holdfast explain {named.namespace}/{named.name}` says what holds"
+            ) from None
         raise HoldfastError(
             f"{named.namespace}/{named.name}: {verb} was asked for, but is not done after {timeout}: "
             f"`holdfast explain {named.namespace}/{named.name}` says what it waits for"

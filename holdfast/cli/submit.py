@@ -18,7 +18,7 @@ from holdfast.cli.silence import BEGUN, ONLY_BY_A_WORKER, attended
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.client import Run
+    from holdfast.client import Holdfast, Run
     from holdfast.formats.graph import GraphDocument
     from holdfast.model import Workload
 
@@ -78,20 +78,10 @@ def submit(
     async def go() -> bool:
         async with session(address, temporal_namespace, cluster) as holdfast:
             await refuse_closed(holdfast, everything, kubeconfig, context)
-            begun = [await holdfast.submit_graph(one.graph, one.workloads, again=again) for one in graphs]
-            runs = [await holdfast.submit(workload, again=again) for workload in workloads]
+            runs = await _begin(holdfast, graphs, workloads, again, output)
             if runs and not watch:
                 # They all wait for the same workers.
                 await attended(runs[0], asyncio.sleep(0), BEGUN)
-            documents = [{"workflowId": one.workflow_id, "name": one.name} for one in begun]
-            emit(
-                documents + [_document(run) for run in runs],
-                output,
-                lambda: "\n".join(
-                    [f"graph {one.name}  {one.workflow_id}" for one in begun]
-                    + [f"{run.namespace}/{run.name}  {run.workflow_id}" for run in runs]
-                ),
-            )
             if not watch:
                 return True
             from holdfast.cli.watch import follow
@@ -100,6 +90,45 @@ def submit(
 
     if not asyncio.run(go()):
         raise typer.Exit(1)
+
+
+async def _begin(
+    holdfast: Holdfast, graphs: list[GraphDocument], workloads: list[Workload], again: bool, output: Output
+) -> list[Run]:
+    """Begin all, and tell each as it begins; on an error, what was begun before it and what was not (row D60).
+
+    As JSON and YAML what was begun is one document, also on an error.
+    """
+    documents: list[dict[str, str]] = []
+    runs: list[Run] = []
+    named = [f"graph {one.graph.namespace}/{one.graph.name}" for one in graphs]
+    named += [f"{one.namespace}/{one.name}" for one in workloads]
+
+    def told(document: dict[str, str], line: str) -> None:
+        documents.append(document)
+        if output is Output.TABLE:
+            typer.echo(line)
+
+    try:
+        for one in graphs:
+            graph = await holdfast.submit_graph(one.graph, one.workloads, again=again)
+            told({"workflowId": graph.workflow_id, "name": graph.name}, f"graph {graph.name}  {graph.workflow_id}")
+        for workload in workloads:
+            run = await holdfast.submit(workload, again=again)
+            runs.append(run)
+            told(_document(run), f"{run.namespace}/{run.name}  {run.workflow_id}")
+    except HoldfastError:
+        if len(named) > 1:
+            done, failed, left = named[: len(documents)], named[len(documents)], named[len(documents) + 1 :]
+            typer.echo(
+                f"begun: {', '.join(done) or 'nothing'}; not begun: {', '.join([failed, *left])}; refused: {failed}",
+                err=True,
+            )
+        raise
+    finally:
+        if output is not Output.TABLE and documents:
+            emit(documents, output, str)
+    return runs
 
 
 def configure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +33,7 @@ from holdfast.model.graph import Graph
 from holdfast.model.queue import Queue
 
 _SETTLING: Final = 0.05
+_PAGE: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,7 @@ class Holdfast:
         running: bool | None = None,
         query: str | None = None,
         limit: int | None = None,
+        foreign: Callable[[str], None] | None = None,
     ) -> AsyncIterator[Summary]:
         """Yield a summary of each workload that matches, newest first, from Temporal's visibility store.
 
@@ -208,6 +210,8 @@ class Holdfast:
             running: Only those whose workflow is running (True) or over (False).
             query: A further condition in Temporal's own list filter language.
             limit: At most so many.
+            foreign: Takes the id of each workflow that is called `Workload` and is none of Holdfast's. They are left
+                out (row D54).
         """
         terms = [f"WorkflowType = {_quoted(names.WORKLOAD_WORKFLOW)}"]
         wanted = {
@@ -224,8 +228,17 @@ class Holdfast:
         if query:
             terms.append(f"({query})")
         with refusals(self.place):
-            async for execution in self.client.list_workflows(" AND ".join(terms), limit=limit):
-                yield await _summary(execution)
+            found, size = 0, _PAGE if limit is None else min(limit, _PAGE)
+            async for execution in self.client.list_workflows(" AND ".join(terms), page_size=size):
+                summary = await _summary(execution)
+                if summary is None:
+                    if foreign is not None:
+                        foreign(execution.id)
+                    continue
+                yield summary
+                found += 1
+                if found == limit:
+                    return
 
     def require_cluster(self, cluster: str | None = None) -> str:
         """Return the cluster that is meant.
@@ -250,16 +263,23 @@ def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-async def _summary(execution: WorkflowExecution) -> Summary:
+async def _summary(execution: WorkflowExecution) -> Summary | None:
+    """Return a workload's summary; None where the workflow is somebody else's, who calls it as we do."""
+    try:
+        cluster, namespace, name = names.parse_workflow_id(execution.id)
+    except ValueError:
+        return None
+    try:
+        memo = await execution.memo()
+    except Exception:  # The codec is the user's, and may raise anything.
+        memo = dict[str, Any]()
     attributes = execution.typed_search_attributes
-    memo = await execution.memo()
     recorded = memo.get(names.MEMO_STATUS)
     status = cast("dict[str, Any]", recorded) if isinstance(recorded, dict) else {}
 
     def keyword(key: str) -> str:
         return attributes.get(SearchAttributeKey.for_keyword(key)) or ""
 
-    cluster, namespace, name = names.parse_workflow_id(execution.id)
     return Summary(
         workflow_id=execution.id,
         run_id=execution.run_id,

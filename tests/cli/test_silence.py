@@ -161,3 +161,13 @@ async def test_D36_what_has_ended_needs_no_worker(client: Client, name: str) -> 
         result, _ = await run(verb, name)
         assert "stale" not in result.output, result.output
         assert "no worker answers" not in result.output
+
+
+async def test_D60_a_wish_that_nobody_took_within_its_time_is_not_said_to_have_been_asked_for(name: str) -> None:
+    result, _ = await run("checkpoint", name, "--wait", "--timeout", "1s")
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "was asked for, but" not in said
+    assert "it is not known whether checkpoint was asked for" in said
+    result, _ = await run("cancel", name, "--wait", "--timeout", "1s")
+    assert "cancel was asked for, but is not done after 1s" in " ".join(result.output.split())

@@ -1,4 +1,4 @@
-"""Whoever steers, waits for or submits again what somebody else has moved meanwhile (rows D46, D52, D53)."""
+"""Whoever steers, waits for or submits again what has moved meanwhile (rows D46, D52 to D54, D59, D60)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ import dataclasses
 import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
+from temporalio import activity
 from temporalio.client import Client, RetryConfig
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Worker
 
 from holdfast import Holdfast, HoldfastError, NotReachable, Phase, Run, Workload, names
 from holdfast.client import submission
+from holdfast.worker import queues
+from holdfast.worker.queues import Admission
+from holdfast.worker.settings import Settings
 from tests.e2e.proxy import Proxy
-from tests.e2e.site import appwrapper, job
-from tests.e2e.space import STUBBORN, Space
+from tests.e2e.site import appwrapper, job, until
+from tests.e2e.space import FOREIGN_FINALIZER, Space
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -123,13 +131,10 @@ async def test_D52_whoever_waits_goes_on_through_an_outage_of_temporal_and_says_
 # --- D53
 
 
-def kept(space: Space, *, stubborn: bool = False) -> Workload:
-    """A workload that fails at its first failure, and is held then; its pods may ignore their deletion."""
-    component = job()
-    if stubborn:
-        component["template"]["spec"]["template"]["metadata"]["annotations"] |= STUBBORN
+def kept(space: Space) -> Workload:
+    """A workload that fails at its first failure, and is held then."""
     settings = {"deletionOnFailureGracePeriodDuration": "1h", "forcefulDeletionGracePeriodDuration": "1h"}
-    document = appwrapper("train", component, failureGracePeriodDuration="0s", retryLimit="0", **settings)
+    document = appwrapper("train", job(), failureGracePeriodDuration="0s", retryLimit="0", **settings)
     return space.site.read(document, space.namespace)
 
 
@@ -176,10 +181,13 @@ async def test_D53_the_wait_for_an_earlier_submission_is_bounded_and_says_what_i
     space: Space, session: Holdfast, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(submission, "MAKING_WAY", timedelta(seconds=3), raising=False)
-    run = await begun(space, session, kept(space, stubborn=True))
+    run = await begun(space, session, kept(space))
     await failed(space, run)
-    with pytest.raises(HoldfastError, match=r"still being removed after 3s: .*left: .*Nothing was submitted"):
+    await space.finalize("batch/v1", "Job", "train", FOREIGN_FINALIZER)  # It does not go.
+    with pytest.raises(HoldfastError, match=r"still being removed after 3s: .*example.com/hold.*Nothing was submitted"):
         await asyncio.wait_for(session.submit(kept(space), again=True), 30)
+    await space.finalize("batch/v1", "Job", "train")
+    assert (await asyncio.wait_for(session.submit(kept(space), again=True), 60)).uid != run.uid
 
 
 @ROW("D53", level="e2e")
@@ -197,3 +205,129 @@ async def test_D53_a_cancel_that_did_not_arrive_is_an_error_and_not_waited_for(
         await asyncio.wait_for(session.submit(kept(space), again=True), 20)
     monkeypatch.undo()
     await dataclasses.replace(run).cancel(wait=True)
+
+
+# --- D54, D60: on the command line
+
+
+async def command(space: Space, *argv: str) -> tuple[int, str, str]:
+    program, environment = space.site.command()
+    process = await asyncio.create_subprocess_exec(
+        *program,
+        *argv,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return process.returncode, out.decode(), " ".join(err.decode().split())
+
+
+@ROW("D54", level="e2e")
+async def test_D54_a_foreign_workflow_of_our_type_is_left_out_of_the_list_and_counted(space: Space, session: Holdfast):
+    run = await begun(space, session, workload(space))
+    foreign: Any = await space.site.client.start_workflow("Workload", id="nightly-batch", task_queue="another-team")
+    space.handles.append(foreign)
+    listed = set[str]()
+    async with asyncio.timeout(60):  # Visibility is a moment behind.
+        while not {run.workflow_id, foreign.id} <= listed:
+            query = "WorkflowType = 'Workload' AND ExecutionStatus = 'Running'"
+            listed = {one.id async for one in space.site.client.list_workflows(query)}
+    code, out, err = await command(space, "list", "--running")
+    assert code == 0, err
+    assert "train" in out
+    assert "nightly-batch" not in out
+    assert "left out: 1 workflow of type Workload that Holdfast did not begin (nightly-batch)" in err
+    await run.cancel(wait=True)
+
+
+@ROW("D60", level="e2e")
+async def test_D60_of_several_files_each_is_told_as_it_begins_and_on_an_error_what_was_not_begun(
+    space: Space, session: Holdfast, tmp_path: Path
+):
+    taken = await begun(space, session, workload(space))
+    files = list[str]()
+    for name in ("first", "train", "last"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(appwrapper(name, job(name, pods=1), failureGracePeriodDuration="9s")))
+        files.append(str(path))
+    where = space.namespace
+    code, out, err = await command(space, "submit", *files, "-n", where)
+    assert code == 2, err
+    assert f"{where}/first" in out
+    assert f"begun: {where}/first; not begun: {where}/train, {where}/last; refused: {where}/train" in err
+    assert "runs already with another specification" in err
+    first = await session.get("first", where)
+    space.handles.append(first.handle)
+    for one in (first, taken):
+        await one.cancel(wait=True)
+
+
+# --- D59: visibility
+
+
+class Lagging:
+    """Temporal as it is, but for a visibility store that may be empty for a while."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.empty, self.lists = client, False, 0
+
+    def get_workflow_handle(self, workflow_id: str) -> Any:
+        return self.client.get_workflow_handle(workflow_id)
+
+    async def list_workflows(self, query: str) -> AsyncIterator[Any]:
+        self.lists += 1
+        if not self.empty:
+            async for one in self.client.list_workflows(query):
+                yield one
+
+
+@activity.defn
+async def nothing() -> None: ...
+
+
+@ROW("D59", level="e2e")
+async def test_D59_one_empty_list_of_visibility_ends_no_admission(
+    space: Space, session: Holdfast, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(queues, "LOOK_SECONDS", 0.2)
+    name = f"q-{space.namespace}"
+    client, task_queue = space.site.client, names.queue_admission(space.site.cluster, name)
+    document = {"name": name, "cluster": space.site.cluster, "quota": {"cpu": "1"}}
+    handle: Any = await client.start_workflow(
+        names.QUEUE_WORKFLOW,
+        document,
+        id=names.queue_id(space.site.cluster, name),
+        task_queue="nobody-decides-here",
+        search_attributes=TypedSearchAttributes(
+            [SearchAttributePair(SearchAttributeKey.for_keyword(names.SA_CLUSTER), space.site.cluster)]
+        ),
+    )
+    lagging: Any = Lagging(client)
+    settings = Settings(cluster=space.site.cluster, queues=(name,))
+    admission = Admission(lagging, settings, lambda queue: Worker(client, task_queue=queue, activities=[nothing]))
+    running = asyncio.create_task(admission.run())
+
+    async def serves(wanted: bool) -> None:
+        async def found() -> bool:
+            return (task_queue in admission._served) is wanted
+
+        await until(found, 60, f"a worker serves the queue: {wanted}")
+
+    try:
+        await serves(True)
+        served, lagging.empty = admission._served[task_queue], True
+        seen = lagging.lists
+
+        async def looked() -> bool:
+            return lagging.lists > seen + 3
+
+        await until(looked, 30, "it has looked")
+        assert admission._served.get(task_queue) is served
+        assert not served.task.done()
+        await handle.terminate("the queue ends")
+        await serves(False)
+    finally:
+        await admission.shutdown()
+        await running
