@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 import structlog
-from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from holdfast import names
@@ -17,10 +18,14 @@ from holdfast.worker.settings import Settings
 LOOK_SECONDS: Final = 3.0
 """How often it is looked which queues there are: so long a new one waits for a worker, at most."""
 
+_DEADLINE: Final = timedelta(seconds=5)
+"""For how long a queue's own workflow is asked whether it has ended."""
+
 Log: Any = structlog.stdlib.get_logger("holdfast.worker.queues")
 
 
 class _Served(NamedTuple):
+    workflow_id: str
     worker: Worker
     task: asyncio.Task[None]
 
@@ -40,6 +45,8 @@ class Admission:
         self._settings = settings
         self._worker_for = worker_for
         self._served: dict[str, _Served] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        """Workers that end: what they have in hand may take its time, and no other queue waits for it."""
         self._ending = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -61,7 +68,7 @@ class Admission:
                 await self._pause()
         finally:
             served, self._served = self._served, {}
-            await asyncio.gather(*(self._end(one) for one in served.values()))
+            await asyncio.gather(*(self._end(one) for one in served.values()), *self._leaving.values())
             self._ended.set()
 
     async def shutdown(self) -> None:
@@ -75,28 +82,50 @@ class Admission:
         except RPCError as error:
             Log.warning("queues were not listed: those that are served stay", error=error.message)
             return
-        for queue in sorted(found - self._served.keys()):
+        # One that still ends is served again once it has.
+        for queue in sorted(found.keys() - self._served.keys() - self._leaving.keys()):
             worker = self._worker_for(queue)
-            self._served[queue] = _Served(worker, asyncio.create_task(worker.run()))
+            self._served[queue] = _Served(found[queue], worker, asyncio.create_task(worker.run()))
             Log.info("serves an admission queue", task_queue=queue)
-        for queue in sorted(self._served.keys() - found):
+        missing = sorted(self._served.keys() - found.keys())
+        ended = await asyncio.gather(*(self._has_ended(self._served[queue].workflow_id) for queue in missing))
+        for queue in (queue for queue, is_ended in zip(missing, ended, strict=True) if is_ended):
             Log.info("an admission queue has ended", task_queue=queue)
-            await self._end(self._served.pop(queue))
+            leaving = asyncio.create_task(self._end(self._served.pop(queue)), name=queue)
+            self._leaving[queue] = leaving
+            leaving.add_done_callback(lambda task: self._leaving.pop(task.get_name(), None))
 
-    async def _open(self) -> set[str]:
-        """Return the task queues of the queues that there are and that are wanted."""
+    async def _has_ended(self, workflow_id: str) -> bool:
+        """Whether a queue that is missing in the list has ended; what is not known has not (row D59).
+
+        The list may be empty by mistake: visibility lags, and is another store than that of the workflows.
+        """
+        try:
+            found = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=_DEADLINE)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return True
+            Log.warning("an admission queue is not listed, and did not answer: it is served on", why=error.message)
+            return False
+        if found.status is WorkflowExecutionStatus.RUNNING:
+            Log.warning("an admission queue runs, but is not listed: it is served on", workflow_id=workflow_id)
+            return False
+        return True
+
+    async def _open(self) -> dict[str, str]:
+        """Return the task queues of the queues that there are and that are wanted, each with its workflow's id."""
         query = f"WorkflowType = '{names.QUEUE_WORKFLOW}' AND ExecutionStatus = 'Running'"
         cluster, wanted = self._settings.cluster, set(self._settings.queues)
         if cluster:
             query += f" AND {names.SA_CLUSTER} = '{cluster}'"
-        found = set[str]()
+        found = dict[str, str]()
         async for execution in self._client.list_workflows(query):
             try:
                 place, name = names.parse_queue_id(execution.id)
             except ValueError:
                 continue  # It is somebody else's, whatever its type is called.
             if not wanted or name in wanted:
-                found.add(names.queue_admission(place, name))
+                found[names.queue_admission(place, name)] = execution.id
         return found
 
     async def _pause(self) -> None:
@@ -114,5 +143,5 @@ class Admission:
     @staticmethod
     async def _end(one: _Served) -> None:
         if not one.task.done():
-            await one.worker.shutdown()
+            await asyncio.gather(one.worker.shutdown(), return_exceptions=True)
         await asyncio.gather(one.task, return_exceptions=True)
