@@ -28,20 +28,75 @@ class Check:
     remedy: str = ""
     unreachable: bool = False
     """Whether a whole server could not be reached, so that nothing behind it was looked at."""
+    unknown: bool = False
+    """Whether it could not be asked: it is not known to be right, and nothing is known to be wrong (row D51)."""
+
+
+def not_known(name: str, why: str, remedy: str = "") -> Check:
+    """Return a check that could not be made."""
+    return Check(name, False, f"not known: {why}", remedy, unknown=True)
+
+
+def binding(cluster: str, bound: str, here: str) -> Check:
+    """Compare the cluster that a name stands for with the one that the kubeconfig leads to (row D51).
+
+    Args:
+        cluster: The name.
+        bound: The uid of the cluster that its watch was begun on; empty where that is not known.
+        here: The uid of the cluster that the kubeconfig leads to; empty where that is not known.
+    """
+    if not here:
+        return not_known("cluster", "nothing says which cluster the kubeconfig leads to")
+    if not bound:
+        why = f"no watch of {cluster} is known to Temporal, so that the name stands for no cluster yet"
+        return not_known("cluster", why, f"start a worker: holdfast worker --roles watch --cluster {cluster}")
+    if bound != here:
+        return Check(
+            "cluster",
+            False,
+            f"{cluster} stands for the cluster of uid {bound}, and the kubeconfig leads to that of uid {here}",
+            "use the kubeconfig of that cluster (--kubeconfig, --context), or the name of this one (--cluster)",
+        )
+    return Check("cluster", True, f"{cluster} stands for the cluster that the kubeconfig leads to")
+
+
+async def bound_uid(session: Holdfast, cluster: str) -> str:
+    """Return the uid of the cluster that a name stands for, by its watch; empty where there is none."""
+    from temporalio.service import RPCError
+
+    from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID
+
+    try:
+        description = await session.client.get_workflow_handle(names.watch_workflow_id(cluster)).describe()
+    except RPCError:
+        return ""
+    return str((await description.memo()).get(MEMO_CLUSTER_UID, ""))
+
+
+@dataclass
+class Uids:
+    """What both servers say of which cluster is meant."""
+
+    bound: str = ""
+    """By Temporal."""
+    here: str = ""
+    """By Kubernetes."""
 
 
 async def temporal(
-    address: str | None, namespace: str | None, cluster: str | None, *, fix: bool = False
+    address: str | None, namespace: str | None, cluster: str | None, *, fix: bool = False, uids: Uids | None = None
 ) -> AsyncIterator[Check]:
     """Look at Temporal: does it answer, has it the search attributes, do workers poll its queues?"""
     from temporalio.service import RPCError
 
     from holdfast.client import Holdfast
 
+    uids = uids or Uids()
     try:
         async with Holdfast.connect(address, namespace, cluster) as session:
             version = await _server_version(session.client)
             yield Check("temporal", True, f"{session.place}, server {version}")
+            uids.bound = await bound_uid(session, cluster) if cluster else ""
             try:
                 yield await _search_attributes(session.client, fix=fix)
                 for check in await _pollers(session.client, cluster):
@@ -56,15 +111,17 @@ async def temporal(
         yield Check("temporal", False, error.detail or str(error), f"{error.address}: {error.remedy}", unreachable=True)
 
 
-async def kubernetes(kubeconfig: str | None, context: str | None) -> AsyncIterator[Check]:
+async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | None = None) -> AsyncIterator[Check]:
     """Look at Kubernetes: does it answer, are the types there, has the worker its rights, are namespaces enabled?"""
     from holdfast.cli.kubernetes import reached, server_of
 
     try:
         async with reached(kubeconfig, context) as kube:
             identity = await kube.get("v1", "Namespace", "kube-system")
-            where = server_of(kubeconfig, context)
-            yield Check("kubernetes", True, f"{where}, cluster uid {identity['metadata']['uid']}")
+            where, uid = server_of(kubeconfig, context), str(identity["metadata"]["uid"])
+            if uids is not None:
+                uids.here = uid
+            yield Check("kubernetes", True, f"{where}, cluster uid {uid}")
             served = True
             for kind in (names.ANCHOR_KIND, names.ATTEMPT_KIND):
                 check = await _type(kube, kind)
@@ -111,9 +168,18 @@ async def _server_version(client: Client) -> str:
 
 
 async def _search_attributes(client: Client, *, fix: bool) -> Check:
-    from holdfast.client.connection import add_search_attributes, missing_search_attributes
+    from holdfast.client.connection import add_search_attributes, search_attributes
 
-    missing = await missing_search_attributes(client)
+    missing, wrong = await search_attributes(client)
+    if wrong:
+        told = (f"{name} is {kind}, expected {names.SEARCH_ATTRIBUTES[name]}" for name, kind in wrong.items())
+        return Check(
+            "search attributes",
+            False,
+            "; ".join(told),
+            "a type cannot be changed: remove each (temporal operator search-attribute remove --namespace "
+            f"{client.namespace} --name NAME), then holdfast doctor --fix",
+        )
     if missing and fix:
         await add_search_attributes(client, missing)
         return Check("search attributes", True, f"{len(missing)} added")
@@ -245,12 +311,21 @@ async def _type(kube: Kube, kind: str) -> Check:
     return Check(f"type {kind}", True, f"{names.API_VERSION} is served")
 
 
+_WORKER: Final = "the worker's account"
+
+
 async def _rights(kube: Kube) -> AsyncIterator[Check]:
     """Ask whether the worker's account may do what deploy/ grants it; without nodes it goes on, and says so here."""
     needed = granted()
     who, lacking = await _lacking(kube, needed)
     if not who:
-        yield Check("rights", False, "nobody may ask about rights", "use a context that may create access reviews")
+        yield not_known("rights", "this identity may not ask about rights", "use a context that may")
+        return
+    if who != _WORKER:
+        # One's own rights say nothing of the worker's: an administrator has them all.
+        may = f"it may not {', '.join(map(str, lacking))}" if lacking else "it may do all of that itself"
+        remedy = "use a context that may impersonate service accounts, or one of that account itself"
+        yield not_known("rights", f"this identity may not ask what {_WORKER} may do; {may}", remedy)
         return
     for name, told, loss in (
         ("rights", [right for right in lacking if right.resource not in NODES], ""),
@@ -269,7 +344,7 @@ async def _lacking(kube: Kube, needed: Sequence[Right]) -> tuple[str, list[Right
     from holdfast.activities.kube_errors import Forbidden
 
     worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
-    for user, who in ((worker, "the worker's account"), ("", "this identity")):
+    for user, who in ((worker, _WORKER), ("", "this identity")):
         try:
             return who, await lacking(kube, needed, user)
         except Forbidden:
@@ -299,7 +374,7 @@ async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
     try:
         listed = await kube.list("v1", "Namespace", labels=f"{names.LABEL_NAMESPACE_ENABLED}=true")
     except Forbidden:
-        yield Check("namespaces", True, "not looked at: this identity may not list them")
+        yield not_known("namespaces", "this identity may not list them", "use a context that may")
         return
     staying = [each["metadata"] for each in listed["items"] if "deletionTimestamp" not in each["metadata"]]
     found = [str(metadata["name"]) for metadata in staying]

@@ -43,8 +43,11 @@ def doctor(
 
     async def go() -> list[Check]:
         found = [checks.Check("versions", True, ", ".join(f"{key} {value}" for key, value in versions().items()))]
-        found += [check async for check in checks.temporal(address, temporal_namespace, named, fix=fix)]
-        found += [check async for check in checks.kubernetes(kubeconfig or os.environ.get("KUBECONFIG"), context)]
+        uids = checks.Uids()
+        found += [check async for check in checks.temporal(address, temporal_namespace, named, fix=fix, uids=uids)]
+        config = kubeconfig or os.environ.get("KUBECONFIG")
+        found += [check async for check in checks.kubernetes(config, context, uids)]
+        found += [checks.binding(named, uids.bound, uids.here)] if named else []
         found += [check async for check in checks.store(named)]
         return found
 
@@ -52,7 +55,7 @@ def doctor(
     emit([asdict(check) for check in found], output, lambda: text(found))
     if any(check.unreachable for check in found):
         raise typer.Exit(EXIT_UNREACHABLE)
-    if not all(check.good for check in found):
+    if not all(check.good or check.unknown for check in found):
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -60,7 +63,8 @@ def text(found: list[Check]) -> str:
     """Write the checks as a person reads them."""
     lines: list[str] = []
     for check in found:
-        lines.append(f"{'ok' if check.good else 'NOT OK':<7} {check.name:<20} {check.found}")
+        word = "ok" if check.good else "unknown" if check.unknown else "NOT OK"
+        lines.append(f"{word:<7} {check.name:<20} {check.found}")
         if not check.good and check.remedy:
             lines.append(f"{'':<7} {'':<20} try: {check.remedy}")
     return "\n".join(lines)

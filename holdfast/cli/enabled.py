@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdfast import names
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ async def refuse_closed(
     chosen = kubeconfig or os.environ.get("KUBECONFIG")
     if not chosen and not _has_default():
         return
+    from holdfast.cli.checks import bound_uid
     from holdfast.cli.kubernetes import reached
 
     closed: list[str] = []
@@ -42,7 +42,7 @@ async def refuse_closed(
         async with asyncio.timeout(_PATIENCE), reached(chosen, context) as kube:
             here = (await kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
             # A graph has a thousand workloads, and they go to one cluster.
-            uids = {cluster: await _uid_of(holdfast, cluster) for cluster in {one.cluster for one in workloads}}
+            uids = {cluster: await bound_uid(holdfast, cluster) for cluster in {one.cluster for one in workloads}}
             ours = [one for one in workloads if uids[one.cluster] == here]
             closed = await _closed(kube, ours)
     except (TimeoutError, HoldfastError):
@@ -67,16 +67,3 @@ async def _closed(kube: Kube, workloads: Sequence[Workload]) -> list[str]:
         if closed is not None and not (closed.opens and waits):
             found[one.namespace, one.run_as] = closed.why
     return list(found.values())
-
-
-async def _uid_of(holdfast: Holdfast, cluster: str) -> str:
-    """Return the identity of the cluster that a name stands for, by its watch; empty where it has none yet."""
-    from temporalio.service import RPCError
-
-    from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID
-
-    try:
-        description = await holdfast.client.get_workflow_handle(names.watch_workflow_id(cluster)).describe()
-    except RPCError:
-        return ""
-    return str((await description.memo()).get(MEMO_CLUSTER_UID, ""))

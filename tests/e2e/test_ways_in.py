@@ -17,6 +17,7 @@ from holdfast.activities.kube import service_account_user
 from holdfast.cli.checks import lacking
 from holdfast.cli.granted import granted
 from holdfast.client import Holdfast
+from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID
 from tests.compose import worker_service
 from tests.e2e.crash import own_temporal
 from tests.e2e.site import Site, appwrapper, asked, free_port, job, open_site, until
@@ -213,3 +214,18 @@ async def test_a_versioned_worker_runs_workloads_once_its_version_is_current(sta
         namespace = await site.namespace()
         handle = await site.submit(site.read(appwrapper("train-llm", job(complete="500ms")), namespace))
         assert (await asyncio.wait_for(handle.result(), 60)).phase == "Succeeded"
+
+
+@pytest.mark.row("D51", level="e2e")
+async def test_D51_the_doctor_says_that_a_name_stands_for_another_cluster(site: Site):
+    told = json.loads(await command(site, "doctor", "-o", "json"))
+    assert [check["good"] for check in told if check["name"] == "cluster"] == [True]
+    handle = site.client.get_workflow_handle(names.watch_workflow_id(site.cluster))
+    await handle.terminate("begun anew for another cluster, by the test")
+    queue = names.queue_watch(site.cluster)
+    other = {MEMO_CLUSTER_UID: "0000"}
+    await site.client.start_workflow("ClusterWatch", id=handle.id, task_queue=f"{queue}/nobody", memo=other)
+    told = json.loads(await command(site, "doctor", "-o", "json", expect=2))
+    (found,) = [check for check in told if check["name"] == "cluster"]
+    assert not found["good"]
+    assert f"{site.cluster} stands for the cluster of uid 0000" in found["found"]

@@ -1,0 +1,89 @@
+"""What the doctor compares and what it does not know (row D51): types, the cluster that is meant, whose rights."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import IndexedValueType
+
+from holdfast import names
+from holdfast.activities.kube_errors import Forbidden
+from holdfast.cli import checks
+from holdfast.cli.checks import Check
+from holdfast.cli.doctor import text
+
+ROW = pytest.mark.row
+NUMBERS = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+    "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
+    "Text": IndexedValueType.INDEXED_VALUE_TYPE_TEXT,
+}
+
+
+def temporal(**types: str) -> Any:
+    """A Temporal whose namespace has all search attributes, some of another type."""
+    there = {name: NUMBERS[kind] for name, kind in (names.SEARCH_ATTRIBUTES | types).items()}
+
+    async def listed(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(custom_attributes=there)
+
+    return SimpleNamespace(namespace="prod", operator_service=SimpleNamespace(list_search_attributes=listed))
+
+
+class Kube:
+    """An API server that lets nobody ask as somebody else, and whose own identity may do anything."""
+
+    def __init__(self, *, impersonates: bool = False, asks: bool = True) -> None:
+        self.impersonates, self.asks = impersonates, asks
+
+    async def allowed(
+        self, verb: str, resource: Any, namespace: str = "", *, impersonate: str = ""
+    ) -> tuple[bool, str]:
+        if not self.asks or (impersonate and not self.impersonates):
+            raise Forbidden(403, "Forbidden", "users may not be impersonated")
+        return True, ""
+
+
+async def rights(kube: Any) -> list[Check]:
+    return [one async for one in checks._rights(kube)]
+
+
+@ROW("D51", level="pure")
+async def test_D51_a_search_attribute_of_another_type_is_not_ok():
+    assert (await checks._search_attributes(temporal(), fix=False)).good
+    wrong = await checks._search_attributes(temporal(HoldfastPhase="Text", HoldfastAttempt="Keyword"), fix=True)
+    assert not wrong.good
+    assert "HoldfastPhase is Text, expected Keyword" in wrong.found
+    assert "HoldfastAttempt is Keyword, expected Int" in wrong.found
+    assert "search-attribute remove" in wrong.remedy
+
+
+@ROW("D51", level="pure")
+async def test_D51_an_administrators_rights_are_not_taken_for_the_workers():
+    assert all(one.good for one in await rights(Kube(impersonates=True)))
+    for kube in (Kube(), Kube(asks=False)):
+        (found,) = await rights(kube)
+        assert not found.good, found
+        assert found.unknown
+        assert "not known" in found.found
+        assert text([found]).startswith("unknown rights")
+
+
+@ROW("D51", level="pure")
+@pytest.mark.parametrize(
+    ("bound", "here", "good", "unknown", "said"),
+    [
+        ("a", "a", True, False, "stands for the cluster that the kubeconfig leads to"),
+        ("a", "b", False, False, "dev stands for the cluster of uid a, and the kubeconfig leads to that of uid b"),
+        ("", "b", False, True, "not known: no watch of dev"),
+        ("a", "", False, True, "not known: nothing says which cluster the kubeconfig leads to"),
+    ],
+)
+def test_D51_the_cluster_that_is_meant_is_compared(bound: str, here: str, good: bool, unknown: bool, said: str):
+    found = checks.binding("dev", bound, here)
+    assert (found.good, found.unknown) == (good, unknown)
+    assert said in found.found
+    assert text([found]).startswith("ok" if good else "unknown" if unknown else "NOT OK")
