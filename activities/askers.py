@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ import aiohttp
 from holdfast import names
 from holdfast.activities.contract import CheckpointInput
 from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
-from holdfast.activities.raw import mapping, mappings, one_line
+from holdfast.activities.own_address import own_address
+from holdfast.activities.raw import mapping, one_line
 from holdfast.activities.site import Site
 from holdfast.model import CheckpointProtocol
 from holdfast.model.checkpoint import URI_MAXIMUM
@@ -202,14 +202,5 @@ def _stamp(time: datetime) -> str:
 
 def address_of(pod: Object) -> str:
     """Return a pod's own address as a URL has it; empty where it has none that is its own alone. Pure."""
-    if mapping(pod.get("spec")).get("hostNetwork"):
-        return ""  # It would be the node's, where anything may listen.
-    status = mapping(pod.get("status"))
-    text = str(status.get("podIP") or next((one.get("ip") for one in mappings(status.get("podIPs"))), "") or "")
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return ""
-    if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
-        return ""
-    return f"[{address}]" if address.version == 6 else str(address)
+    address = own_address(pod)
+    return f"[{address}]" if ":" in address else address

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from yarl import URL
 from holdfast import names
 from holdfast.activities.contract import Probed, ProbeInput
 from holdfast.activities.kube import KubeError
+from holdfast.activities.own_address import own_address
 from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
 from holdfast.activities.raw import mapping, mappings, one_line, time_of
 from holdfast.activities.site import BEAT_LAST, Site, is_broken_off
@@ -83,29 +83,13 @@ def worst(
 
 def asked(raw: Mapping[str, Any]) -> Asked | None:
     """Return a pod as it can be asked; None where it does not run, or has no address that is its own alone."""
-    facts, spec, status = pod_facts(raw), mapping(raw.get("spec")), mapping(raw.get("status"))
-    if facts.state is not PodState.RUNNING or status.get("phase") != "Running" or spec.get("hostNetwork"):
-        return None
-    address = str(status.get("podIP") or "")
-    if not _is_its_own(address) or address in {status.get("hostIP"), *_addresses(status.get("hostIPs"))}:
+    facts, status, address = pod_facts(raw), mapping(raw.get("status")), own_address(raw)
+    if facts.state is not PodState.RUNNING or status.get("phase") != "Running" or not address:
         return None
     running = (mapping(mapping(one.get("state")).get("running")) for one in mappings(status.get("containerStatuses")))
     begun = [time for one in running if (time := time_of(one.get("startedAt"))) is not None]
     since = max(begun, default=time_of(status.get("startTime")) or facts.created)
     return Asked(facts, address, since) if since is not None else None
-
-
-def _addresses(entries: Any) -> Iterable[str]:
-    return (str(one.get("ip")) for one in mappings(entries))
-
-
-def _is_its_own(address: str) -> bool:
-    """Whether an address can be a pod's: neither this worker's own machine nor one of a cloud's own services."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified)
 
 
 async def _pods(site: Site, given: ProbeInput, now: datetime) -> list[Asked]:

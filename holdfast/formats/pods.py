@@ -13,7 +13,7 @@ from holdfast.errors import Problem
 from holdfast.formats.text import Json, inside
 from holdfast.model import StatusRule
 
-_PATH = re.compile(r"^template(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*$")
+_PATH = re.compile(r"^template(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*\Z")
 PODS_MAXIMUM = 1_000_000
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]+)\]")
 

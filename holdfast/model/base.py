@@ -26,6 +26,16 @@ DURATION_MAXIMUM = timedelta(days=106_751)
 """The longest duration Go can hold, 292 years: no later deadline can be reached, and none can leave the calendar."""
 
 
+def _word(value: str) -> str:
+    if not value.isprintable() or value != value.strip():
+        raise ValueError(f"{value!r}: expected printable characters, without white space around them")
+    return value
+
+
+Word = Annotated[str, AfterValidator(_word)]
+"""What Kubernetes, or another document, calls something: who reads it sees all of it, no line end included."""
+
+
 class Model(BaseModel):
     """A frozen value whose wire form is camelCase and which refuses unknown fields."""
 

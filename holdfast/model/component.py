@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self, cast
 from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
-from holdfast.model.base import Model
+from holdfast.model.base import Model, Word
 from holdfast.model.copies import COPIES_MAXIMUM, CopyLabel, check_copies
 from holdfast.model.policy import Replacement
 from holdfast.model.vocabulary import StartStatus
@@ -23,15 +23,15 @@ PLACEMENT: Final[dict[str, tuple[str, ...]]] = {
 """What of a pod template is merged into an object that is resumed in place (row J14)."""
 
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
-_PATH = re.compile(r"^template(\.[A-Za-z0-9_-]+|\[\d+\])*$")
+_PATH = re.compile(r"^template(\.[A-Za-z0-9_-]+|\[[0-9]+\])*\Z")
 
 
 class Toleration(Model):
     """A Kubernetes toleration, as `core/v1` has it."""
 
-    key: str | None = None
+    key: Word | None = None
     operator: Literal["Exists", "Equal", "Lt", "Gt"] | None = None
-    value: str | None = None
+    value: Word | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     toleration_seconds: int | None = None
 
@@ -39,7 +39,7 @@ class Toleration(Model):
 class SchedulingGate(Model):
     """A Kubernetes pod scheduling gate."""
 
-    name: str
+    name: Word
 
 
 class PodSet(Model):
@@ -48,9 +48,9 @@ class PodSet(Model):
     path: str
     """From the component, for example `template.spec.template`; `[n]` indexes a list."""
     replicas: Annotated[int, Field(ge=0, le=1_000_000)] = 1
-    labels: dict[str, str] = {}
+    labels: dict[Word, Word] = {}
     annotations: dict[str, str] = {}
-    node_selector: dict[str, str] = {}
+    node_selector: dict[Word, Word] = {}
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
 

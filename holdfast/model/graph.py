@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
-from holdfast.model.base import Model, Time
+from holdfast.model.base import Model, Time, Word
 from holdfast.model.observation import Payload
 from holdfast.model.packed import PackedPayload
 from holdfast.model.vocabulary import Phase, Reason
@@ -155,8 +155,8 @@ class Graph(Model):
 class Place(Model):
     """Where a workload stands in a graph: until that lets it, it does not begin (row L31)."""
 
-    graph: str
-    item: str
+    graph: Word
+    item: Word
 
 
 class ItemPhase(StrEnum):

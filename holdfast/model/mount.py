@@ -62,9 +62,7 @@ class Mount(Model):
     @field_validator("version")
     @classmethod
     def _digest(cls, value: str) -> str:
-        if value and not _DIGEST.fullmatch(value):
-            raise ValueError(f"{value!r}: expected the 64 hexadecimal digits of a data set's digest")
-        return value
+        return check_digest(value) if value else value
 
     @property
     def volume(self) -> str:
@@ -72,13 +70,30 @@ class Mount(Model):
         return f"holdfast-data-{self.name}"
 
 
+def check_digest(value: str) -> str:
+    """Return a data set's digest.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if not _DIGEST.fullmatch(value):
+        raise ValueError(f"{value!r}: expected the 64 hexadecimal digits of a data set's digest")
+    return value
+
+
 class DataSet(Payload):
     """The version of a data set that a workload reads, as it was staged."""
 
     mount: str
     digest: str
+    """It names a folder, below which the files lie: nothing but 64 hexadecimal digits."""
     files: int
     bytes: int
+
+    @field_validator("digest")
+    @classmethod
+    def _is_digest(cls, value: str) -> str:
+        return check_digest(value)
 
 
 class Staging(Payload):

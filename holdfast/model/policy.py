@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from holdfast.model.base import Duration, Model, format_duration
+from holdfast.model.base import Duration, Model, Word, format_duration
 from holdfast.model.pattern import compiled
 from holdfast.model.vocabulary import (
     ActionKind,
@@ -174,7 +174,7 @@ class Rule(Model):
 
     @model_validator(mode="after")
     def _name_is_plain(self) -> Self:
-        if not _RULE_NAME.match(self.name):
+        if not _RULE_NAME.fullmatch(self.name):
             raise ValueError(f"rule name {self.name!r}: expected {_RULE_NAME.pattern}")
         return self
 
@@ -276,7 +276,7 @@ def _as_ever(value: object) -> bool:
 class Policy(Model):
     """A workload's whole failure policy. Rules are tried in order; `default` ends the list."""
 
-    profile: str = "manifests"
+    profile: Word = "manifests"
     timings: Timings = Timings()
     rules: Annotated[tuple[Rule, ...], Field(max_length=64)] = ()
     default: Action = Action()

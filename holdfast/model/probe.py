@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from holdfast.model.base import Duration, Model, format_duration
 
-_PATH = re.compile(r"^/[!-~]*$")
+_PATH = re.compile(r"^/[!-~]*\Z")
 _SHORTEST = timedelta(seconds=1)
 
 

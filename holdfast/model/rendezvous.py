@@ -29,7 +29,9 @@ WAIT_MAXIMUM: Final = timedelta(seconds=30)
 """For how long an announcement may ask to be held until there is something new."""
 
 Short = Annotated[str, Field(max_length=256)]
-Member = Annotated[str, Field(min_length=1, max_length=MEMBER_MAXIMUM, pattern=names.DNS_SUBDOMAIN.pattern)]
+_MEMBER = names.DNS_SUBDOMAIN.pattern.replace(r"\Z", "$")
+"""As pydantic and JSON schemas write an end that no newline may follow."""
+Member = Annotated[str, Field(min_length=1, max_length=MEMBER_MAXIMUM, pattern=_MEMBER)]
 
 
 class MemberState(StrEnum):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from holdfast import names
-from holdfast.model.base import Model, Time
+from holdfast.model.base import Model, Time, Word
 from holdfast.model.checkpoint import Checkpoint, CheckpointProtocol
 from holdfast.model.component import Component
 from holdfast.model.gang import Gang
@@ -32,8 +32,8 @@ COMPONENTS_MAXIMUM = 256
 class Source(Model):
     """The published form a workload was written in, so that its status can be given back in that form."""
 
-    api_version: str
-    kind: str
+    api_version: Word
+    kind: Word
 
 
 class Workload(Model):

@@ -183,6 +183,15 @@ def test_only_a_pods_own_address_is_asked(ip: str, spec: dict[str, Any], where: 
     assert address_of(pod(ip, **spec)) == where
 
 
+@ROW("D32", level="pure")
+@pytest.mark.parametrize("node", [{"hostIP": "10.1.2.3"}, {"hostIPs": [{"ip": "fd00::1"}, {"ip": "10.1.2.3"}]}])
+def test_D32_the_address_of_a_pods_node_is_not_the_pods(node: dict[str, Any]):
+    found = pod("10.1.2.3")
+    assert address_of(found) == "10.1.2.3"
+    found["status"] |= node
+    assert address_of(found) == ""
+
+
 @ROW("L32", level="pure")
 def test_L32_a_place_that_is_no_plain_text_is_refused():
     assert read_answer("Complete", "s3://a\nb", "").standing is Standing.FAILED

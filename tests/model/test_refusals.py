@@ -96,6 +96,8 @@ def reads(*mounts: Spoiled, **pod: Any) -> Spoiled:
 
 
 TABLE: list[tuple[Spoiled, str]] = [
+    # Words of others.
+    ({"source": {"api_version": "batch/v1\n", "kind": "Job"}}, "'batch/v1\\n': expected printable characters"),
     # Data sets.
     (reads({"name": "Corpus"}), "mounts[0].name"),
     (reads({"source": "http://datasets"}), "mounts[0].source: 'http://datasets': expected s3://bucket/prefix"),
