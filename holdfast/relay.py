@@ -19,7 +19,7 @@ LOOPBACK: Final = "127.0.0.1"
 CONNECT_SECONDS: Final = 2.0
 """A server that has not taken a connection by then is passed over."""
 FIRST_SECONDS: Final = 1.0
-"""A server that has answered nothing by then to what was sent first is no longer waited for alone: the next is asked too.
+"""A server that has answered nothing by then to what was sent first is not waited for alone: the next is asked too.
 
 It is a third of what the client waits for a connection (row D48)."""
 SILENT_SECONDS: Final = 10.0
