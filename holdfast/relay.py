@@ -168,7 +168,7 @@ class _Opening:
     async def answered(self) -> _Found:
         """Return who has answered first."""
         asking = dict[asyncio.Task[bytes], int]()
-        hearing = asyncio.create_task(self._reader.read(_CHUNK))
+        hearing: asyncio.Task[bytes] = asyncio.create_task(self._reader.read(_CHUNK))
         found = _Found()
         try:
             while found.stream is None:
