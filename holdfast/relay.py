@@ -168,7 +168,7 @@ class _Opening:
     async def answered(self) -> _Found:
         """Return who has answered first."""
         asking = dict[asyncio.Task[bytes], int]()
-        hearing = asyncio.create_task(self._reader.read(_CHUNK))
+        hearing: asyncio.Task[bytes] = asyncio.create_task(self._reader.read(_CHUNK))
         found = _Found()
         try:
             while found.stream is None:
@@ -178,7 +178,9 @@ class _Opening:
                     asking[asyncio.create_task(self._ask(index))] = index
                 if not asking:
                     return found
-                waits = {*asking, *([hearing] if len(self._sent) < _UNANSWERED_MOST else [])}
+                waits = {*asking}
+                if len(self._sent) < _UNANSWERED_MOST:
+                    waits.add(hearing)
                 done, _ = await asyncio.wait(waits, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
                 for task in [task for task in asking if task in done]:
                     index = asking.pop(task)

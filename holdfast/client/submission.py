@@ -22,7 +22,7 @@ from holdfast.client import start
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
-from holdfast.client.silence import silence_of
+from holdfast.client.pollers import polled
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload, format_duration
 
@@ -191,11 +191,15 @@ async def _make_way(
 async def _unmoved(client: Client, description: WorkflowExecutionDescription, phase: str) -> str:
     """Say what the end of an earlier submission waits for."""
     _, namespace, name = names.parse_workflow_id(description.id)
-    for activity in await activities_of(description):
-        why = activity.sentence(datetime.now(UTC))
-        break
+    now, under_way = datetime.now(UTC), await activities_of(description)
+    sentences = [sentence for activity in under_way if (sentence := activity.sentence(now))]
+    if sentences:
+        why = sentences[0]
+    elif under_way:
+        why = f"{under_way[0].type} is under way"
     else:
-        why = (await silence_of(client, description)).why
+        found = await polled(client, description.task_queue or names.QUEUE_WORKFLOWS)
+        why = "its workflow has not begun to" if found.served else f"no worker answers: {found.sentence(now)}"
     return (
         f"{description.id} is {phase} and is still being removed after {format_duration(MAKING_WAY)}: {why}. Nothing "
         f"was submitted; `holdfast explain {namespace}/{name}` says what it waits for: submit again once it is gone"

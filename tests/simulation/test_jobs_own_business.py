@@ -65,7 +65,8 @@ def test_D22_a_pod_of_another_component_that_nothing_replaces_is_not_hidden_by_a
     refused = "{at: 4m, podsRefused: {component: serve}}, {at: 5m5s, delete: {component: serve, pods: 1}}"
     told = play(spec, f"[{FOUR}, {refused}]", until="7m")
     (reset,) = resets(told)
-    assert (str(reset.time)[11:19], "InsufficientPodsReady" in reset.message) == ("00:06:00", True), "one clock runs for all of it"
+    assert str(reset.time)[11:19] == "00:06:00", "one clock runs for all of it"
+    assert "InsufficientPodsReady" in reset.message
 
 
 @D23
