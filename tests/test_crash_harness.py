@@ -26,7 +26,7 @@ from tests.e2e import failpoints, invariants
 from tests.e2e.asking import Asking
 from tests.e2e.failpoints import Outcome, pairs_of, share, summary
 from tests.e2e.ledger import read
-from tests.e2e.scenarios import BY_NAME, SCENARIOS
+from tests.e2e.scenarios import BY_NAME, SCENARIOS, Scenario
 from tests.e2e.site import Site
 from tests.e2e.test_failpoints import SAMPLE, SLICES
 
@@ -310,7 +310,9 @@ def test_a_charge_for_a_crash_is_seen(change: dict[str, object], attempts: int, 
     }
     status = Status.model_validate(told | change)
     with contextlib.nullcontext() if held else pytest.raises(AssertionError):
-        invariants.check_charges(BY_NAME["appwrapper-reset"], status, attempts)
+        scenario = BY_NAME["appwrapper-reset"]
+        assert isinstance(scenario, Scenario)
+        invariants.check_charges(scenario, status, attempts)
 
 
 def test_a_forced_removal_may_delete_an_owner_at_once_if_it_began_in_the_foreground():

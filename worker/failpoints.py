@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -143,7 +143,7 @@ class Failpoints:
         return Intercepted
 
     @contextmanager
-    def around(self, what: str) -> Iterator[None]:
+    def around(self, what: str) -> Generator[None]:
         """Pass a point before and one after a block, also if it fails."""
         self.passing(f"{what}.before")
         try:

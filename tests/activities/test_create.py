@@ -149,7 +149,7 @@ async def test_an_object_of_ours_that_was_sent_otherwise_is_not_taken_for_it(ben
 async def test_D28_after_an_upgrade_an_object_of_the_same_template_is_adopted(bench: Bench):
     """Its sent hash is of what an earlier release added; what its user wrote is the same."""
     bench.components = (config(), job())
-    hashes = {"config_hashes": {"settings": "digest-1", "work": "digest-2"}}
+    hashes: dict[str, Any] = {"config_hashes": {"settings": "digest-1", "work": "digest-2"}}
     await bench.prepare()
     first = await bench.create(**hashes)
     for one in first.objects:

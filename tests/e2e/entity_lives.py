@@ -133,7 +133,7 @@ class QueueLife(Life):
         ended = {one.place[3]: _ended(space, one.place[3]) for one in pods}
         runs = [f"{one}, ended {ended[one.place[3]]}" for one in pods if ended[one.place[3]] > second.received]
         assert not runs, f"both held the quota of one: {runs} ran when {second} was asked for"
-        orders = [QueueOrder.model_validate(one) for one in await told(self.site, *self.entities, names.SIGNAL_QUEUE)]
+        orders = [QueueOrder.model_validate(one) for one in await told(self.site, self.entities[0], names.SIGNAL_QUEUE)]
         admitted = Counter(one.uid for one in orders if one.admit)
         assert set(admitted.values()) == {1}, f"let in twice: {admitted}"
 
@@ -177,7 +177,7 @@ class GraphLife(Life):
         owners = sorted(known(space).lives.values(), key=lambda one: one.received)
         made = [one.place[3] for one in owners if one.place[1] == names.ATTEMPT_PLURAL]
         assert made == [names.attempt_name(name, 1) for name in ("etl-a", "etl-b")], "each once, in their order"
-        orders = [GraphOrder.model_validate(one) for one in await told(self.site, *self.entities, names.SIGNAL_GRAPH)]
+        orders = [GraphOrder.model_validate(one) for one in await told(self.site, self.entities[0], names.SIGNAL_GRAPH)]
         admitted = Counter(one.workload_uid for one in orders if one.admit)
         assert sorted(admitted.values()) == [1, 1], f"let begin twice: {admitted}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_D42_no_round_begins_before_who_failed_first_has_stopped() -> None:
 @pytest.mark.parametrize("killed", [{"signal": 9}, {"signal": 11}, {"exit_code": 137}])
 @pytest.mark.parametrize(("gap", "charged"), [(1.5, "b"), (3.0, "a")])
 def test_D43_within_what_clocks_can_tell_who_was_killed_goes_before_who_gave_up(
-    killed: dict[str, int], gap: float, charged: str
+    killed: dict[str, Any], gap: float, charged: str
 ) -> None:
     one = Meeting().start("a", "b", "c")
     gave_up = one.says("a", MemberState.FAILED)
@@ -106,7 +107,7 @@ def test_D43_within_what_clocks_can_tell_who_was_killed_goes_before_who_gave_up(
 
 @ROW("D43", level="pure")
 @pytest.mark.parametrize("given_up", [{"signal": 6}, {"signal": 15}, {"exit_code": 255}])
-def test_D43_who_aborts_or_is_asked_to_end_was_not_killed(given_up: dict[str, int]) -> None:
+def test_D43_who_aborts_or_is_asked_to_end_was_not_killed(given_up: dict[str, Any]) -> None:
     one = Meeting().start("a", "b")
     failure = WorkerFailure(local_rank=0, at=one.now + timedelta(seconds=1), **given_up)
     later = one.says("b", MemberState.FAILED)
