@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from holdfast.formats.pods import ANNOTATION_STATUS
 from holdfast.names import API_VERSION, GRAPH_KIND, QUEUE_KIND
 from tests.formats.corpus import appwrapper, config_map, corpus, declared, job, pod, pytorch_job
 from tests.formats.documents import LABEL, PREFIX, Json, copy
@@ -135,6 +136,16 @@ DIRECTED: dict[str, Spoil] = {
     ),
     "a kind that may not be created": components(
         {"template": {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}}, {"template": job()}
+    ),
+    # --- status rules
+    "status rules that are no JSON": of_job(*T0, "metadata", "annotations", value={ANNOTATION_STATUS: "nonsense"}),
+    "status rules of another word": of_job(*T0, "metadata", "annotations", value={ANNOTATION_STATUS: '{"done": {}}'}),
+    "status rules without a value": of_job(*T0, "metadata", "annotations", value={ANNOTATION_STATUS: '{"failed": {}}'}),
+    "status rules of a known kind": of_job(
+        *T0,
+        "metadata",
+        "annotations",
+        value={ANNOTATION_STATUS: '{"failed": {"path": "status.phase", "equals": "Broken"}}'},
     ),
     # --- annotations
     "a duration that is none": annotated("failureGracePeriodDuration", "soon"),
