@@ -98,6 +98,23 @@ def reads(*mounts: Spoiled, **pod: Any) -> Spoiled:
 TABLE: list[tuple[Spoiled, str]] = [
     # Words of others.
     ({"source": {"api_version": "batch/v1\n", "kind": "Job"}}, "'batch/v1\\n': expected printable characters"),
+    # What a status says.
+    (
+        {"components": [job(status={"succeededWhen": [{"path": "spec.phase", "equals": "Done"}]})]},
+        "components[0].status.succeededWhen[0].path: 'spec.phase': expected a field of the status",
+    ),
+    (
+        {
+            "components": [
+                job(
+                    status={
+                        f"{word}When": [{"path": "status.phase", "equals": "Done"}] for word in ("succeeded", "failed")
+                    }
+                )
+            ]
+        },
+        "status.phase is Done: cannot mean both that it has succeeded and that it has failed",
+    ),
     # Data sets.
     (reads({"name": "Corpus"}), "mounts[0].name"),
     (reads({"source": "http://datasets"}), "mounts[0].source: 'http://datasets': expected s3://bucket/prefix"),

@@ -118,20 +118,27 @@ def test_D32_no_text_of_a_workload_ends_in_what_nobody_sees(path: tuple[Any, ...
         Workload.model_validate(changed(path, end))
 
 
-def texts(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Each field of a model, and of the models in it, that is a text."""
+def texts(
+    model: type[BaseModel], path: tuple[str, ...] = (), within: tuple[type[BaseModel], ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Each field of a model, and of the models in it, that is a text; a model in itself is looked at once."""
 
     def inside(annotation: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         if annotation is str:
             yield path
         elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from texts(annotation, path)
+            if annotation not in within:
+                yield from texts(annotation, path, (*within, annotation))
         else:
             for one in get_args(annotation):
                 yield from inside(one, path)
 
     for name, field in model.model_fields.items():
         yield from inside(field.annotation, (*path, name))
+
+
+WORDS = ("succeeded", "failed", "ready")
+"""Of a component's status: each has fields to compare, which are paths and values of others."""
 
 
 @ROW("D32", level="pure")
@@ -144,6 +151,8 @@ def test_D32_no_text_field_is_forgotten_here():
         ("components", "config"),
         ("components", "status", "complete"),
         ("components", "status", "failed"),
+        ("components", "status", "ready"),
+        *(("components", "status", f"{word}_when", part) for word in WORDS for part in ("path", "equals")),
         ("components", "pod_sets", "annotations"),
         ("components", "copy_labels"),
         ("policy", "rules", "match", "message_pattern"),
