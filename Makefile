@@ -19,7 +19,7 @@ SERVERS := e2e or temporal or real_node
 ELSEWHERE := $(SERVERS) or torch
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
 # One test at a time to whichever process is free, the longest first (tests/plugin_tiers.py).
-E2E ?= -n 6 --dist load --maxschedchunk 1 --timeout 900 --show-capture=no
+E2E ?= -n 5 --dist load --maxschedchunk 1 --timeout 900 --show-capture=no
 # `make test` runs the day's tier of the tests with servers; with ARGS, exactly what ARGS says.
 TIER ?= $(if $(ARGS),,--tier)
 # All end-to-end tests share one stack, which is gone again afterwards. HOLDFAST_TEST_STACK=dev uses one that stays.

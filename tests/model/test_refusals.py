@@ -85,6 +85,7 @@ def gang(*components: Spoiled, job_spec: Spoiled | None = None, **fields: Any) -
 MEMBER = {"name": "launch", "limit": None, "scope": "Member"}
 RESTART = {"name": "restart", "limit": 3}
 CORPUS = {"name": "corpus", "source": "s3://datasets/corpus", "path": "/data"}
+DONE = {"path": "status.phase", "equals": "Done"}
 NOTHING = {"name": "none", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "none"}}}
 
 
