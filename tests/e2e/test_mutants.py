@@ -37,6 +37,8 @@ AT_ONCE = 16
 OURS = tuple(
     re.compile(words)
     for words in (
+        # Status rules are Holdfast's own: the API server takes any text.
+        r"holdfast\.dev/status-rules",
         # The document itself: what stands outside of any template, and what makes it one at all.
         r"^(metadata|apiVersion|kind|spec|status)(?!\S*\.template)\S*: ",
         r"^line ",
