@@ -81,7 +81,10 @@ class Facts:
     stuck: tuple[str, ...] = ()
     """Why which components have pods that cannot be started so far: neither which pods, nor how many."""
     waiting: tuple[str, ...] = ()
-    """Why which components have pods without a node, or that cannot be created: no numbers, and no names (row D34)."""
+    """Why which components have pods without a node, or that cannot be created: no names, and how many by power of two.
+
+    Pods of one component are found waiting one after the other, each a moment after it was refused (row D34).
+    """
     scaled: tuple[str, ...] = ()
     """Which components' own specs ask for fewer pods than were declared, for none, or for how many more (row D14)."""
 
@@ -176,11 +179,12 @@ def _scaled(view: ComponentView) -> str:
 
 
 def _essence(one: Waiting) -> str:
-    """Return what of a group of pods that wait is news: that the scheduler gives other reasons, and not how many."""
+    """Return what of a group of pods that wait is news: other reasons of the scheduler, and twice as many pods."""
+    essence = f"{one.component}/{one.reason}/{one.count.bit_length()}"
     if one.reason != UNSCHEDULABLE:
-        return f"{one.component}/{one.reason}"
+        return essence
     reasons = {_NUMBER.sub("", part).strip() for part in one.message.split(", ")}
-    return f"{one.component}/{one.reason}/{sorted(reasons)}"
+    return f"{essence}/{sorted(reasons)}"
 
 
 def _failed(name: str, view: ComponentView) -> str:
@@ -237,9 +241,15 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     if held or troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
     # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
-    if now.orphaned or (before.ready and not now.ready):
+    more_wait = not _groups(now) <= _groups(before)
+    if now.orphaned or (before.ready and not now.ready) or more_wait:
         return Urgency.SETTLE
     return Urgency.LAZY
+
+
+def _groups(facts: Facts) -> set[tuple[str, ...]]:
+    """Return which pods wait and how many, without the scheduler's reasons: those change all the time."""
+    return {tuple(one.split("/", 3)[:3]) for one in facts.waiting}
 
 
 def _at_nothing(facts: Facts) -> set[str]:

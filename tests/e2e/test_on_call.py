@@ -73,7 +73,7 @@ async def test_D36_D33_a_worker_that_was_killed_is_missed_by_each_command_and_th
         assert any(words in first for words in nobody), first
         assert " ago" in first, "it says since when"
         assert "once a worker answers" in out
-    other = written(tmp_path / "other.yaml", appwrapper("other", job()))
+    other = written(tmp_path / "other.yaml", appwrapper("other", job("other")))
     for argv in (("submit", other, "-n", namespace), ("suspend", name), ("resume", name)):
         code, out, err = await typed(site, *argv)
         assert code == 0, err
@@ -225,8 +225,7 @@ async def test_D34_explain_says_why_pods_wait(site: Site, tmp_path: Path):
         assert all(each in out for each in words), out
         await command(site, "cancel", f"{where}/{name}", "--wait")
 
-    for name, case in cases.items():
-        await live(name, *case)
+    await asyncio.gather(*(live(name, *case) for name, case in cases.items()))
 
 
 @ROW("D35", level="e2e")

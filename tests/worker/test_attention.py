@@ -731,6 +731,22 @@ def test_D34_what_pods_wait_for_is_told_once_however_many_there_are_and_however_
 
 
 @pytest.mark.row("D34", level="pure")
+def test_D34_pods_that_are_found_waiting_a_moment_later_are_counted_too(world: World) -> None:
+    world.anchor()
+    world.attempt(pods=2)
+    world.job()
+    for index in range(2):
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/8 nodes"}
+        status = {"conditions": [{**said, "lastTransitionTime": world.stamp()}]}
+        world.pod(f"p{index}", "Pending", node="", status=status)
+        world.pass_time(2)
+    told = [send.observation.waiting[0].count for send in world.pass_time(60) if send.observation.waiting]
+    assert told[-1] == 2
+    assert len(told) <= 2
+    assert world.pass_time(60) == []
+
+
+@pytest.mark.row("D34", level="pure")
 def test_D34_why_pods_are_not_created_is_told_once_and_forgotten_when_they_are(world: World) -> None:
     world.anchor()
     world.attempt(pods=2)
