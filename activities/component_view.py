@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -15,13 +15,11 @@ from holdfast.activities.object_facts import ObjectFacts, TrueCondition
 from holdfast.activities.pod_facts import PodFacts, PodState
 from holdfast.activities.raw import time_of
 from holdfast.model import ComponentView, CopyCounts, Failure, FailureClass, PodCounts, Reason, Scope, StatusRule
+from holdfast.policy.back_off import JOB_FIRST, JOB_MAXIMUM, earliest, pause_after
 
 _ENDED_AT: Final = ("status.endTime", "status.completionTime", "status.terminationTime")
 """Where kinds that do not speak by conditions say when they ended."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-_JOB_BACKOFF: Final = timedelta(seconds=10)
-_JOB_BACKOFF_MAXIMUM: Final = timedelta(minutes=10)
-"""How long the Job controller of Kubernetes waits before it replaces a failed pod: at first, and at most."""
 _JOB_ENDS: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
 """Conditions with which a Job makes no more pods."""
 
@@ -146,21 +144,10 @@ def view_of_copies(
         excused=sum(max(0, one.pods.expected - one.pods.ready) for one in views if one.complete or one.failed),
         released=sum(one.released for one in views),
         overrun=sum(one.overrun for one in views),
-        starting=_all_starting(one for one in views if one.unready and not one.failed),
-        backs_off_until=_earliest(one.backs_off_until for one in views if one.pods.failed and not one.failed),
+        starting=earliest(one.starting for one in views if one.unready and not one.failed),
+        backs_off_until=earliest(one.backs_off_until for one in views if one.pods.failed and not one.failed),
     )
     return Seen(view, failures, stuck)
-
-
-def _all_starting(lacking: Iterable[ComponentView]) -> datetime | None:
-    """Return since when each of some copies that lack pods has them starting; None where one does not."""
-    return _earliest(one.starting for one in lacking)
-
-
-def _earliest(times: Iterable[datetime | None]) -> datetime | None:
-    """Return the earliest of some times; None where one of them is none, or there are none."""
-    every = list(times)
-    return min((time for time in every if time is not None), default=None) if None not in every else None
 
 
 def _backs_off_until(
@@ -178,7 +165,7 @@ def _backs_off_until(
     failures = max(job.failed, len(times))
     if last is None or failures > job.limit:
         return None
-    return last + min(_JOB_BACKOFF * 2 ** min(failures - 1, 10), _JOB_BACKOFF_MAXIMUM)
+    return last + pause_after(failures, JOB_FIRST, JOB_MAXIMUM)
 
 
 def _starting(pods: Sequence[PodFacts], counts: PodCounts) -> datetime | None:

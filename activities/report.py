@@ -120,34 +120,49 @@ def events_of(report: Report, anchor: Mapping[str, Any], now: datetime) -> list[
     made: list[Object] = []
     for index, event in enumerate(report.events):
         suffix = f".{metadata['uid']}.{report.sequence}.{index}"
-        made.append(
-            {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {
-                    "name": metadata["name"][: 253 - len(suffix)].rstrip("-.") + suffix,
-                    "namespace": metadata["namespace"],
-                    "annotations": {names.LABEL_ATTEMPT: str(event.attempt)},
-                },
-                "involvedObject": {
-                    "apiVersion": names.API_VERSION,
-                    "kind": names.ANCHOR_KIND,
-                    "name": metadata["name"],
-                    "namespace": metadata["namespace"],
-                    "uid": metadata["uid"],
-                },
-                "type": event.type,
-                "reason": event.reason.value,
-                "message": event.message[:MESSAGE_MAXIMUM],
-                "source": {"component": names.EVENT_SOURCE},
-                "reportingComponent": names.EVENT_SOURCE,
-                "reportingInstance": names.EVENT_SOURCE,
-                "firstTimestamp": _stamp(now),
-                "lastTimestamp": _stamp(now),
-                "count": 1,
-            }
-        )
+        one = event_on(names.ANCHOR_KIND, metadata, suffix, event.reason.value, event.message, now)
+        one["metadata"]["annotations"] = {names.LABEL_ATTEMPT: str(event.attempt)}
+        made.append({**one, "type": event.type})
     return made
+
+
+def event_on(
+    kind: str, metadata: Mapping[str, Any], suffix: str, reason: str, message: str, now: datetime
+) -> dict[str, Any]:
+    """Return an Event on one of Holdfast's own objects. Pure.
+
+    Args:
+        kind: the object's.
+        metadata: the object's: name, namespace and uid.
+        suffix: what the Event's name ends in after the object's, so that it is written once.
+        reason: a word.
+        message: what happened; cut where it is longer than the API server takes.
+        now: the time.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": metadata["name"][: 253 - len(suffix)].rstrip("-.") + suffix,
+            "namespace": metadata["namespace"],
+        },
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": kind,
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+        "type": "Normal",
+        "reason": reason,
+        "message": message[:MESSAGE_MAXIMUM],
+        "source": {"component": names.EVENT_SOURCE},
+        "reportingComponent": names.EVENT_SOURCE,
+        "reportingInstance": names.EVENT_SOURCE,
+        "firstTimestamp": _stamp(now),
+        "lastTimestamp": _stamp(now),
+        "count": 1,
+    }
 
 
 async def _write_event(kube: Kube, event: Object) -> None:

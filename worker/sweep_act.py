@@ -16,14 +16,13 @@ from holdfast.activities.contract import RemoveInput, Target
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping
 from holdfast.activities.remains import Remains, find_remains, remnants_of
+from holdfast.activities.report import event_on
 from holdfast.model import Phase, Reason, Report
 from holdfast.worker.sweep import AttemptLeft, Judgement, Left, Verdict
 from holdfast.worker.sweep_ask import Ground, Item, judgement, look
 
 SWEPT: Final = "Swept"
 """Reason of the Event on an attempt that is removed."""
-MESSAGE_MAXIMUM: Final = 1024
-"""Of an Event, as the API server has it."""
 LIMIT: Final = timedelta(minutes=10)
 _AT_ONCE: Final = 8
 _POLL: Final = 0.5
@@ -247,30 +246,9 @@ class _Removal:
 
 def swept_event(item: Item, attempt: AttemptLeft, now: datetime) -> Object:
     """Return the Event that says why an attempt is removed; it has the same name whenever it is made. Pure."""
-    left, at = item.left, now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    suffix = f".{attempt.uid}.swept"
     message = f"holdfast sweep removes {attempt.name} ({item.judgement.verdict.value}): {item.judgement.why}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": attempt.name[: 253 - len(suffix)].rstrip("-.") + suffix, "namespace": left.namespace},
-        "involvedObject": {
-            "apiVersion": names.API_VERSION,
-            "kind": names.ATTEMPT_KIND,
-            "name": attempt.name,
-            "namespace": left.namespace,
-            "uid": attempt.uid,
-        },
-        "type": "Normal",
-        "reason": SWEPT,
-        "message": message[:MESSAGE_MAXIMUM],
-        "source": {"component": names.EVENT_SOURCE},
-        "reportingComponent": names.EVENT_SOURCE,
-        "reportingInstance": names.EVENT_SOURCE,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
+    metadata = {"name": attempt.name, "namespace": item.left.namespace, "uid": attempt.uid}
+    return event_on(names.ATTEMPT_KIND, metadata, f".{attempt.uid}.swept", SWEPT, message, now)
 
 
 def together(found: Sequence[Remains]) -> Remains:

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
 
 from holdfast.model import FailureClass, Observation, Scope, State
 from holdfast.policy.rules import Ruling
+
+JOB_FIRST: Final = timedelta(seconds=10)
+JOB_MAXIMUM: Final = timedelta(minutes=10)
+"""How long the Job controller of Kubernetes waits before it replaces a failed pod: at first, and at most."""
+
+
+def pause_after(failures: int, first: timedelta, maximum: timedelta) -> timedelta:
+    """Return how long to wait after so many failures in a row: doubled with each, up to a maximum."""
+    # Doubled no further than the maximum needs, so that no number of failures grows into an overflow.
+    return min(first * 2 ** min(failures - 1, 10), maximum)
+
+
+def earliest(times: Iterable[datetime | None]) -> datetime | None:
+    """Return the earliest of some times; None where one of them is none, or there are none."""
+    every = list(times)
+    return min((time for time in every if time is not None), default=None) if None not in every else None
 
 
 def own_until(state: State, seen: Observation | None, ruling: Ruling) -> datetime | None:
@@ -23,8 +41,7 @@ def own_until(state: State, seen: Observation | None, ruling: Ruling) -> datetim
         return None
     # Too few pods of all, or of one component: nobody else must lack any.
     lacking = [one for name, one in seen.components.items() if one.unready and failure.component in {"", name}]
-    times = [one.backs_off_until for one in lacking]
-    return min((time for time in times if time is not None), default=None) if None not in times else None
+    return earliest(one.backs_off_until for one in lacking)
 
 
 def others_first(state: State, seen: Observation | None, found: list[Ruling]) -> list[Ruling]:

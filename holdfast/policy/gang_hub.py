@@ -17,8 +17,9 @@ from holdfast.policy.edit import edit
 from holdfast.policy.gang_clocks import Clocks
 from holdfast.policy.gang_hearing import Hearing
 from holdfast.policy.gang_lives import Lives
+from holdfast.policy.gang_members import supersedes
 from holdfast.policy.gang_news import Batch, News, Word
-from holdfast.policy.gang_orders import told
+from holdfast.policy.gang_orders import leave, told
 
 _OUT: Final = {DirectiveKind.LEAVE, DirectiveKind.FINISH}
 _RUNS: Final = {MemberState.INIT, MemberState.HEALTHY, MemberState.UNKNOWN}
@@ -65,7 +66,7 @@ class GangHub:
         if life is None:
             return False
         join = edit(said.join, life=life)
-        if holder is not None and not _holds(holder, join) and not _later(join, holder):
+        if holder is not None and not _holds(holder, join) and not supersedes(join, holder):
             return False
         self.hearing.speaks(join.member, at)
         if self.orders.phase is GangPhase.CLOSED and holder is not None and _holds(holder, join):
@@ -78,7 +79,7 @@ class GangHub:
     def answer(self, join: Join) -> Directive | None:
         """Return what an agent is to do; None: that cannot be said here yet."""
         if join.attempt < self.attempt:
-            return self._leave(f"attempt {join.attempt} has ended", 0)
+            return leave(self.orders.revision, f"attempt {join.attempt} has ended", 0)
         if join.attempt > self.attempt:
             return None
         holder, life = self.holders.get(join.member), self.lives.of(join)
@@ -88,8 +89,8 @@ class GangHub:
         if not _holds(holder, join):
             return (
                 NOBODY_KNOWS
-                if life is None or _later(join, holder)
-                else self._leave("a later agent holds its place", EXIT_AGAIN)
+                if life is None or supersedes(join, holder)
+                else leave(self.orders.revision, "a later agent holds its place", EXIT_AGAIN)
             )
         given = self.directives.get(join.member, NOBODY_KNOWS)
         return edit(given, ask=True) if self.asks(join.member) else given
@@ -97,9 +98,6 @@ class GangHub:
     def asks(self, member: str) -> bool:
         """Return whether a member is to speak at once, since another one has failed."""
         return self.news.failing is not None and member not in self.news.spoken and member in self._running()
-
-    def _leave(self, why: str, exit_code: int) -> Directive:
-        return Directive(revision=self.orders.revision, kind=DirectiveKind.LEAVE, why=why, exit_code=exit_code)
 
     # --- what is handed on
 
@@ -159,7 +157,7 @@ class GangHub:
             holder, join = self.holders.get(member), word.join
             if holder is not None and holder.absent is Absence.GONE and holder.pod_uid == join.pod_uid:
                 continue
-            if holder is None or _holds(holder, join) or _later(join, holder):
+            if holder is None or _holds(holder, join) or supersedes(join, holder):
                 absent = holder.absent if holder is not None and _holds(holder, join) else None
                 self.holders[member] = Holder(
                     member=member,
@@ -214,7 +212,3 @@ class GangHub:
 
 def _holds(holder: Holder, join: Join) -> bool:
     return holder.incarnation == join.incarnation
-
-
-def _later(join: Join, holder: Holder) -> bool:
-    return (join.life, join.started_at, join.incarnation) > (holder.life, holder.started_at, holder.incarnation)

@@ -20,6 +20,7 @@ from holdfast.model.gang import (
     Resized,
     Said,
 )
+from holdfast.model.gang_orders import Holder
 from holdfast.model.rendezvous import CloseReason, Join, MemberState
 from holdfast.policy.edit import edit
 
@@ -73,7 +74,7 @@ def is_wanted(state: GangState, one: MemberRecord) -> bool:
     return one.join.index is None or one.join.index < state.gang.pods
 
 
-def supersedes(new: Join, old: Join) -> bool:
+def supersedes(new: Join, old: Join | Holder) -> bool:
     """Return whether one agent is a later incarnation of a member than another."""
     return (new.life, new.started_at, new.incarnation) > (old.life, old.started_at, old.incarnation)
 

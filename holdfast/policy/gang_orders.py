@@ -158,13 +158,13 @@ def answer(state: GangState, join: Join) -> Directive | None:
     """Return what an agent is to do that is, or is not, the one that holds its place; None: nobody knows yet."""
     record = state.members.get(join.member)
     if join.attempt < state.attempt:
-        return _leave(state.revision, f"attempt {join.attempt} has ended", 0)
+        return leave(state.revision, f"attempt {join.attempt} has ended", 0)
     if join.attempt > state.attempt or record is None:
         return None
     if record.join.incarnation != join.incarnation:
         if supersedes(join, record.join):
             return None
-        return _leave(record.revision, "a later agent holds its place", EXIT_AGAIN)
+        return leave(record.revision, "a later agent holds its place", EXIT_AGAIN)
     return directives(state)[join.member]
 
 
@@ -172,7 +172,7 @@ def _directive(state: GangState, one: MemberRecord, place: Assignment | None, un
     told = partial(Directive, revision=one.revision, heartbeat=state.gang.heartbeat)
     finished = one.succeeded and one.round == state.round
     if one.absent not in {None, Absence.SILENT}:
-        return _leave(one.revision, one.why, EXIT_AGAIN if is_wanted(state, one) and not finished else 0)
+        return leave(one.revision, one.why, EXIT_AGAIN if is_wanted(state, one) and not finished else 0)
     if state.closed is not None:
         well = state.closed is CloseReason.SUCCEEDED or finished
         return told(kind=DirectiveKind.FINISH, reason=state.closed, exit_code=0 if well else 1, why=state.why)
@@ -187,5 +187,6 @@ def _directive(state: GangState, one: MemberRecord, place: Assignment | None, un
     return told(kind=DirectiveKind.WAIT, why="there is no place in the round that runs")
 
 
-def _leave(revision: int, why: str, exit_code: int) -> Directive:
+def leave(revision: int, why: str, exit_code: int) -> Directive:
+    """Return the directive with which an agent ends."""
     return Directive(revision=revision, kind=DirectiveKind.LEAVE, why=why, exit_code=exit_code)

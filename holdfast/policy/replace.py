@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.model import Attempt, Component, ComponentView, Observation, Replacement, Stage, State, Workload
+from holdfast.policy.back_off import pause_after
 
 BACKOFF_MAXIMUM = timedelta(minutes=5)
 
@@ -79,5 +80,4 @@ def backed_off(name: str, rule: Replacement, attempt: Attempt) -> datetime | Non
     since = attempt.replaced.get(name, attempt.replaced_at)
     if not launches or since is None:
         return None
-    # Doubled no further than the maximum needs, so that no number of launches grows into an overflow.
-    return since + min(rule.backoff * 2 ** min(launches - 1, 10), BACKOFF_MAXIMUM)
+    return since + pause_after(launches, rule.backoff, BACKOFF_MAXIMUM)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from holdfast.activities.object_facts import TrueCondition
 from holdfast.activities.pod_facts import PodState
 from holdfast.activities.raw import mapping, mappings, sequence
+from holdfast.policy.back_off import JOB_FIRST, JOB_MAXIMUM, pause_after
 from holdfast.simulation.happenings import Fail
 from holdfast.simulation.objects import JOB_BACKOFF_LIMIT, IndexFailures, Pod, Thing
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
 
-BACKOFF = timedelta(seconds=10)
-BACKOFF_MAXIMUM = timedelta(minutes=10)
 TERMINATED = 143
 """The exit code of a container that ends on its pod's deletion."""
 
@@ -258,7 +257,7 @@ def _index_again(thing: Thing, index: int) -> datetime:
 
 def _again(last: datetime, failures: int) -> datetime:
     """Return when pods are made again: ten seconds after the first failure in a row, doubled with each further."""
-    return last + min(BACKOFF * 2 ** min(failures - 1, 10), BACKOFF_MAXIMUM)
+    return last + pause_after(failures, JOB_FIRST, JOB_MAXIMUM)
 
 
 def _parallelism(thing: Thing) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.activities.nodes import DOWN, LOST, Marks, NodeMark
 from holdfast.activities.pod_facts import PREPARATION, PodState
 from holdfast.model import FailureClass, NodeTimings, format_duration
+from holdfast.policy.back_off import pause_after
 from holdfast.simulation import jobs
 from holdfast.simulation.happenings import INIT_ERROR, Fail, LaunchFails, NodeBroken
 from holdfast.simulation.objects import Pod, written
@@ -92,7 +93,7 @@ def starts_again(world: World, pod: Pod, fail: Fail) -> bool:
 
 def _after_crash(world: World, pod: Pod, then: Callable[[], None]) -> None:
     """Restart a pod's container after the kubelet's back-off."""
-    pause = min(CRASH_BACKOFF * 2 ** min(pod.crashes - 1, 10), CRASH_BACKOFF_MAXIMUM) if pod.crashes else timedelta(0)
+    pause = pause_after(pod.crashes, CRASH_BACKOFF, CRASH_BACKOFF_MAXIMUM) if pod.crashes else timedelta(0)
     pod.crashes += 1
 
     def again() -> None:

@@ -6,6 +6,7 @@ A life has a site of its own, since a cluster has one provisioner, one monitor o
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -52,7 +53,7 @@ def job(name: str, pods: int = 1, **settings: str) -> dict[str, Any]:
     }
 
 
-class Life:
+class Life(ABC):
     """One life of an entity: what it needs, what happens in it, and what it has to come to."""
 
     name: str
@@ -79,17 +80,17 @@ class Life:
         """Have what it needs beside a worker."""
         yield
 
+    @abstractmethod
     async def live(self, space: Space) -> None:
         """Live it: wait only for what stays until it goes on."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def check(self, space: Space) -> None:
         """Check what it has come to.
 
         Raises:
             AssertionError: if that is not what it comes to without a crash.
         """
-        raise NotImplementedError
 
 
 class QueueLife(Life):
