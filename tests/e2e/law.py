@@ -22,10 +22,12 @@ from tests.e2e.ledger import Ledger, Life, lines_of, read
 
 PLANTED = "planted-"
 WOKEN = "woken-"
+COPIED = "copied-"
 SET_ASIDE = {
     PLANTED: "a test has the engine break the law here, to show that it would be noticed",
     "act-": "a test calls activities one by one here, in any order: there is no workflow, and so no reset",
     WOKEN: "a test resumes a Job here whose set is suspended: its pods are there before anybody can have seen them",
+    COPIED: "a test copies a component here, labels included: what is the copy's is another's, and stays",
     "watch-": "a test makes attempts by hand here, for the watch to see: there is no workflow, and so no reset",
 }
 """How the names of namespaces begin in which nothing counts, and why."""

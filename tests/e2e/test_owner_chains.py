@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import names
 from holdfast.activities.kube import NotFound
-from tests.e2e.site import Site, appwrapper, job, until
+from holdfast.local import Stack
+from tests.e2e import law
+from tests.e2e.site import Site, appwrapper, job, open_site, until
 from tests.e2e.space import FOREIGN_FINALIZER, Space, open_space, pod_template
 from tests.e2e.test_kinds import TRAINERS, served
 
@@ -52,7 +55,17 @@ async def own_pods(space: Space) -> list[str]:
 
 
 @pytest.mark.row("D26", level="e2e")
-async def test_D26_a_copied_jobs_pods_are_named_and_left_alone_and_a_reset_ends_beside_them(space: Space) -> None:
+async def test_D26_a_copied_jobs_pods_are_named_and_left_alone_and_a_reset_ends_beside_them(
+    stack: Stack, tmp_path: Path
+) -> None:
+    # What is the copy's bears the workload's labels, by which the law and the sampler of anchors judge.
+    async with open_site(stack, tmp_path, prefix=law.COPIED.rstrip("-")) as site:
+        await site.start_worker()
+        async with open_space(site) as space:
+            await _beside_a_copy(space)
+
+
+async def _beside_a_copy(space: Space) -> None:
     handle = await space.submit(appwrapper("train", job(pods=1)))
     await space.reach(handle, "Running", 1)
     await copied(space, "copy")
