@@ -51,6 +51,9 @@ _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)
 _Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
 """The data sets that the workload's pods read, where it has any: of one attempt always the same (row L14)."""
 
+STANDSTILL = 10.0
+"""Seconds for which what is left of a replacement stands still before it comes back without that."""
+
 
 class PodBounds(Payload):
     """What the nodes do to a workload's pods by themselves (row L18)."""
@@ -219,22 +222,26 @@ class Created(Payload):
 class ReplaceInput(MakeInput):
     """Make some components of a living attempt again, alone (rows S7 to S9).
 
-    Each is deleted by its uid, in the foreground, and proven gone with its pods, then all are created in order. What is
-    there already with the launch that is asked for is an earlier try's and is kept. Pods that do not end by themselves
-    within `grace` are deleted by force.
+    Each is deleted by its uid, in the foreground, proven gone with its pods, and created, whatever the others wait for
+    (row D17). What pods read goes once they are gone, and comes before them. What is there already with the launch that
+    is asked for is an earlier try's and is kept. Pods that do not end by themselves within `grace` are deleted by force.
     """
 
     grace: float
     """Seconds that pods have to end by themselves."""
+    parts: bool = False
+    """Whether it comes back once some exist again and the others wait for long: they are `Replaced.left`."""
     report_done: Report
     """Applied when all exist again."""
 
 
 class Replaced(Payload):
-    """All of them exist again, or why not."""
+    """All of them exist again, or those that are not left, or why not."""
 
     objects: tuple[ObjectRef, ...] = ()
     failure: Failure | None = None
+    left: tuple[str, ...] = ()
+    """Components that still wait to go or to come."""
 
 
 class ClearInput(Payload):

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.ancestry import own_pods
-from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, Target, planned
+from holdfast.activities.contract import STANDSTILL, PlannedComponent, Replaced, ReplaceInput, Target, planned
 from holdfast.activities.copies import each, make_component, read_objects
 from holdfast.activities.kept import PodTrace, Trace, owned_trace, pod_trace
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
@@ -25,14 +25,14 @@ from holdfast.activities.make import (
 from holdfast.activities.object_facts import launch_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, persist, told, user_of
-from holdfast.model import Component, ObjectRef
+from holdfast.model import Component, Failure, ObjectRef
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
 
 
 async def replace(site: Site, given: ReplaceInput) -> Replaced:
-    """Make some components again (rows S7 to S9). All go before the first comes, so that none meets an old one.
+    """Make some components again (rows S7 to S9), each in a life of its own (row D17).
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -48,17 +48,62 @@ async def replace(site: Site, given: ReplaceInput) -> Replaced:
 async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse) -> Replaced:
     await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
-    # What pods read goes last, since pods that still run may need it.
-    await _all_gone(site, given, [one for one in given.components if one.expected_pods], pulse)
-    await _all_gone(site, given, [one for one in given.components if not one.expected_pods], pulse)
-    objects: list[ObjectRef] = []
-    for component in given.components:
+    lives = _lives(site, given, pulse)
+    try:
+        await _ended(list(lives.values()), parts=given.parts)
+    finally:
+        for life in lives.values():
+            life.cancel()
+        await asyncio.gather(*lives.values(), return_exceptions=True)
+    ends = [life.result() for life in lives.values() if not life.cancelled()]
+    objects = tuple(end for end in ends if isinstance(end, ObjectRef))
+    failure = next((end for end in ends if isinstance(end, Failure)), None)
+    left = tuple(name for name, life in lives.items() if life.cancelled())
+    if failure is not None:
+        return Replaced(objects=objects, failure=failure)
+    if not left:
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
+    return Replaced(objects=objects, left=left)
+
+
+def _lives(site: Site, given: ReplaceInput, pulse: Pulse) -> dict[str, asyncio.Task[ObjectRef | Failure]]:
+    """Begin to make each component again. None waits for another, but pods for what they read, and that for them."""
+    gone = {one.name: asyncio.Event() for one in given.components if one.expected_pods}
+    made = {one.name: asyncio.Event() for one in given.components if not one.expected_pods}
+
+    async def live(component: Component) -> ObjectRef | Failure:
+        if component.name in made:
+            await _all_set(gone)
+        await _until_gone(site, given, component, pulse)
+        if component.name in gone:
+            gone[component.name].set()
+            await _all_set(made)
         try:
-            objects.append(await _made(site, given, component, pulse))
+            ref = await _made(site, given, component, pulse)
         except Refusal as refusal:
-            return Replaced(objects=tuple(objects), failure=failure_of(given, component, refusal))
-    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
-    return Replaced(objects=tuple(objects))
+            return failure_of(given, component, refusal)
+        if component.name in made:
+            made[component.name].set()
+        return ref
+
+    return {one.name: asyncio.create_task(live(one)) for one in given.components}
+
+
+async def _all_set(events: Mapping[str, asyncio.Event]) -> None:
+    for event in events.values():
+        await event.wait()
+
+
+async def _ended(lives: Sequence[asyncio.Task[ObjectRef | Failure]], *, parts: bool) -> None:
+    """Wait until all have ended, or one cannot be made; for parts, until the others have long stood still."""
+    left = set(lives)
+    while left:
+        some = parts and len(left) < len(lives)
+        done, left = await asyncio.wait(
+            left, timeout=STANDSTILL if some else None, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done or any(life.exception() or isinstance(life.result(), Failure) for life in done):
+            return
 
 
 async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> ObjectRef:
@@ -68,17 +113,6 @@ async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pu
             return await make_component(site, given, component, pulse)
         except Outdated:
             await _until_gone(site, given, component, pulse)
-
-
-async def _all_gone(site: Site, given: ReplaceInput, components: Sequence[Component], pulse: Pulse) -> None:
-    """Remove components at once; none goes on after this has ended."""
-    tasks = [asyncio.create_task(_until_gone(site, given, one, pulse)) for one in components]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _until_gone(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> None:

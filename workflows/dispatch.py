@@ -262,6 +262,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 waits=waits,
                 patience=_patience(state, operation.kind),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),
+                parts=True,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )

@@ -49,7 +49,7 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
         case Staged():
             done = events.StageDone(result.sets, result.fetched, result.away, result.problem)
         case Replaced():
-            done = events.ReplaceDone(result.objects, result.failure)
+            done = events.ReplaceDone(result.objects, result.failure, result.left)
         case Cleared():
             state = fold(state, events.ClearDone(result.done), now)
             return observed(state, result.seen, operation.since, now) if result.seen is not None else state

@@ -46,7 +46,7 @@ from holdfast.policy.order import first_waiting
 from holdfast.policy.park import park, unpark
 from holdfast.policy.queued import follow as queue_followed
 from holdfast.policy.record import cause
-from holdfast.policy.replace import replaced_at
+from holdfast.policy.replace import joined, replaced_at
 from holdfast.policy.report import quota_in, report_of
 from holdfast.policy.requeue import next_cycle
 from holdfast.policy.settle import enter, settle
@@ -247,7 +247,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         attempt,
         told=None if attempt.told is not None and attempt.told.component in decision.components else attempt.told,
         avoided=state.excluded,
-        replacing=decision.components,
+        replacing=joined(attempt, decision.components),
         replaced_at=now,
         replaced=replaced_at(attempt, decision.components, now),
         launches={**attempt.launches, **launches},
@@ -261,8 +261,9 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     for rule in decision.limited:
         acted[rule] = acted.get(rule, 0) + 1
     if decision.ruled:
-        # What else has failed is judged anew by what is seen once this is made.
-        state = edit(state, used=charged, acted=acted, restarts=state.restarts + len(decision.ruled), looked_at=None)
+        # What else has failed is judged anew, and by a look of its own.
+        state = edit(state, used=charged, acted=acted, restarts=state.restarts + len(decision.ruled))
+        state = edit(state, looked_at=None, unhealthy=None)
     state = edit(state, attempt=attempt)
     why = f"{decision.why}; then {avoided}" if avoided else decision.why
     state = cause(state, Reason.REPLACING, why, now)
@@ -274,7 +275,7 @@ def _start(state: State, names: tuple[str, ...], why: str, now: datetime) -> Sta
     attempt = state.attempt
     assert attempt is not None
     left = tuple(name for name in attempt.waiting if name not in names)
-    state = edit(state, attempt=edit(attempt, waiting=left, replacing=names))
+    state = edit(state, attempt=edit(attempt, waiting=left, replacing=joined(attempt, names)))
     state = cause(state, Reason.STARTING, why, now)
     return enter(state, state.phase, Reason.STARTING, why, now)
 
@@ -355,7 +356,9 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
             if kind is OperationKind.CHECKPOINT and isinstance(decision, Wait):
                 return Sleep(decision.until, decision.why)
             if kind is OperationKind.REPLACE and _launches(state) != running.launches:
-                return Interrupt("beginning anew, since the configuration has changed")
+                return Interrupt(f"beginning anew with {spec.titles(list(_launches(state)))}")
+            if kind is OperationKind.REPLACE and isinstance(decision, Wait):
+                return Sleep(decision.until, wanted.why)
             if is_timed(spec, state, kind) and patience(state) != running.patience:
                 return Interrupt(f"beginning {kind.value} anew, since the submission timeout has changed")
             if kind is OperationKind.FORCE_REMOVE and _strips(state) and not running.strips:
@@ -430,7 +433,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             # It comes back as the walltime ends, and not only then when that is noticed by other news.
             until = min(filter(None, (due_at(spec, state, request), ends_at(state))))
             return Run(OperationKind.CHECKPOINT, why, until)
-        if attempt.replacing:
+        if attempt.replacing and not isinstance(decision, Look):
             what = spec.titles(attempt.replacing)
             doing = "making again" if any(_launches(state).values()) else "creating"
             return Run(OperationKind.REPLACE, f"{doing} {what} of attempt {attempt.number}")

@@ -202,29 +202,31 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         return ruled
     if attempt.resuming or attempt.parking is not None:
         return Ignore("its components are being resumed")
-    if attempt.replacing:
-        return Ignore("some of its components are being made again")
     if isinstance(ruled, Replace):
         return ruled
     begun = turn(spec, state, seen, {one.component for one in due})
     if begun and not isinstance(ruled, Look):
         return Start(begun, met(spec, begun))
     back = returning(spec, state, seen, {one.component for one in due})
-    if back and not isinstance(ruled, Look):
+    if back and not attempt.replacing and not isinstance(ruled, Look):
         return Unpark(back, met(spec, back, "resuming"))
     replaced = _replaced(spec, state, due, now) if due else None
     if replaced is not None and not (isinstance(replaced, Wait) and ruled is not None):
         return replaced
     if ruled is not None:
         return ruled
-    if attempt.stage is Stage.SUBMITTED and state.in_doubt:
+    # What is being made again may wait for ever: others go on meanwhile, by looks that they need and no more.
+    making = bool(attempt.replacing)
+    if attempt.stage is Stage.SUBMITTED and state.in_doubt and not making:
         if seen is None:
             return Look("nothing is known yet of what has just been made: looking for itself")
         return Look("a snapshot came that may be old or new: looking for itself")
-    idle = at_nothing(spec, state, seen) if state.operation is None else ""
+    idle = at_nothing(spec, state, seen) if state.operation is None and not making else ""
     if idle:
         return Hold(idle)
     waiting = _waiting(spec, state, seen, now)
+    if making:
+        return waiting or Ignore("some of its components are being made again")
     if waiting is None and state.intent.checkpoint and asked(state) is None and may_ask(spec, state):
         return Checkpoint(Reason.CHECKPOINT_REQUESTED, _said("a checkpoint was asked for", state.intent.note))
     return waiting or Ignore("it is healthy")

@@ -93,7 +93,7 @@ def ended(
         case CreateDone() if attempt is not None and attempt.number == operation.attempt:
             return _created(state, attempt, event, now)
         case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
-            return _replaced(state, attempt, event, now)
+            return _replaced(state, attempt, operation, event, now)
         case StageDone() | OperationRefused() if operation.kind is OperationKind.STAGE:
             problem = event.message if isinstance(event, OperationRefused) else ""
             done = event if isinstance(event, StageDone) else StageDone(problem=problem, refused=True)
@@ -156,11 +156,18 @@ def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -
     return cause(state, Reason.SUBMISSION_FAILED, f"{submission}: {failure.sentence()}", now)
 
 
-def _replaced(state: State, attempt: Attempt, event: ReplaceDone, now: datetime) -> State:
-    """Remember the new objects, and that nothing is known of them yet."""
-    made = {(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *event.objects)}
-    warming = {**attempt.warming, **dict.fromkeys(attempt.replacing, now)}
-    attempt = edit(attempt, objects=tuple(made.values()), replacing=(), launch_failure=event.failure, warming=warming)
+def _replaced(state: State, attempt: Attempt, operation: Operation, event: ReplaceDone, now: datetime) -> State:
+    """Remember the new objects, and that nothing is known of them yet; what joined meanwhile is still to be made."""
+    objects = {(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *event.objects)}
+    made = [name for name in attempt.replacing if name in operation.launches and name not in event.left]
+    left = () if event.failure is not None else tuple(name for name in attempt.replacing if name not in made)
+    attempt = edit(
+        attempt,
+        objects=tuple(objects.values()),
+        replacing=left,
+        launch_failure=event.failure,
+        warming={**attempt.warming, **dict.fromkeys(made, now)},
+    )
     return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
 
 
@@ -203,7 +210,7 @@ def _told(state: State, event: Event, operation: Operation) -> State:
             return state  # A staging tells the cluster nothing: at first there is nothing there yet to bear it.
         case CreateDone(_, failure, interrupted, _) if failure is not None or interrupted:
             ended = False
-        case ReplaceDone(_, failure) if failure is not None:
+        case ReplaceDone(_, failure, left) if failure is not None or left:
             ended = False
         case RemoveDone(gone):
             ended = gone

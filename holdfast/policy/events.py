@@ -244,10 +244,11 @@ class StageDone:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceDone:
-    """Some components have been made again, or one of them cannot."""
+    """Some components have been made again, but for those that are left to wait, or one of them cannot."""
 
     objects: tuple[ObjectRef, ...]
     failure: Failure | None
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

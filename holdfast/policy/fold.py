@@ -46,6 +46,7 @@ from holdfast.policy.hold import contradiction, foreign_attempt, hold
 from holdfast.policy.probe import heard
 from holdfast.policy.queued import told as queue_told
 from holdfast.policy.record import cause, shortened
+from holdfast.policy.replace import joined
 from holdfast.policy.requeue import asked as requeue_asked
 from holdfast.policy.requeue import is_queued
 from holdfast.policy.sight import union
@@ -150,7 +151,7 @@ def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     state = edit(state, attempt=attempt)
     if not attempt.replacing:
         return state
-    again = tuple(dict.fromkeys((*attempt.replacing, *event.components)))
+    again = joined(attempt, event.components)
     launches = {name: attempt.launches.get(name, 0) + 1 for name in again}
     return edit(state, attempt=edit(attempt, replacing=again, launches={**attempt.launches, **launches}))
 

@@ -64,6 +64,11 @@ def _by_rule(component: Component, rule: Replacement, view: ComponentView, attem
     return None
 
 
+def joined(attempt: Attempt, components: Iterable[str]) -> tuple[str, ...]:
+    """Return what is being made again once these are, too: none waits for those before it (row D17)."""
+    return tuple(dict.fromkeys((*attempt.replacing, *components)))
+
+
 def replaced_at(attempt: Attempt, components: Iterable[str], now: datetime) -> dict[str, datetime]:
     """Return when each component was last made again, once these are.
 

@@ -6,9 +6,10 @@ have changed, and returns what it comes to once it is done.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from holdfast.activities.contract import copies_ref, planned
+from holdfast.activities.contract import STANDSTILL, copies_ref, planned
 from holdfast.model import (
     Answers,
     Component,
@@ -40,7 +41,7 @@ from holdfast.policy.events import (
     UnparkDone,
 )
 from holdfast.policy.health import timings
-from holdfast.simulation.objects import Thing
+from holdfast.simulation.objects import Pod, Thing
 from holdfast.simulation.saving import Followed, saved
 from holdfast.simulation.seeing import observe, remnants
 from holdfast.simulation.trouble import EVER
@@ -70,6 +71,8 @@ class Activity:
         self._patience = self._waits.submission_timeout if waits else self._waits.admission_grace_period
         self._waits_for_rights = waits
         self._made: list[ObjectRef] = []
+        self._again: dict[str, ObjectRef] = {}
+        self._moved: datetime | None = None
         self._borne = timedelta(0)
         self._refused_at: datetime | None = None
         self._begun: datetime | None = None
@@ -133,6 +136,9 @@ class Activity:
         shuns = [node.name for node in self._avoided if node.required]
         dislikes = [node.name for node in self._avoided if not node.required]
         things = self._world.create(component, self._number, launch, shuns, dislikes)
+        return self._ref(component, things)
+
+    def _ref(self, component: Component, things: Sequence[Thing]) -> ObjectRef:
         if component.copies is not None:
             return copies_ref(component)
         (thing,) = things
@@ -175,33 +181,67 @@ class Activity:
         )
 
     def _replace(self) -> ReplaceDone | None:
-        """Make components again, all of the old ones gone before the first new one comes."""
+        """Make components again, each for itself; what pods read goes after them and comes before them."""
         world = self._world
         self._begun = self._begun or world.clock.now
-        old = [thing for name in self._replacing for thing in self._old(name)]
-        pods = [pod for pod in world.pods if pod.thing in old or self._is_old(pod.thing)]
-        for thing in old:
+        again = [one for one in self._spec.components if one.name in self._replacing]
+        read = [one for one in again if not one.expected_pods]
+        pods = [one for one in again if one.expected_pods]
+        gone = [one for one in pods if self._is_gone(one)]
+        if len(gone) == len(pods):
+            gone = [*(one for one in read if self._is_gone(one)), *gone]
+        refused = False
+        for component in gone:
+            if component.name in self._again or (component in pods and any(one.name not in self._again for one in read)):
+                continue
+            refusal = self._refusal(component)
+            if refusal is not None:
+                return ReplaceDone(tuple(self._again.values()), refusal)
+            if self._refused_at is not None:
+                refused = True
+                continue
+            self._again[component.name] = self._make_again(component)
+            self._moved = world.clock.now
+        self._refused_at = world.clock.now if refused else None
+        left = tuple(one.name for one in again if one.name not in self._again)
+        if not left:
+            return ReplaceDone(tuple(self._again.values()), None)
+        if self._moved is not None:
+            still = self._moved + timedelta(seconds=STANDSTILL)
+            if world.clock.now >= still:
+                return ReplaceDone(tuple(self._again.values()), None, left)
+            world.clock.wake(still)
+        return None
+
+    def _is_gone(self, component: Component) -> bool:
+        """Delete what is old of a component, by force once its grace is over; return whether nothing of it is left."""
+        world, begun = self._world, self._begun or self._world.clock.now
+        name = component.name
+
+        def old() -> tuple[list[Thing], list[Pod]]:
+            things = [one for one in world.things if one.component.name == name and self._is_old(one)]
+            return things, [pod for pod in world.pods if pod.thing.component.name == name and self._is_old(pod.thing)]
+
+        things, pods = old()
+        for thing in things:
             if thing.deleting is None:
                 world.delete(thing, foreground=True)
-        left = self._waits.forceful_deletion_grace_period - world.seen(self._begun)
+        left = self._waits.forceful_deletion_grace_period - world.seen(begun)
         if left <= timedelta(0):
             for pod in pods:
                 world.delete_pod(pod, forced=True)
-        if any(self._old(name) for name in self._replacing) or any(self._is_old(pod.thing) for pod in world.pods):
-            if left > timedelta(0):
-                world.clock.wake(world.clock.now + left)
-            return None
-        for component in [one for one in self._spec.components if one.name in self._replacing][len(self._made) :]:
-            refusal = self._refusal(component)
-            if refusal is not None:
-                return ReplaceDone(tuple(self._made), refusal)
-            if self._refused_at is not None:
-                return None
-            self._made.append(self._make(component, self._operation.launches.get(component.name, 0)))
-        return ReplaceDone(tuple(self._made), None)
+        if old() == ([], []):
+            return True
+        if left > timedelta(0):
+            world.clock.wake(world.clock.now + left)
+        return False
 
-    def _old(self, name: str) -> list[Thing]:
-        return [one for one in self._world.things if one.component.name == name and self._is_old(one)]
+    def _make_again(self, component: Component) -> ObjectRef:
+        """Make a component's launch, unless an operation that was broken off has made it."""
+        launch = self._operation.launches.get(component.name, 0)
+        ours = [one for one in self._world.things if one.attempt == self._number and one.launch == launch]
+        there = [one for one in ours if one.component.name == component.name]
+        return self._ref(component, there) if there else self._make(component, launch)
 
     def _is_old(self, thing: Thing) -> bool:
         name = thing.component.name

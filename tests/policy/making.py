@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from holdfast.activities.contract import PlannedComponent
+from holdfast.activities.contract import STANDSTILL, PlannedComponent
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Scope
 from holdfast.policy.events import CreateDone, PrepareDone, ReplaceDone
 from tests.policy.cluster import ConflictError, Hand, Kind, RefusedError, Thing
@@ -63,46 +63,62 @@ class Making(Hands):
         return CreateDone((), None)
 
     def replace(self, given: Given) -> Steps[ReplaceDone]:
-        """Make some components of a living attempt again; all of the old ones go before the first new one comes."""
+        """Make some components of a living attempt again, each as soon as its own old one is gone."""
         if not (yield from self._living_owner(given)):
             return ReplaceDone((), self._failure(given, OWNER_GONE))
         yield from self._report(given.report)
-        for name in given.again:
-            if not (yield from self._until_gone(given, name)):
-                return ReplaceDone((), self._failure(given, OWNER_GONE))
-        for component, copy in self._objects():
-            if component.name not in given.again:
-                continue
-            reason = yield from self._create_patiently(given, component, copy)
-            if reason:
-                return ReplaceDone((), self._failure(given, reason, component.name))
+        left, begun, borne, moved = list(given.again), self.cluster.now, timedelta(0), None
+        last = begun
+        while left:
+            for name in tuple(left):
+                gone = yield from self._gone(given, name, begun)
+                reason = ("" if gone else "still there") if gone is not None else OWNER_GONE
+                if gone:
+                    reason = yield from self._create_all(given, name)
+                if not reason:
+                    left.remove(name)
+                    moved = self.cluster.now
+                elif reason == OWNER_GONE or (gone and borne >= given.patience):
+                    return ReplaceDone((), self._failure(given, reason, name if reason != OWNER_GONE else ""))
+            borne, last = borne + self._seen(last), self.cluster.now
+            if left and moved is not None and self.cluster.now - moved >= timedelta(seconds=STANDSTILL):
+                return ReplaceDone((), None, tuple(left))
         yield from self._report(given.report_done)
         return ReplaceDone((), None)
+
+    def _create_all(self, given: Given, name: str) -> Steps[str]:
+        """Create a component, or all its copies, once; return why one cannot be created now, or nothing."""
+        for component, copy in self._objects():
+            if component.name == name:
+                if not (yield from self._living_owner(given)):
+                    return OWNER_GONE
+                reason = yield from self._create_once(given, component, copy)
+                if reason:
+                    return reason
+        return ""
 
     def _objects(self) -> list[tuple[PlannedComponent, int | None]]:
         """Return every object that is to be: each component, or each copy of it."""
         plan = self.weather.plan
         return [(one, copy) for one in plan for copy in (range(one.copies) if one.copies is not None else (None,))]
 
-    def _until_gone(self, given: Given, name: str) -> Steps[bool]:
-        """Delete a component and wait for its end; return whether the attempt's owner still lives."""
-        begun, launch = self.cluster.now, given.launches[name]
-        while True:
-            left: list[Thing] = []
-            for each in next(one for one in self.weather.plan if one.name == name).object_names:
-                old = yield from self._find(Kind.COMPONENT, each)
-                if old is None or old.owner != given.owner_uid or old.launch >= launch:
-                    continue
-                left.append(old)
-                if old.deleting is None:
-                    if not (yield from self._living_owner(given)):
-                        return False
-                    yield from self._delete(old, foreground=True)
-            pods = yield from self._send(lambda: self._old_pods(given.attempt, name, launch))
-            if not left and not pods:
-                return True
-            for pod in pods if self._seen(begun) > given.grace else ():
-                yield from self._delete(pod, forced=True)
+    def _gone(self, given: Given, name: str, begun: datetime) -> Steps[bool | None]:
+        """Delete what is old of a component; return whether it is gone, None where the attempt's owner is."""
+        launch = given.launches[name]
+        left: list[Thing] = []
+        for each in next(one for one in self.weather.plan if one.name == name).object_names:
+            old = yield from self._find(Kind.COMPONENT, each)
+            if old is None or old.owner != given.owner_uid or old.launch >= launch:
+                continue
+            left.append(old)
+            if old.deleting is None:
+                if not (yield from self._living_owner(given)):
+                    return None
+                yield from self._delete(old, foreground=True)
+        pods = yield from self._send(lambda: self._old_pods(given.attempt, name, launch))
+        for pod in pods if self._seen(begun) > given.grace else ():
+            yield from self._delete(pod, forced=True)
+        return not left and not pods
 
     def _old_pods(self, attempt: int, name: str, launch: int) -> list[Thing]:
         self.cluster.ask()

@@ -110,7 +110,7 @@ def test_S8_making_again_is_begun_anew_when_the_configuration_changes():
     life = moment("making again")
     spec = life.spec.with_components((config("v2"), *life.spec.components[1:]))
     state = fold(life.state, Reconfigured(("adl", "pe-0")), life.now)
-    anew = "beginning anew, since the configuration has changed"
+    anew = "beginning anew with ConfigMap adl, Pod pe-0, Pod pe-1"
     assert advance(spec, state, life.now)[1] == Interrupt(anew)
 
 
