@@ -24,6 +24,7 @@ from holdfast.activities.plan import (
 from holdfast.model import (
     Answers,
     Checkpoint,
+    Claims,
     Component,
     Failure,
     Interval,
@@ -473,6 +474,8 @@ class Removed(Payload):
     blind: tuple[Interval, ...] = ()
     answers: Answers | None = None
     """How the pods stood that were saving, where that was followed."""
+    claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
+    """What was there of the claims of its pods once it was gone."""
 
 
 class Progress(Payload):

@@ -53,6 +53,9 @@ class PlannedComponent(Payload):
     awaited: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is news at once that it is ready or complete."""
 
+    claims: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What the claims of its pods are called, before its object's name and the pod's number (row D25)."""
+
     @property
     def object_names(self) -> tuple[str, ...]:
         """The names of its objects, by index."""
@@ -111,6 +114,7 @@ def planned(component: Component, workload_uid: str, attempt: int, *, awaited: b
         copies=component.copies,
         later=bool(component.after),
         awaited=awaited,
+        claims=component.claims,
     )
 
 

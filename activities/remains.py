@@ -10,6 +10,7 @@ from typing import Any
 from holdfast import names
 from holdfast.activities.ancestry import ancestry
 from holdfast.activities.attempts import attempts_of
+from holdfast.activities.claims import CLAIM
 from holdfast.activities.contract import PlannedComponent, RemoveInput
 from holdfast.activities.copies import read_objects
 from holdfast.activities.kept import PodTrace, Trace, owned_trace
@@ -218,7 +219,9 @@ def _type(component: PlannedComponent) -> tuple[str, str]:
 
 
 def _kinds_between(component: PlannedComponent) -> list[tuple[str, str]]:
-    return [(version or component.api_version, kind) for version, kind in _BETWEEN.get(_type(component), ())]
+    between = [(version or component.api_version, kind) for version, kind in _BETWEEN.get(_type(component), ())]
+    # Claims that are to go with their StatefulSet are owned by it; those that are kept are nobody's (row D25).
+    return [*between, CLAIM] if component.claims else between
 
 
 async def _find_component(

@@ -14,6 +14,7 @@ from holdfast import names
 from holdfast.activities.anchor import release_anchor
 from holdfast.activities.attempts import attempts_of, refuse_foreign
 from holdfast.activities.checkpoint import Following
+from holdfast.activities.claims import CLAIM, claims_kept
 from holdfast.activities.contract import Removed, RemoveInput
 from holdfast.activities.deadline import Deadline
 from holdfast.activities.kube import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
@@ -239,6 +240,8 @@ class _Forced:
         components = [(thing, one.api_version, one.kind) for one, thing in remains.components]
         between = [(thing, thing["apiVersion"], thing["kind"]) for thing in remains.between]
         left = [one for one in (*components, *between) if one[0]["metadata"].get("uid") not in pods]
+        # What protects a claim protects what is in it from pods that may still write.
+        left = [one for one in left if one[1:] != CLAIM]
         await _all(self._strip(*one, user) for one in left)
 
     async def _strip(self, thing: Mapping[str, Any], api_version: str, kind: str, user: str) -> None:
@@ -323,7 +326,8 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
 
         await persist(pulse, "sweeping", lambda: _sweep(site, given))
         await persist(pulse, "releasing the anchor", release)
-    return Removed(gone=True, blind=blind)
+    claims = await persist(pulse, "looking for claims", lambda: claims_kept(site, given.target, given.plan))
+    return Removed(gone=True, blind=blind, claims=claims)
 
 
 async def _sweep(site: Site, given: RemoveInput) -> None:

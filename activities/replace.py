@@ -99,9 +99,7 @@ async def _ended(lives: Sequence[asyncio.Task[ObjectRef | Failure]], *, parts: b
     left = set(lives)
     while left:
         some = parts and len(left) < len(lives)
-        done, left = await asyncio.wait(
-            left, timeout=STANDSTILL if some else None, return_when=asyncio.FIRST_COMPLETED
-        )
+        done, left = await asyncio.wait(left, timeout=STANDSTILL if some else None, return_when=asyncio.FIRST_COMPLETED)
         if not done or any(life.exception() or isinstance(life.result(), Failure) for life in done):
             return
 

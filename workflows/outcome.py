@@ -65,7 +65,9 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
             # A worker of an earlier release follows nothing: what nobody saw saved is not.
             nothing = Answers(at=now)
             left, total = result.remnants, result.remnants_total
-            done = events.RemoveDone(result.gone, left, total, result.blind, result.answers or nothing)
+            done = events.RemoveDone(
+                result.gone, left, total, result.blind, result.answers or nothing, result.claims
+            )
         case Reported():
             done = events.ReportDone(result.sequence)
         case Observation():

@@ -44,6 +44,8 @@ def explanation(view: ExplanationView, now: datetime) -> str:
         lines.append(_labelled("next", "goes on by itself as soon as that is done"))
     elif not told.phase.ended:
         lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, its queue, or a signal"))
+    if told.kept:
+        lines.append(_labelled("kept", told.kept))
     if told.unblock:
         lines.append(_labelled("unblock", told.unblock))
     return "\n".join(lines)
@@ -86,6 +88,8 @@ def status(view: StatusView, now: datetime) -> str:
     for one in told.data:
         text = f"{one.mount}: {one.files} files, {size_of(one.bytes)}, version {one.digest}"
         lines.append(_labelled("data", text))
+    if told.claims is not None:
+        lines.append(_labelled("kept", told.claims.sentence()))
     if told.pods != PodCounts():
         lines.append(_labelled("pods", pods(told.pods)))
     lines += [_labelled("waits", one.sentence()) for one in told.waiting]

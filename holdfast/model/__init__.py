@@ -55,6 +55,7 @@ from holdfast.model.report import Condition, Event, Report
 from holdfast.model.state import (
     Attempt,
     Cause,
+    Claims,
     ExcludedNode,
     Held,
     Intent,
@@ -104,6 +105,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointProtocol",
     "CheckpointRequest",
+    "Claims",
     "CheckpointState",
     "Component",
     "ComponentView",

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
 from holdfast.model.base import Model, Word
+from holdfast.model.claims import claims_of, keeps_claims
 from holdfast.model.copies import COPIES_MAXIMUM, CopyLabel, check_copies
 from holdfast.model.policy import Replacement
 from holdfast.model.vocabulary import StartStatus
@@ -215,6 +216,16 @@ class Component(Model):
     def bare(self) -> bool:
         """Whether it is itself a pod: no controller stands behind it."""
         return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What the claims of its pods are called, before its object's name and the pod's number (row D25)."""
+        return claims_of(self.template)
+
+    @property
+    def keeps_claims(self) -> bool:
+        """Whether claims of its pods outlive its object."""
+        return keeps_claims(self.template)
 
     @property
     def parks(self) -> bool:

@@ -45,6 +45,19 @@ class ObjectRef(Payload):
     """How many copies were made, of those named `<name>-<index>`; None for one object."""
 
 
+class Claims(Payload):
+    """Claims that were still there once an attempt was gone: the next one mounts what is in them (row D25)."""
+
+    names: tuple[str, ...] = ()
+    """The first 16 by name."""
+    total: int = 0
+
+    def sentence(self) -> str:
+        """Name them: `2 PersistentVolumeClaims (data-web-0, data-web-1)`."""
+        more = f" and {self.total - len(self.names)} more" if self.total > len(self.names) else ""
+        return f"{self.total} PersistentVolumeClaim{'s' if self.total != 1 else ''} ({', '.join(self.names)}{more})"
+
+
 class Remnant(Payload):
     """An object that is still there although it is to go, and what holds it."""
 
@@ -336,6 +349,8 @@ class State(Payload):
     """The latest request to save, and what came of it."""
     saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
     """The last complete checkpoint, from which the next attempt goes on."""
+    claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
+    """What of its attempts' storage was there when the last of them was gone (row D25)."""
     blocked: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """What it waits for before it begins, in words; empty: nothing (row L31)."""
     graph_told: Annotated[GraphNews | None, Field(exclude_if=lambda value: value is None)] = None

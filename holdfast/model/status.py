@@ -11,7 +11,7 @@ from holdfast.model.checkpoint import CheckpointRequest, Saved
 from holdfast.model.mount import DataSet
 from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts, Waiting
 from holdfast.model.report import Condition
-from holdfast.model.state import Cause, ExcludedNode
+from holdfast.model.state import Cause, Claims, ExcludedNode
 from holdfast.model.vocabulary import Phase, Reason
 
 
@@ -86,6 +86,8 @@ class Status(Payload):
     """The last complete checkpoint, from which the next attempt goes on."""
     data: Annotated[tuple[DataSet, ...], Field(exclude_if=lambda value: not value)] = ()
     """The versions of the data sets that it reads, once they are known."""
+    claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
+    """Claims of its pods that outlived the last attempt that is gone: the next one mounts what is in them (row D25)."""
     resumed_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """The checkpoint that the living attempt went on from."""
     causes: tuple[Cause, ...] = ()
@@ -106,6 +108,8 @@ class Explanation(Payload):
     why: str
     now: str
     next: tuple[Deadline, ...] = ()
+    kept: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """What of its storage outlives its attempts, and how to have it go with them (row D25)."""
     unblock: str = ""
     """What a person could do about it, where there is something."""
     causes: tuple[Cause, ...] = ()

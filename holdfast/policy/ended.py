@@ -249,8 +249,11 @@ def _removed(state: State, event: RemoveDone, operation: Operation, now: datetim
             unhealthy=None,
             preempted_at=None,
             pause_until=now + pause if attempt.pause_after else None,
+            claims=event.claims,
         )
-        return cause(state, Reason.DELETION_COMPLETE, f"attempt {attempt.number} is proven gone{_but(attempt)}", now)
+        kept = f"; kept: {event.claims.sentence()}" if event.claims is not None else ""
+        text = f"attempt {attempt.number} is proven gone{_but(attempt)}{kept}"
+        return cause(state, Reason.DELETION_COMPLETE, text, now)
     if attempt is None:
         return state
     if kind is OperationKind.REMOVE and now < removal_due(state, attempt, now):

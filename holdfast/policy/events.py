@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.model import Answers, Failure, Interval, Limits, ObjectRef, Observation, Phase, Policy, Reason, Remnant
+from holdfast.model import (
+    Answers,
+    Claims,
+    Failure,
+    Interval,
+    Limits,
+    ObjectRef,
+    Observation,
+    Phase,
+    Policy,
+    Reason,
+    Remnant,
+)
 from holdfast.model.gang import Gang
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.model.graph import GraphNews, GraphOrder
@@ -297,6 +309,8 @@ class RemoveDone:
     blind: tuple[Interval, ...] = ()
     answers: Answers | None = None
     """How its pods stood that were saving as its removal began; None where nobody asked."""
+    claims: Claims | None = None
+    """What was there of the claims of its pods once it was gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         checkpoint=state.checkpoint,
         saved=state.saved,
         data=state.staging.sets if state.staging is not None else (),
+        claims=state.claims,
         resumed_from=state.attempt.resume_from if state.attempt is not None else "",
         causes=state.causes,
         causes_total=state.causes_total,
@@ -136,6 +137,7 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
         why=_why(spec, state),
         now=_now(spec, state),
         next=_deadlines(spec, state, now),
+        kept=_kept(spec, state),
         unblock=_unblock(spec, state),
         causes=state.causes[-CAUSES_SHOWN:],
     )
@@ -448,6 +450,17 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
     return f"{what} ({action.charge} {used + 1}{bound}{f', {counted}' if counted else ''}), then {then}"
 
 
+def _kept(spec: Workload, state: State) -> str:
+    """Say which claims outlive an attempt, what is in them, and how to choose otherwise (row D25)."""
+    keeping = spec.titles([one.name for one in spec.components if one.keeps_claims])
+    there = state.claims.sentence() if state.claims is not None else ""
+    if not keeping:
+        return there
+    what = there or "the PersistentVolumeClaims of its pods"
+    remedy = "to have them go with it: spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Delete"
+    return f"{keeping} keeps {what}: the next attempt mounts what is in them; {remedy}"
+
+
 def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
     """Say what the restart of one component comes to."""
     name, charge = ruling.failure.component, ruling.action.charge
@@ -517,6 +530,8 @@ def markdown(explanation: Explanation) -> str:
         f"- **now** {explanation.now}",
     ]
     lines += [f"- **next** {each.at:%H:%M:%S} UTC {each.what}" for each in explanation.next]
+    if explanation.kept:
+        lines.append(f"- **kept** {explanation.kept}")
     if explanation.unblock:
         lines.append(f"- **to unblock** {explanation.unblock}")
     if explanation.causes:

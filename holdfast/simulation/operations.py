@@ -192,7 +192,9 @@ class Activity:
             gone = [*(one for one in read if self._is_gone(one)), *gone]
         refused = False
         for component in gone:
-            if component.name in self._again or (component in pods and any(one.name not in self._again for one in read)):
+            if component.name in self._again or (
+                component in pods and any(one.name not in self._again for one in read)
+            ):
                 continue
             refusal = self._refusal(component)
             if refusal is not None:

@@ -98,7 +98,11 @@ async def test_what_an_earlier_try_made_is_kept(bench: Bench):
     second = await bench.replace(launches={"a": 1, "b": 1}, tries=2)
     assert second.failure is None
     assert second.objects[0] == first.objects[0]
-    assert [what for _, what, _ in made] == ["pods/b", "pods/a", "pods/b"], "a is only asked for again"
+    assert sorted((method, what) for method, what, _ in made) == [
+        ("DELETE", "pods/b"),
+        ("POST", "pods/a"),
+        ("POST", "pods/b"),
+    ], "a is only asked for again"
     assert (await there(bench, "a"))["metadata"]["uid"] == first.objects[0].uid
 
 
@@ -113,7 +117,38 @@ async def test_S8_what_a_broken_off_replacement_made_is_of_an_earlier_launch_and
     assert (found["labels"][names.LABEL_LAUNCH], found["annotations"][names.ANNOTATION_CONFIG_HASH]) == ("2", "new")
 
 
-async def test_S8_pods_go_before_what_they_read_and_nothing_comes_before_all_are_gone(bench: Bench):
+@pytest.mark.row("D17", level="e2e")
+async def test_D17_what_waits_to_go_keeps_no_other_from_being_made(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", 0.5)
+    bench.components = (element("a", finalizers=[HOLD]), element("b"))
+    await bench.launch()
+    replaced = await bench.replace(parts=True)
+    assert (replaced.failure, replaced.left) == (None, ("a",))
+    assert [one.uid for one in replaced.objects] == [(await there(bench, "b"))["metadata"]["uid"]]
+    assert (await there(bench, "b"))["metadata"]["labels"][names.LABEL_LAUNCH] == "1"
+    task = asyncio.create_task(bench.replace(launches={"a": 1}, parts=True))
+    await eventually(lambda: said(bench, f"waiting for Pod a (finalizers {HOLD}) to go before it is made again"))
+    await asyncio.sleep(1)
+    assert not task.done(), "with nothing made there is nothing to come back with"
+    await finalize(bench, "a")
+    assert (await task).left == ()
+    await finalize(bench, "a")
+
+
+async def test_a_workflow_that_knows_of_no_parts_gets_all_or_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", 0.1)
+    bench.components = (element("a", finalizers=[HOLD]), element("b"))
+    await bench.launch()
+    task = asyncio.create_task(bench.replace())
+    await eventually(lambda: said(bench, f"waiting for Pod a (finalizers {HOLD}) to go before it is made again"))
+    await asyncio.sleep(1)
+    assert not task.done()
+    await finalize(bench, "a")
+    assert len((await task).objects) == 2
+    await finalize(bench, "a")
+
+
+async def test_S8_pods_go_before_what_they_read_and_that_is_there_before_they_come(bench: Bench):
     bench.components = (config(), element("a", finalizers=[HOLD]), element("b"))
     await bench.launch()
     made = changes(bench.kube)
@@ -125,12 +160,9 @@ async def test_S8_pods_go_before_what_they_read_and_nothing_comes_before_all_are
     await finalize(bench, "a")
     replaced = await task
     assert replaced.failure is None
-    assert [(method, what) for method, what, _ in made[2:]] == [
-        ("DELETE", "configmaps/settings"),
-        ("POST", "configmaps/settings"),
-        ("POST", "pods/a"),
-        ("POST", "pods/b"),
-    ]
+    told = [(method, what) for method, what, _ in made[2:]]
+    assert told[:2] == [("DELETE", "configmaps/settings"), ("POST", "configmaps/settings")]
+    assert sorted(told[2:]) == [("POST", "pods/a"), ("POST", "pods/b")]
     assert all(body["propagationPolicy"] == "Foreground" for method, _, body in made if method == "DELETE")
     for name in ("a", "b"):
         assert (await there(bench, name))["metadata"]["annotations"][names.ANNOTATION_CONFIG_HASH] == "new"

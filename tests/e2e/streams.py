@@ -64,14 +64,14 @@ def pes(count: int, **metadata: Any) -> list[dict[str, Any]]:
 # --- what holds a submission open
 
 
-async def let_pods(space: Space, count: int) -> None:
-    """Let this many pods be in the namespace and no more; the API server refuses the next."""
+async def let_pods(space: Space, count: int, *scopes: str) -> None:
+    """Let this many pods be in the namespace, of these scopes if any, and no more; the API server refuses the next."""
     await space.make(
         {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
             "metadata": {"name": "pods"},
-            "spec": {"hard": {"pods": str(count)}},
+            "spec": {"hard": {"pods": str(count)}, **({"scopes": list(scopes)} if scopes else {})},
         }
     )
 

@@ -144,6 +144,33 @@ async def test_S7_nothing_of_an_attempt_is_made_again_while_it_is_being_reset(sp
     assert (await cancelled(handle)).restarts == 1
 
 
+@ROW("D17", level="e2e")
+async def test_D17_a_pod_that_waits_for_quota_keeps_no_other_from_being_made_again(space: Space):
+    large = pe(0)
+    large["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1m"}}
+    handle = await space.submit(streams(config_map(), large, pe(1)))
+    await space.reach(handle, "Running")
+    first = await uids(space)
+    await let_pods(space, 0, "NotBestEffort")
+    await space.delete("v1", "Pod", "pe-0")
+    await says(handle, "pe-0", "exceeded quota")
+    for launch in (1, 2):
+        before = await uids(space)
+        await space.delete("v1", "Pod", "pe-1")
+
+        async def back(old: str = before["pe-1"]) -> bool:
+            return (await uids(space)).get("pe-1", old) != old
+
+        await until(back, 60, f"pe-1 is made again, launch {launch}, while pe-0 waits")
+        assert await launches(space) == {"pe-1": str(launch)}
+    await says(handle, "pe-0", "exceeded quota")
+    await space.delete("v1", "ResourceQuota", "pods")
+    status = await again(space, handle, "pe-0", first["pe-0"])
+    assert await launches(space) == {"pe-0": "1", "pe-1": "2"}
+    assert (status.attempt, status.restarts) == (1, 0)
+    await cancelled(handle)
+
+
 @ROW("S7", level="e2e")
 async def test_S7_a_foreign_pod_of_the_same_name_is_left_alone_and_named(alone: Space):
     handle = await alone.submit(streams(config_map(), *pes(2)))

@@ -122,7 +122,9 @@ def test_a_pod_that_does_not_come_is_late_all_the_same():
 
 
 def test_a_component_whose_turn_comes_is_made_while_another_waits():
-    spec = jobs("pe-0", "pe-1", job("late", after=({"component": "pe-1", "status": "Ready"},)), policy=Policy(timings=TIMINGS))
+    spec = jobs(
+        "pe-0", "pe-1", job("late", after=({"component": "pe-1", "status": "Ready"},)), policy=Policy(timings=TIMINGS)
+    )
     first = edit(spec.components[0], replacement=replacing(charge=None))
     life = Elements(spec=spec.with_components((first, *spec.components[1:])))
     life.settle()
