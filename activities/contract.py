@@ -225,7 +225,8 @@ class ReplaceInput(MakeInput):
 
     Each is deleted by its uid, in the foreground, proven gone with its pods, and created, whatever the others wait for
     (row D17). What pods read goes once they are gone, and comes before them. What is there already with the launch that
-    is asked for is an earlier try's and is kept. Pods that do not end by themselves within `grace` are deleted by force.
+    is asked for is an earlier try's and is kept. Pods that do not end by themselves within `grace` are deleted by
+    force.
     """
 
     grace: float

@@ -221,7 +221,7 @@ class Life:
         found, failed, complete = view.pop("found", True), view.pop("job_failed", False), view.pop("complete", False)
         exit_code = view.pop("exit_code", 1)
         nodes, marked = view.pop("nodes", ("node-7",)), view.pop("marked", ())
-        stuck = view.pop("stuck", 0)
+        stuck, starting = view.pop("stuck", 0), view.pop("starting", None)
         cls, why = FailureClass(view.pop("cls", "App")), view.pop("why", "Error")
         pods = PodCounts(expected=self.spec.expected_pods, **view)
         failures: list[Failure] = []
@@ -263,7 +263,11 @@ class Life:
             revision=self.revision,
             components={
                 "train": ComponentView(
-                    found=found, failed=failed, complete=complete or (not self.spec.expected_pods), pods=pods
+                    found=found,
+                    failed=failed,
+                    complete=complete or (not self.spec.expected_pods),
+                    pods=pods,
+                    starting=starting,
                 )
             },
             failures=tuple(failures),

@@ -608,6 +608,21 @@ def test_U13_a_pod_lost_after_warm_up_gets_the_failure_grace_too():
     assert life.state.phase is Phase.RESETTING
 
 
+@ROW("U13", level="pure")
+def test_U13_a_replacement_that_exists_and_is_slow_has_its_own_warm_up_then_the_failure_grace():
+    """At the published defaults: five minutes from when it is there, and one more."""
+    life = Life().runs().after(hours=10).sees(running=1).after(seconds=50)
+    life.sees(running=1, pending=1, starting=life.now).after(minutes=4, seconds=59)
+    assert (life.state.phase, life.state.restarts) == (Phase.RUNNING, 0)
+    life.sees(running=2).after(hours=1)
+    assert life.state.restarts == 0, "it came in time"
+    life.sees(running=1).after(seconds=50)
+    life.sees(running=1, pending=1, starting=life.now).after(minutes=5, seconds=59)
+    assert (life.state.phase, life.state.restarts) == (Phase.RUNNING, 0)
+    life.after(seconds=2)
+    assert (life.state.phase, life.state.restarts) == (Phase.RESETTING, 1)
+
+
 def test_retry_skips_the_pause():
     life = Life().runs().sees(failed=1, job_failed=True).after(seconds=1)
     life.tell(Retried())
