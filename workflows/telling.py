@@ -18,9 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model import State, Workload
     from holdfast.model.graph import GraphNews
     from holdfast.model.queue import QueueNews, Standing
-    from holdfast.policy import events
-    from holdfast.policy.blocked import owed, waiting
-    from holdfast.policy.queued import owed as owed_to_queue
+    from holdfast.policy import blocked, events, queued
 
 _FIRST_PAUSE: Final = timedelta(seconds=15)
 _LAST_PAUSE: Final = timedelta(minutes=10)
@@ -31,13 +29,13 @@ class _Side(ABC, Generic[_News]):
     """What is under way between a workload and one that lets it begin; at most one word at a time."""
 
     def __init__(self) -> None:
-        self._telling: tuple[_News, asyncio.Task[str]] | None = None
+        self._telling: tuple[_News, Workload, asyncio.Task[bool]] | None = None
         self._misses = 0
         self._pauses = False
 
     def woken(self) -> bool:
         """Whether a word has been said, or could not be."""
-        return self._telling is not None and self._telling[1].done()
+        return self._telling is not None and self._telling[-1].done()
 
     @property
     def busy(self) -> bool:
@@ -46,36 +44,32 @@ class _Side(ABC, Generic[_News]):
 
     def silent(self) -> bool:
         """Whether nothing is under way that a new run would not begin anew."""
-        return self._telling is None or self._pauses or self._telling[1].done()
+        return self._telling is None or self._pauses or self._telling[-1].done()
 
     def ended(self) -> list[events.Event]:
         """Return what has come of it."""
-        if self._telling is None or not self._telling[1].done():
+        if self._telling is None or not self._telling[-1].done():
             return []
-        (news, task), self._telling = self._telling, None
+        (news, spec, task), self._telling = self._telling, None
         if task.cancelled():
             return []
-        why = task.result()
-        if not why or self._is_last(news):
-            # For the word of one that has ended nobody waits where nobody is there any more.
-            self._misses = 0
-            return [self._heard(news)]
-        self._misses += 1
-        return [self._missed(why)]
+        missed = task.result()
+        self._misses = self._misses + 1 if missed and not self._is_last(news) else 0
+        return [self._heard(spec, news, missed=missed)]
 
     def follow(self, spec: Workload, state: State, uid: str) -> None:
         """Say what has yet to be heard; what need not be heard any more is not said."""
         news = self._owed(spec, state, uid)
         if self._telling is not None:
             if self._telling[0] != news and self._pauses:
-                self._telling[1].cancel()
+                self._telling[-1].cancel()
             return
         if news is not None:
-            place, what, remedy = self._to(spec)
-            self._telling = (news, asyncio.create_task(self._told(place, what, remedy, news)))
+            self._telling = (news, spec, asyncio.create_task(self._told(spec, news)))
 
-    async def _told(self, place: str, what: str, remedy: str, news: _News) -> str:
-        """Tell it, and return why that could not be; empty if it was."""
+    async def _told(self, spec: Workload, news: _News) -> bool:
+        """Tell it, and return whether nobody was there to hear it."""
+        place, what = self._to(spec)
         if self._misses and not self._is_last(news):
             pause = min(_FIRST_PAUSE * 2 ** (self._misses - 1), _LAST_PAUSE)
             self._pauses = True
@@ -87,31 +81,26 @@ class _Side(ABC, Generic[_News]):
             handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(place)
             await handle.signal(names.SIGNAL_NEWS, news)
         except FailureError:
-            kind, _, name = what.partition(" ")
-            return f"its {kind}, {name}, is not there: {remedy}; it is looked for again"
-        return ""
+            return True
+        return False
 
     def hurry(self) -> None:
         """Pause no longer: whoever was looked for is there."""
         self._misses = 0
         if self._telling is not None and self._pauses:
-            self._telling[1].cancel()
+            self._telling[-1].cancel()
 
     @abstractmethod
     def _owed(self, spec: Workload, state: State, uid: str) -> _News | None:
         """Return what has yet to be heard."""
 
     @abstractmethod
-    def _to(self, spec: Workload) -> tuple[str, str, str]:
-        """Return whose workflow is told, by its id, what it is called, and what helps where it is not there."""
+    def _to(self, spec: Workload) -> tuple[str, str]:
+        """Return whose workflow is told, by its id, and what it is called."""
 
     @abstractmethod
-    def _heard(self, news: _News) -> events.Event:
-        """Return the event that something was heard."""
-
-    @abstractmethod
-    def _missed(self, why: str) -> events.Event:
-        """Return the event that there was nobody to hear."""
+    def _heard(self, spec: Workload, news: _News, *, missed: bool) -> events.Event:
+        """Return what comes of it."""
 
     @abstractmethod
     def _is_last(self, news: _News) -> bool:
@@ -121,25 +110,15 @@ class _Side(ABC, Generic[_News]):
 class GraphSide(_Side[GraphNews]):
     """What is under way between a workload and its graph."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        super().__init__()
-        self._waits = ""
-
     def _owed(self, spec: Workload, state: State, uid: str) -> GraphNews | None:
-        return owed(spec, state, uid)
+        return blocked.owed(spec, state, uid)
 
-    def _to(self, spec: Workload) -> tuple[str, str, str]:
+    def _to(self, spec: Workload) -> tuple[str, str]:
         assert spec.graph is not None
-        self._waits = waiting(spec)
-        place = names.graph_id(spec.cluster, spec.namespace, spec.graph.graph)
-        return place, f"graph {spec.graph.graph}", "submit the graph's file"
+        return names.graph_id(spec.cluster, spec.namespace, spec.graph.graph), f"graph {spec.graph.graph}"
 
-    def _heard(self, news: GraphNews) -> events.Event:
-        return events.GraphTold(news, self._waits)
-
-    def _missed(self, why: str) -> events.Event:
-        return events.GraphMissing(why)
+    def _heard(self, spec: Workload, news: GraphNews, *, missed: bool) -> events.Event:
+        return blocked.heard(spec, news, missed=missed)
 
     def _is_last(self, news: GraphNews) -> bool:
         return news.outcome is not None
@@ -162,16 +141,13 @@ class QueueSide(_Side[QueueNews]):
         super().follow(spec, state, uid)
 
     def _owed(self, spec: Workload, state: State, uid: str) -> QueueNews | None:
-        return owed_to_queue(spec, state, uid)
+        return queued.owed(spec, state, uid)
 
-    def _to(self, spec: Workload) -> tuple[str, str, str]:
-        return names.queue_id(spec.cluster, spec.queue), f"queue {spec.queue}", "holdfast queue apply brings it back"
+    def _to(self, spec: Workload) -> tuple[str, str]:
+        return names.queue_id(spec.cluster, spec.queue), f"queue {spec.queue}"
 
-    def _heard(self, news: QueueNews) -> events.Event:
-        return events.QueueTold(news)
-
-    def _missed(self, why: str) -> events.Event:
-        return events.QueueMissing(why)
+    def _heard(self, spec: Workload, news: QueueNews, *, missed: bool) -> events.Event:
+        return queued.heard(spec, news, missed=missed)
 
     def _is_last(self, news: QueueNews) -> bool:
         return news.standing is Standing.RELEASED

@@ -35,7 +35,9 @@ from holdfast.activities.gang_contract import GangBegin
 from holdfast.activities.stage_contract import Staged
 from holdfast.model import Observation, Phase, State, Status
 from holdfast.model.gang_orders import GangOutcome
-from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Run, Signalled, Task, Updated
+from holdfast.model.graph import GraphNews, GraphOrder
+from holdfast.model.queue import QueueNews, QueueOrder
+from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Heard, Run, Signalled, Task, Updated
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.gang import GangScale
@@ -64,6 +66,8 @@ _DOCUMENTS: Final[dict[str, Any]] = {
     names.SIGNAL_OBSERVE: Observation,
     names.SIGNAL_REQUEUE: RequeueRequest,
     names.SIGNAL_GANG: GangOutcome,
+    names.SIGNAL_GRAPH: GraphOrder,
+    names.SIGNAL_QUEUE: QueueOrder,
 }
 _ASKED: Final[dict[str, Any]] = {
     names.ACTIVITY_PROBE: ProbeInput,
@@ -148,6 +152,8 @@ _INPUTS: Final = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT,
     EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED,
     EventType.EVENT_TYPE_TIMER_FIRED,
+    EventType.EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_SIGNALED,
+    EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED,
 }
 
 
@@ -192,16 +198,18 @@ class _Reading:
 
     async def task(self, raw: _Raw) -> Task:
         wishes: list[tuple[tuple[int, int], Signalled | Updated]] = []
-        results: list[Finished | Fired | CancelAsked] = []
+        results: list[Finished | Fired | Heard | CancelAsked] = []
         for event in raw.inputs:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 signal = await self._signal(event)
                 if signal is not None:
                     wishes.append(((event.event_id, 0), signal))
             else:
-                results.append(await self._result(event))
+                result = await self._result(event)
+                results += [result] if result is not None else []
         begun: list[str] = []
         timers: list[int] = []
+        telling: list[int] = []
         statuses: list[Status] = []
         ended: Ended | None = None
         for event in raw.commands:
@@ -210,6 +218,9 @@ class _Reading:
                     begun.append(event.activity_task_scheduled_event_attributes.activity_type.name)
                 case EventType.EVENT_TYPE_TIMER_STARTED:
                     timers.append(event.event_id)
+                case EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
+                    told = event.signal_external_workflow_execution_initiated_event_attributes.signal_name
+                    telling += [event.event_id] if told == names.SIGNAL_NEWS else []
                 case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                     accepted = event.workflow_execution_update_accepted_event_attributes
                     update = await self._update(event)
@@ -233,6 +244,7 @@ class _Reading:
             results=tuple(results),
             begun=tuple(begun),
             timers=tuple(timers),
+            telling=tuple(telling),
             statuses=tuple(statuses),
             ended=ended,
         )
@@ -271,8 +283,14 @@ class _Reading:
         change = await self.value(list(asked.args.payloads)[:1], type_, what)
         return Updated(change) if change is not None else None
 
-    async def _result(self, event: HistoryEvent) -> Finished | Fired | CancelAsked:
+    async def _result(self, event: HistoryEvent) -> Finished | Fired | Heard | CancelAsked | None:
         match event.event_type:
+            case EventType.EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_SIGNALED:
+                told = event.external_workflow_execution_signaled_event_attributes
+                return await self._heard(told.initiated_event_id)
+            case EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED:
+                untold = event.signal_external_workflow_execution_failed_event_attributes
+                return await self._heard(untold.initiated_event_id, missed=True)
             case EventType.EVENT_TYPE_TIMER_FIRED:
                 return Fired(event.timer_fired_event_attributes.started_event_id)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
@@ -292,6 +310,16 @@ class _Reading:
             case _:
                 scheduled = event.activity_task_canceled_event_attributes.scheduled_event_id
         return Finished(self._activity(scheduled), broken_off=True)
+
+    async def _heard(self, telling: int, *, missed: bool = False) -> Heard | None:
+        """Return what its graph or its queue was told; nothing where it was told something else."""
+        begun = self.events[telling].signal_external_workflow_execution_initiated_event_attributes
+        if begun.signal_name != names.SIGNAL_NEWS:
+            return None
+        to_queue = begun.workflow_execution.workflow_id.partition("/")[0] == "queue"
+        what = f"what its {'queue' if to_queue else 'graph'} was told at event {telling}"
+        news = await self.value(list(begun.input.payloads)[:1], QueueNews if to_queue else GraphNews, what)
+        return Heard(news, telling, missed) if news is not None else None
 
     async def _failed(self, activity: str, failure: Failure) -> Finished:
         error = await self._error(failure)

@@ -14,8 +14,10 @@ from holdfast import names
 from holdfast.activities.contract import Probed, Rehearsed, Scaled
 from holdfast.model import Cause, Observation, OperationKind, State, Workload
 from holdfast.model.gang_orders import GangOutcome
-from holdfast.past.tasks import CancelAsked, Finished, Fired, Signalled, Task, Updated
-from holdfast.policy import events
+from holdfast.model.graph import GraphOrder
+from holdfast.model.queue import QueueNews, QueueOrder
+from holdfast.past.tasks import CancelAsked, Finished, Fired, Heard, Signalled, Task, Updated
+from holdfast.policy import blocked, events, queued
 from holdfast.policy.addressed import misdirected
 from holdfast.policy.advance import Taken, decisions, step_of
 from holdfast.policy.breakable import is_breakable
@@ -102,6 +104,10 @@ class Life:
     _leaving: Step | str | None = None
     """What it waits to do until its handlers have finished."""
     _left: bool = False
+    _telling: set[int] = field(default_factory=set[int])
+    """What its graph or its queue is being told, by the events that began it."""
+    _heard: list[events.Event] = field(default_factory=list[events.Event])
+    """What its queue has heard: that it heard before it said what is in the inbox."""
     _begun: list[str] = field(default_factory=list[str])
     _changes: list[ComponentsChange] = field(default_factory=list[ComponentsChange])
     """Changes that are not in force yet; about the first of them the API server is being asked."""
@@ -129,6 +135,7 @@ class Life:
             turns += self._turns(task)
         if self._timer == 0:
             self._timer = task.timers[-1] if task.timers else None
+        self._telling |= set(task.telling)
         self._check(task)
         return turns
 
@@ -203,9 +210,16 @@ class Life:
         self._consider()
         return bool(self._inbox) or self._leaving is not None
 
-    def _result(self, result: Finished | Fired | CancelAsked, timer: int | None) -> bool:
+    def _result(self, result: Finished | Fired | Heard | CancelAsked, timer: int | None) -> bool:
         """Take note of what has ended; say whether it wakes the loop."""
         match result:
+            case Heard(news, telling, missed):
+                self._telling.discard(telling)
+                if isinstance(news, QueueNews):
+                    self._heard.append(queued.heard(self.spec, news, missed=missed))
+                else:
+                    self._inbox.append(blocked.heard(self.spec, news, missed=missed))
+                return True
             case Finished(names.ACTIVITY_REHEARSE):
                 return self._rehearsed(result)
             case Finished(names.ACTIVITY_PROBE):
@@ -292,6 +306,8 @@ class Life:
                     self._leaving = "continue"
                 else:
                     self._set_timer(until)
+            case End() if self._telling or blocked.owed(spec, state, self.uid) or queued.owed(spec, state, self.uid):
+                self._set_timer(None)
             case End():
                 self._leaving = step
         if self._leaving == "continue" and task.ended is not None:
@@ -308,7 +324,7 @@ class Life:
         return Turn(task.event, task.at, self.spec, folded, (), self.state, None)
 
     def _take_in(self, state: State, now: datetime) -> State:
-        inbox, self._inbox = self._inbox, []
+        inbox, self._inbox, self._heard = [*self._heard, *self._inbox], [], []
         for event in inbox:
             state = self._noted(state, fold(state, event, now))
         operation, finished = state.operation, self._finished
@@ -371,6 +387,10 @@ def _signal(signal: Signalled, uid: str) -> events.Event | None:
         return events.NotUnderstood(name, why)
     if isinstance(value, RequeueRequest):
         return events.RequeueAsked(value)
+    if isinstance(value, GraphOrder):
+        return events.GraphOrdered(value) if value.workload_uid == uid else None
+    if isinstance(value, QueueOrder):
+        return events.QueueOrdered(value) if value.again or value.uid == uid else None
     if isinstance(value, GangOutcome):
         return events.GangTold(value) if value.workload_uid == uid else None
     if isinstance(value, Observation):

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from holdfast.model import Observation, Phase, State, Status
 from holdfast.model.gang_orders import GangOutcome
+from holdfast.model.graph import GraphNews, GraphOrder
+from holdfast.model.queue import QueueNews, QueueOrder
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.gang import GangScale
@@ -21,7 +23,7 @@ class Signalled:
     """A signal: its name, and its reason or its snapshot."""
 
     name: str
-    value: Observation | RequeueRequest | GangOutcome | str
+    value: Observation | RequeueRequest | GangOutcome | GraphOrder | QueueOrder | str
     within: float | None = None
     """Of a preemption: for how many seconds a checkpoint is waited for at most."""
     uid: str = ""
@@ -61,6 +63,16 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """Its graph or its queue was told something, or is not there."""
+
+    news: GraphNews | QueueNews
+    telling: int
+    """The event that began to tell it."""
+    missed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CancelAsked:
     """The workflow itself was cancelled."""
 
@@ -89,11 +101,13 @@ class Task:
     batched: bool
     """Whether the SDK told it everything at once, and not signals and updates first."""
     wishes: tuple[Signalled | Updated, ...]
-    results: tuple[Finished | Fired | CancelAsked, ...]
+    results: tuple[Finished | Fired | Heard | CancelAsked, ...]
     begun: tuple[str, ...]
     """The activities it began."""
     timers: tuple[int, ...]
     """The events of the timers it started."""
+    telling: tuple[int, ...]
+    """The events by which it began to tell its graph or its queue something."""
     statuses: tuple[Status, ...]
     """What it wrote down in its memo."""
     ended: Ended | None

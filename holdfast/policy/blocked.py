@@ -18,6 +18,13 @@ def waiting(spec: Workload) -> str:
     return f"it waits for its graph, {spec.graph.graph}" if spec.graph is not None else ""
 
 
+def heard(spec: Workload, news: GraphNews, *, missed: bool) -> GraphTold | GraphMissing:
+    """Return what comes of telling a graph something; for the word of one that has ended nobody waits."""
+    if not missed or news.outcome is not None or spec.graph is None:
+        return GraphTold(news, waiting(spec))
+    return GraphMissing(f"its graph, {spec.graph.graph}, is not there: submit the graph's file; it is looked for again")
+
+
 def told(state: State, event: GraphOrdered | GraphTold | GraphMissing, now: datetime) -> State:
     """Return the state after something has passed between a workload and its graph. It is let in once, and for good."""
     match event:

@@ -21,6 +21,14 @@ def first_turn(spec: Workload) -> Turn | None:
     return Turn(says=f"it waits in queue {spec.queue}") if spec.queued else None
 
 
+def heard(spec: Workload, news: QueueNews, *, missed: bool) -> QueueTold | QueueMissing:
+    """Return what comes of telling a queue something; for the word of one that has let go nobody waits."""
+    if not missed or news.standing is Standing.RELEASED:
+        return QueueTold(news)
+    remedy = "holdfast queue apply brings it back"
+    return QueueMissing(f"its queue, {spec.queue}, is not there: {remedy}; it is looked for again")
+
+
 def told(state: State, event: QueueOrdered | QueueTold | QueueMissing, now: datetime) -> State:
     """Return the state after something has passed between a workload and its queue."""
     turn = state.turn
