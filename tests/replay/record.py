@@ -42,6 +42,7 @@ from holdfast.model.mount import Mount
 from holdfast.policy.strip import StripRequest
 from tests.policy.elements import job, jobs
 from tests.policy.life import workload
+from tests.replay.admission import ADMISSION
 from tests.replay.gangs import GANGS
 from tests.replay.machines import MACHINES
 from tests.replay.recovery import RECOVERY
@@ -314,6 +315,7 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
         f"suspended-in-{gate}": (suspended_in(gate), 0) for gate in ("prepare", "create", "observe", "remove", "report")
     },
     **RECOVERY,
+    **ADMISSION,
     **GANGS,
     **MACHINES,
 }

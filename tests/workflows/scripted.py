@@ -44,6 +44,7 @@ from holdfast.activities.contract import (
     UnparkInput,
 )
 from holdfast.activities.gang_contract import GangBegin
+from holdfast.activities.queue_contract import LookQueueInput, SeenQueue
 from holdfast.activities.stage_contract import Staged, StageInput
 from holdfast.model import (
     Answers,
@@ -280,6 +281,10 @@ class ScriptedCluster:
     async def report(self, payload: ReportInput) -> None:
         await self._enter("report", payload.report)
 
+    @activity.defn(name=names.ACTIVITY_LOOK_QUEUE)
+    async def look_queue(self, payload: LookQueueInput) -> SeenQueue:
+        return SeenQueue(kueue=False, workloads=(), gone=())
+
     def activities(self) -> list[Any]:
         return [
             self.prepare,
@@ -298,6 +303,7 @@ class ScriptedCluster:
             self.probe,
             self.begin_gang,
             self.scale,
+            self.look_queue,
         ]
 
     def look(self, attempt: int, *, live: bool = False) -> Observation:
