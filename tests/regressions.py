@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def run(tree: Path, row: str, processes: int, pure: bool) -> Verdict:
     results = FOLDER / row
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
-    files = sorted(_files_of(tree, row))
+    files = sorted(files_of(tree, row))
     options = ["--row", row, "--rows-results", str(results), "-n", str(processes), "--timeout", "300", "--tb=short"]
     options += ["-m", f"not ({' or '.join(SERVERS)})"] if pure else []
     with (results / "output.txt").open("w") as output:
@@ -105,10 +106,11 @@ def run(tree: Path, row: str, processes: int, pure: bool) -> Verdict:
     return verdict_of(row, results)
 
 
-def _files_of(tree: Path, row: str) -> Iterable[str]:
+def files_of(tree: Path, row: str) -> Iterable[str]:
     """Return the test files that name a row."""
+    marker = re.compile(rf'\brow\("{row}"', re.IGNORECASE)
     for path in (tree / "tests").rglob("test_*.py"):
-        if f'row("{row}"' in path.read_text(encoding="utf-8"):
+        if marker.search(path.read_text(encoding="utf-8")):
             yield str(path.relative_to(tree))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.regressions import defect_rows, verdict_of
+from tests.regressions import defect_rows, files_of, verdict_of
 from tests.rows import Row
 
 
@@ -31,3 +31,12 @@ def test_a_row_whose_tests_pass_or_cannot_be_imported_is_not_shown(tmp_path: Pat
 def test_the_rows_are_the_defects_that_are_shown_by_now():
     shown = Row("D1", "defects", "d", "x", required=("pure",))
     assert defect_rows([shown, Row("D2", "defects", "d", "x"), Row("A1", "appwrapper", "a", "x", ("pure",))]) == ["D1"]
+
+
+def test_a_rows_files_are_found_however_its_marker_is_called(tmp_path: Path):
+    texts = {"a": 'pytest.mark.row("D1", level="pure")', "b": '@ROW("D1", level="e2e")', "c": '@ROW("D11", level="e2e")'}
+    for name, text in texts.items():
+        path = tmp_path / "tests" / "deep" / f"test_{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert sorted(files_of(tmp_path, "D1")) == ["tests/deep/test_a.py", "tests/deep/test_b.py"]
