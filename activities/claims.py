@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from holdfast.activities.contract import PlannedComponent, Target
-from holdfast.activities.kube import Forbidden, Object
+from holdfast.activities.kube import KubeError, Object
 from holdfast.activities.site import Site, user_of
 from holdfast.model import Claims
 
@@ -17,8 +17,7 @@ CLAIMS_TOLD = 16
 async def claims_kept(site: Site, target: Target, plan: Sequence[PlannedComponent]) -> Claims | None:
     """Return the claims that have outlived their StatefulSets, by name; None where there can be none, or none be read.
 
-    Raises:
-        Unreachable: if the API server does not answer.
+    It is told beside the proof, which is there without it.
     """
     named = [f"{claim}-{name}" for one in plan for claim in one.claims for name in one.object_names]
     if not named:
@@ -32,7 +31,7 @@ async def claims_kept(site: Site, target: Target, plan: Sequence[PlannedComponen
     for user in ("", user_of(target)):
         try:
             kept = (await site.kube.list(*CLAIM, target.namespace, keep=keep, impersonate=user))["items"]
-        except Forbidden:
+        except KubeError:
             continue
         return Claims(names=tuple(sorted(kept)[:CLAIMS_TOLD]), total=len(kept)) if kept else None
     return None

@@ -52,8 +52,9 @@ _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)
 _Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
 """The data sets that the workload's pods read, where it has any: of one attempt always the same (row L14)."""
 
-STANDSTILL = 10.0
-"""Seconds for which what is left of a replacement stands still before it comes back without that."""
+STANDSTILL = 40.0
+"""Seconds for which nothing of a replacement comes to its end before it comes back without what is left: longer than
+pods have by default to end."""
 
 
 class PodBounds(Payload):
@@ -224,15 +225,18 @@ class ReplaceInput(MakeInput):
     """Make some components of a living attempt again, alone (rows S7 to S9).
 
     Each is deleted by its uid, in the foreground, proven gone with its pods, and created, whatever the others wait for
-    (row D17). What pods read goes once they are gone, and comes before them. What is there already with the launch that
-    is asked for is an earlier try's and is kept. Pods that do not end by themselves within `grace` are deleted by
-    force.
+    (row D17). What pods read, by their `config`, goes once they are gone, and comes before them. What is there already
+    with the launch that is asked for is an earlier try's and is kept. Pods that do not end by themselves within `grace`
+    are deleted by force.
     """
 
     grace: float
     """Seconds that pods have to end by themselves."""
+    graces: dict[str, float] = {}
+    """By component: what is left of it, where an operation that was broken off had begun."""
     parts: bool = False
-    """Whether it comes back once some exist again and the others wait for long: they are `Replaced.left`."""
+    """Whether it comes back once some exist again and the others wait for long (`Replaced.left`), and with what it has
+    made where it is broken off (`Replaced.broken_off`)."""
     report_done: Report
     """Applied when all exist again."""
 
@@ -244,6 +248,10 @@ class Replaced(Payload):
     failure: Failure | None = None
     left: tuple[str, ...] = ()
     """Components that still wait to go or to come."""
+    borne: float = 0.0
+    """Seconds for which it has borne refusals."""
+    broken_off: bool = False
+    """Whether it was broken off, at the workflow's wish, before it was done; `objects` are made."""
 
 
 class ClearInput(Payload):

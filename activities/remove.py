@@ -239,9 +239,9 @@ class _Forced:
         user, pods = user_of(self._given.target), {pod["metadata"]["uid"] for pod in remains.pods}
         components = [(thing, one.api_version, one.kind) for one, thing in remains.components]
         between = [(thing, thing["apiVersion"], thing["kind"]) for thing in remains.between]
-        left = [one for one in (*components, *between) if one[0]["metadata"].get("uid") not in pods]
         # What protects a claim protects what is in it from pods that may still write.
-        left = [one for one in left if one[1:] != CLAIM]
+        between = [one for one in between if one[1:] != CLAIM]
+        left = [one for one in (*components, *between) if one[0]["metadata"].get("uid") not in pods]
         await _all(self._strip(*one, user) for one in left)
 
     async def _strip(self, thing: Mapping[str, Any], api_version: str, kind: str, user: str) -> None:
@@ -318,6 +318,7 @@ async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: 
 async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
     """Report that all is gone, and let go of the anchor if the workload's life ends with this."""
     blind = site.blind(pulse.blind)
+    claims = await claims_kept(site, given.target, given.plan)
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
     if given.release_anchor:
 
@@ -326,7 +327,6 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
 
         await persist(pulse, "sweeping", lambda: _sweep(site, given))
         await persist(pulse, "releasing the anchor", release)
-    claims = await persist(pulse, "looking for claims", lambda: claims_kept(site, given.target, given.plan))
     return Removed(gone=True, blind=blind, claims=claims)
 
 

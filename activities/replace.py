@@ -24,7 +24,7 @@ from holdfast.activities.make import (
 )
 from holdfast.activities.object_facts import launch_of
 from holdfast.activities.report import apply_report
-from holdfast.activities.site import Pulse, Site, persist, told, user_of
+from holdfast.activities.site import Pulse, Site, is_broken_off, persist, told, user_of
 from holdfast.model import Component, Failure, ObjectRef
 
 _POLL_FIRST = 0.1
@@ -38,69 +38,77 @@ async def replace(site: Site, given: ReplaceInput) -> Replaced:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
     """
     site.check(given.target)
+    objects: dict[str, ObjectRef] = {}
     async with told(), Pulse() as pulse:
         try:
-            return await _replace_all(site, given, pulse)
+            return await _replace_all(site, given, pulse, objects)
+        except asyncio.CancelledError:
+            if not (given.parts and is_broken_off()):
+                raise
+            return Replaced(objects=tuple(objects.values()), borne=pulse.borne, broken_off=True)
         except OwnerLost as lost:
-            return Replaced(failure=lost_of(given, str(lost)))
+            return Replaced(objects=tuple(objects.values()), failure=lost_of(given, str(lost)))
 
 
-async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse) -> Replaced:
+async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse, objects: dict[str, ObjectRef]) -> Replaced:
+    """Make what is to be made, and note each object in `objects` once it is."""
     await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
-    lives = _lives(site, given, pulse)
+    lives = _lives(site, given, pulse, objects)
     try:
-        await _ended(list(lives.values()), parts=given.parts)
+        await _ended(lives, parts=given.parts)
     finally:
-        for life in lives.values():
+        for life in lives:
             life.cancel()
-        await asyncio.gather(*lives.values(), return_exceptions=True)
-    ends = [life.result() for life in lives.values() if not life.cancelled()]
-    objects = tuple(end for end in ends if isinstance(end, ObjectRef))
-    failure = next((end for end in ends if isinstance(end, Failure)), None)
-    left = tuple(name for name, life in lives.items() if life.cancelled())
+        await asyncio.gather(*lives, return_exceptions=True)
+    failure = next((life.result() for life in lives if not life.cancelled() and life.result() is not None), None)
+    made = tuple(objects.values())
     if failure is not None:
-        return Replaced(objects=objects, failure=failure)
+        return Replaced(objects=made, failure=failure)
+    left = tuple(one.name for one in given.components if one.name not in objects)
     if not left:
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
-    return Replaced(objects=objects, left=left)
+    return Replaced(objects=made, left=left, borne=pulse.borne)
 
 
-def _lives(site: Site, given: ReplaceInput, pulse: Pulse) -> dict[str, asyncio.Task[ObjectRef | Failure]]:
+def _lives(
+    site: Site, given: ReplaceInput, pulse: Pulse, objects: dict[str, ObjectRef]
+) -> list[asyncio.Task[Failure | None]]:
     """Begin to make each component again. None waits for another, but pods for what they read, and that for them."""
-    gone = {one.name: asyncio.Event() for one in given.components if one.expected_pods}
-    made = {one.name: asyncio.Event() for one in given.components if not one.expected_pods}
+    gone = {one.name: asyncio.Event() for one in given.components}
+    made = {one.name: asyncio.Event() for one in given.components}
+    readers = {
+        one.name: [pods.name for pods in given.components if one.name in pods.config] for one in given.components
+    }
 
-    async def live(component: Component) -> ObjectRef | Failure:
-        if component.name in made:
-            await _all_set(gone)
+    async def live(component: Component) -> Failure | None:
+        name = component.name
+        # What is not there any more need not wait for those that read it.
+        if readers[name] and await persist(pulse, f"looking for {name}", lambda: _is_there(site, given, component)):
+            for one in readers[name]:
+                await gone[one].wait()
         await _until_gone(site, given, component, pulse)
-        if component.name in gone:
-            gone[component.name].set()
-            await _all_set(made)
+        gone[name].set()
+        for one in component.config:
+            if one in made:
+                await made[one].wait()
         try:
-            ref = await _made(site, given, component, pulse)
+            objects[name] = await _made(site, given, component, pulse)
         except Refusal as refusal:
             return failure_of(given, component, refusal)
-        if component.name in made:
-            made[component.name].set()
-        return ref
+        made[name].set()
+        return None
 
-    return {one.name: asyncio.create_task(live(one)) for one in given.components}
-
-
-async def _all_set(events: Mapping[str, asyncio.Event]) -> None:
-    for event in events.values():
-        await event.wait()
+    return [asyncio.create_task(live(one)) for one in given.components]
 
 
-async def _ended(lives: Sequence[asyncio.Task[ObjectRef | Failure]], *, parts: bool) -> None:
+async def _ended(lives: Sequence[asyncio.Task[Failure | None]], *, parts: bool) -> None:
     """Wait until all have ended, or one cannot be made; for parts, until the others have long stood still."""
     left = set(lives)
     while left:
         some = parts and len(left) < len(lives)
         done, left = await asyncio.wait(left, timeout=STANDSTILL if some else None, return_when=asyncio.FIRST_COMPLETED)
-        if not done or any(life.exception() or isinstance(life.result(), Failure) for life in done):
+        if not done or any(life.exception() or life.result() is not None for life in done):
             return
 
 
@@ -117,7 +125,7 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
     """Delete a component and wait until it and its pods are proven gone; its next launch is left alone."""
     plan = planned(component, given.target.workload_uid, given.attempt)
     clock = asyncio.get_running_loop().time
-    begun = clock()
+    begun, grace = clock(), given.graces.get(component.name, given.grace)
     delay = _POLL_FIRST
     while True:
         try:
@@ -129,14 +137,18 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
             pods = await _old_pods(site, given, component)
             if not found and not pods:
                 return
-            if clock() - begun > given.grace:
+            if clock() - begun > grace:
                 await force_pods(site, given.target, pods)
             pulse.say(f"waiting for {told_of(plan, found, pods)} to go before it is made again")
         except Unreachable as error:
             pulse.say(f"removing {plan.kind} {plan.object_name}: the API server does not answer: {error.message}")
-            begun = clock()  # Time in which nothing could be seen is no grace that was given.
+            begun, grace = clock(), given.grace  # Time in which nothing could be seen is no grace that was given.
         await asyncio.sleep(delay)
         delay = min(delay * 1.5, _POLL_LAST)
+
+
+async def _is_there(site: Site, given: ReplaceInput, component: Component) -> bool:
+    return bool(await _old_objects(site, given, planned(component, given.target.workload_uid, given.attempt)))
 
 
 async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) -> list[Trace]:

@@ -34,7 +34,11 @@ def test_the_rows_are_the_defects_that_are_shown_by_now():
 
 
 def test_a_rows_files_are_found_however_its_marker_is_called(tmp_path: Path):
-    texts = {"a": 'pytest.mark.row("D1", level="pure")', "b": '@ROW("D1", level="e2e")', "c": '@ROW("D11", level="e2e")'}
+    texts = {
+        "a": 'pytest.mark.row("D1", level="pure")',
+        "b": '@ROW("D1", level="e2e")',
+        "c": '@ROW("D11", level="e2e")',
+    }
     for name, text in texts.items():
         path = tmp_path / "tests" / "deep" / f"test_{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.mount import readers
     from holdfast.policy.checkpoint import asked
     from holdfast.policy.fate import matters
-    from holdfast.policy.health import timings
+    from holdfast.policy.health import grace_left, timings
     from holdfast.policy.nodes import leaves_marked
     from holdfast.policy.operations import patience, patience_left
     from holdfast.policy.order import awaited
@@ -98,9 +98,15 @@ def target_of(spec: Workload, state: State, uid: str) -> Target:
 
 def _patience(state: State, kind: OperationKind) -> float | None:
     """Return for how many seconds a refusal that may pass is borne; None for ever."""
+    whole = timings(state).admission_grace_period.total_seconds()
     if state.policy.refused_create is RefusedCreate.WAIT:
-        return patience_left(state) if kind is OperationKind.CREATE else patience(state)
-    return timings(state).admission_grace_period.total_seconds()
+        if kind is OperationKind.CREATE:
+            return patience_left(state)
+        if (timeout := patience(state)) is None:
+            return None
+        whole = timeout
+    borne = state.attempt.borne_again if kind is OperationKind.REPLACE and state.attempt is not None else 0.0
+    return max(0.0, whole - borne)
 
 
 def probe_of(spec: Workload, state: State, uid: str) -> Call:
@@ -262,6 +268,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 waits=waits,
                 patience=_patience(state, operation.kind),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),
+                graces={name: grace_left(state, name, now) for name in again if operation.launches.get(name)},
                 parts=True,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,

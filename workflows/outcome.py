@@ -37,8 +37,8 @@ def refusal(operation: Operation, type_: str, message: str, details: Sequence[An
 def succeeded(state: State, operation: Operation, result: Any, now: datetime) -> State:
     """Return the state after the operation under way has come back with a result."""
     match result:
-        case Prepared(broken_off=True) | Created(broken_off=True):
-            made = result.objects if isinstance(result, Created) else ()
+        case Prepared(broken_off=True) | Created(broken_off=True) | Replaced(broken_off=True):
+            made = () if isinstance(result, Prepared) else result.objects
             done = events.OperationInterrupted(result.borne, made)
         case Prepared():
             done = events.PrepareDone(
@@ -49,7 +49,7 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
         case Staged():
             done = events.StageDone(result.sets, result.fetched, result.away, result.problem)
         case Replaced():
-            done = events.ReplaceDone(result.objects, result.failure, result.left)
+            done = events.ReplaceDone(result.objects, result.failure, result.left, result.borne)
         case Cleared():
             state = fold(state, events.ClearDone(result.done), now)
             return observed(state, result.seen, operation.since, now) if result.seen is not None else state
@@ -65,9 +65,7 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
             # A worker of an earlier release follows nothing: what nobody saw saved is not.
             nothing = Answers(at=now)
             left, total = result.remnants, result.remnants_total
-            done = events.RemoveDone(
-                result.gone, left, total, result.blind, result.answers or nothing, result.claims
-            )
+            done = events.RemoveDone(result.gone, left, total, result.blind, result.answers or nothing, result.claims)
         case Reported():
             done = events.ReportDone(result.sequence)
         case Observation():

@@ -118,6 +118,10 @@ class Attempt(Payload):
     """How often a component was made again within this attempt; those never made again are left out."""
     used: dict[str, int] = Field(default_factory=dict)
     """What each component has used of the budget that its replacements are charged to."""
+    borne_again: Annotated[float, Field(exclude_if=lambda value: not value)] = 0.0
+    """Seconds for which what is being made again has borne refusals, in operations that have ended (row D17)."""
+    parted: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the last operation that made components again has come back without some of them (row D17)."""
     replacing: tuple[str, ...] = ()
     """Components that are being made again, or whose turn has come and that are being made for the first time."""
     waiting: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ Precedence: user delete > walltime > suspend and preempt > failure rules > membe
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.model import (
     DEADLINE_EXCEEDED,
@@ -70,6 +70,9 @@ from holdfast.policy.scale import at_nothing
 from holdfast.policy.staging import stage
 from holdfast.policy.success import judged, reached
 from holdfast.policy.walltime import over, walltime
+
+_DOUBT_WAITS = timedelta(seconds=40)
+"""How long something is made again before it is broken off only because what was seen may be old."""
 
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
@@ -215,9 +218,10 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         return replaced
     if ruled is not None:
         return ruled
-    # What is being made again may wait for ever: others go on meanwhile, by looks that they need and no more.
-    making = bool(attempt.replacing)
-    if attempt.stage is Stage.SUBMITTED and state.in_doubt and not making:
+    # What is being made again may wait for ever, and others go on meanwhile; a doubt has time until it has waited long.
+    making, doubt = bool(attempt.replacing), attempt.stage is Stage.SUBMITTED and state.in_doubt
+    patient = state.operation.since + _DOUBT_WAITS if state.operation is not None else now
+    if doubt and (not making or (attempt.parted if seen is None else now >= patient)):
         if seen is None:
             return Look("nothing is known yet of what has just been made: looking for itself")
         return Look("a snapshot came that may be old or new: looking for itself")
@@ -225,6 +229,8 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     if idle:
         return Hold(idle)
     waiting = _waiting(spec, state, seen, now)
+    if making and doubt and (waiting is None or patient < waiting.until):
+        return Wait(patient, "it is looked at for itself, should some still be made again then")
     if making:
         return waiting or Ignore("some of its components are being made again")
     if waiting is None and state.intent.checkpoint and asked(state) is None and may_ask(spec, state):

@@ -9,6 +9,7 @@ from holdfast.model import (
     Attempt,
     Failure,
     FailureClass,
+    ObjectRef,
     Operation,
     OperationKind,
     Parking,
@@ -119,8 +120,11 @@ def ended(
         case OperationInterrupted(borne, objects):
             if attempt is not None and attempt.number == operation.attempt:
                 # The next one goes on where this one stood.
-                made = tuple(dict.fromkeys((*attempt.objects, *objects)))
-                state = edit(state, attempt=edit(attempt, borne=attempt.borne + borne, objects=made))
+                if operation.kind is OperationKind.REPLACE:
+                    attempt = edit(attempt, borne_again=attempt.borne_again + borne)
+                else:
+                    attempt = edit(attempt, borne=attempt.borne + borne)
+                state = edit(state, attempt=edit(attempt, objects=_known(attempt, objects)))
             if operation.kind is OperationKind.PREPARE:
                 # It may have made the anchor before it was broken off.
                 return edit(state, anchored=True)
@@ -158,17 +162,23 @@ def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -
 
 def _replaced(state: State, attempt: Attempt, operation: Operation, event: ReplaceDone, now: datetime) -> State:
     """Remember the new objects, and that nothing is known of them yet; what joined meanwhile is still to be made."""
-    objects = {(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *event.objects)}
     made = [name for name in attempt.replacing if name in operation.launches and name not in event.left]
     left = () if event.failure is not None else tuple(name for name in attempt.replacing if name not in made)
     attempt = edit(
         attempt,
-        objects=tuple(objects.values()),
+        objects=_known(attempt, event.objects),
+        borne_again=attempt.borne_again + event.borne if left else 0.0,
         replacing=left,
+        parted=bool(left),
         launch_failure=event.failure,
         warming={**attempt.warming, **dict.fromkeys(made, now)},
     )
     return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
+
+
+def _known(attempt: Attempt, made: tuple[ObjectRef, ...]) -> tuple[ObjectRef, ...]:
+    """Return the objects of an attempt, each as it was made last."""
+    return tuple({(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *made)}.values())
 
 
 def _cleared(state: State, attempt: Attempt, now: datetime) -> State:

@@ -261,6 +261,8 @@ class ReplaceDone:
     objects: tuple[ObjectRef, ...]
     failure: Failure | None
     left: tuple[str, ...] = ()
+    borne: float = 0.0
+    """Seconds for which refusals were borne."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -456,6 +456,8 @@ def _kept(spec: Workload, state: State) -> str:
     there = state.claims.sentence() if state.claims is not None else ""
     if not keeping:
         return there
+    if state.outcome is not None and there:
+        return f"{keeping} has left {there}"
     what = there or "the PersistentVolumeClaims of its pods"
     remedy = "to have them go with it: spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Delete"
     return f"{keeping} keeps {what}: the next attempt mounts what is in them; {remedy}"

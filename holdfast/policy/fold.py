@@ -152,7 +152,7 @@ def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     if not attempt.replacing:
         return state
     again = joined(attempt, event.components)
-    launches = {name: attempt.launches.get(name, 0) + 1 for name in again}
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in event.components}
     return edit(state, attempt=edit(attempt, replacing=again, launches={**attempt.launches, **launches}))
 
 

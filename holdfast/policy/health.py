@@ -205,6 +205,13 @@ def removal_due(state: State, attempt: Attempt, now: datetime) -> datetime:
     return due(attempt.removing_at or now, timings(state).forceful_deletion_grace_period, state.blind)
 
 
+def grace_left(state: State, name: str, now: datetime) -> float:
+    """Return for how many seconds pods of a component that is being made again may still end by themselves."""
+    whole = timings(state).forceful_deletion_grace_period
+    since = state.attempt.replaced.get(name, now) if state.attempt is not None else now
+    return max(timedelta(0), due(since, whole, state.blind) - now).total_seconds()
+
+
 def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, component: str = "") -> Failure:
     return Failure(
         cls=FailureClass.TIMEOUT,

@@ -40,7 +40,7 @@ from holdfast.policy.events import (
     StageDone,
     UnparkDone,
 )
-from holdfast.policy.health import timings
+from holdfast.policy.health import grace_left, timings
 from holdfast.simulation.objects import Pod, Thing
 from holdfast.simulation.saving import Followed, saved
 from holdfast.simulation.seeing import observe, remnants
@@ -71,6 +71,11 @@ class Activity:
         self._patience = self._waits.submission_timeout if waits else self._waits.admission_grace_period
         self._waits_for_rights = waits
         self._made: list[ObjectRef] = []
+        now, again = world.clock.now, (name for name in self._replacing if operation.launches.get(name))
+        self._graces = {name: timedelta(seconds=grace_left(state, name, now)) for name in again}
+        borne = state.attempt.borne_again if state.attempt is not None else 0.0
+        if operation.kind is OperationKind.REPLACE and self._patience is not None:
+            self._patience = max(timedelta(0), self._patience - timedelta(seconds=borne))
         self._again: dict[str, ObjectRef] = {}
         self._moved: datetime | None = None
         self._borne = timedelta(0)
@@ -86,7 +91,8 @@ class Activity:
         """Do what can be done now; return what it comes to, or nothing yet."""
         if interrupted:
             # What was made, and how long refusals were borne, is handed over.
-            return OperationInterrupted(self._borne_by_now().total_seconds(), tuple(self._made))
+            made = (*self._made, *self._again.values())
+            return OperationInterrupted(self._borne_by_now().total_seconds(), made)
         if self._world.dark:
             return None
         match self.kind:
@@ -211,7 +217,7 @@ class Activity:
         if self._moved is not None:
             still = self._moved + timedelta(seconds=STANDSTILL)
             if world.clock.now >= still:
-                return ReplaceDone(tuple(self._again.values()), None, left)
+                return ReplaceDone(tuple(self._again.values()), None, left, self._borne_by_now().total_seconds())
             world.clock.wake(still)
         return None
 
@@ -228,7 +234,7 @@ class Activity:
         for thing in things:
             if thing.deleting is None:
                 world.delete(thing, foreground=True)
-        left = self._waits.forceful_deletion_grace_period - world.seen(begun)
+        left = self._graces.get(name, self._waits.forceful_deletion_grace_period) - world.seen(begun)
         if left <= timedelta(0):
             for pod in pods:
                 world.delete_pod(pod, forced=True)

@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 HOLD = "example.com/hold"
 
 
-def element(name: str = "pe", **metadata: Any) -> Component:
-    """Return a bare pod on a fake node."""
+def element(name: str = "pe", reads: tuple[str, ...] = (), **metadata: Any) -> Component:
+    """Return a bare pod on a fake node, and what it reads."""
     spec = pod_spec(nodeSelector={"holdfast.dev/node": "fake"})
     template = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
-    return Component(name=name, template=template, pod_sets=(PodSet(path="template"),))
+    return Component(name=name, template=template, pod_sets=(PodSet(path="template"),), config=reads)
 
 
 async def there(bench: Bench, name: str, kind: str = "Pod") -> Object:
@@ -135,6 +135,18 @@ async def test_D17_what_waits_to_go_keeps_no_other_from_being_made(bench: Bench,
     await finalize(bench, "a")
 
 
+async def test_D17_pods_that_wait_to_go_hold_up_nothing_that_they_do_not_read(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", 0.5)
+    bench.components = (config(), element("a", finalizers=[HOLD]), element("b", ("settings",)))
+    await bench.launch()
+    replaced = await bench.replace(parts=True)
+    assert (replaced.failure, replaced.left) == (None, ("a",))
+    assert {one.name for one in replaced.objects} == {"settings", "b"}
+    await finalize(bench, "a")
+
+
 async def test_a_workflow_that_knows_of_no_parts_gets_all_or_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", 0.1)
     bench.components = (element("a", finalizers=[HOLD]), element("b"))
@@ -149,7 +161,8 @@ async def test_a_workflow_that_knows_of_no_parts_gets_all_or_a_failure(bench: Be
 
 
 async def test_S8_pods_go_before_what_they_read_and_that_is_there_before_they_come(bench: Bench):
-    bench.components = (config(), element("a", finalizers=[HOLD]), element("b"))
+    reads = ("settings",)
+    bench.components = (config(), element("a", reads, finalizers=[HOLD]), element("b", reads))
     await bench.launch()
     made = changes(bench.kube)
     hashes = {"settings": "new", "a": "new", "b": "new"}

@@ -10,10 +10,12 @@ import pytest
 from holdfast.model import ObjectRef, OperationKind, Phase, Policy, Reason, Rule, Scope, Timings
 from holdfast.model.policy import Action
 from holdfast.policy.edit import edit
-from holdfast.policy.events import ReplaceDone
+from holdfast.policy.events import Observed, OperationInterrupted, ReplaceDone
 from holdfast.policy.explain import explain_of
+from holdfast.policy.fold import fold
+from holdfast.policy.health import grace_left
 from holdfast.policy.steps import Sleep
-from tests.policy.elements import Elements, element, job, jobs, replacing, streams
+from tests.policy.elements import Elements, config, element, fresh, job, jobs, replacing, streams
 
 pytestmark = pytest.mark.row("D17", level="pure")
 
@@ -39,6 +41,14 @@ def making(life: Elements) -> dict[str, int]:
     return operation.launches
 
 
+def part(life: Elements, made: str, *left: str) -> None:
+    """Let the operation come back with one component made, and news of it come by no watch."""
+    component = next(one for one in life.spec.components if one.name == made)
+    life.views[made] = fresh(component)
+    life.tell_result(ReplaceDone((ref(made),), None, left=left))
+    life.settle()
+
+
 def ref(name: str) -> ObjectRef:
     return ObjectRef(api_version="v1", kind="Pod", name=name, uid=f"{name}-new")
 
@@ -56,8 +66,7 @@ def test_what_fails_meanwhile_is_made_again_with_it_after_a_look():
 def test_what_is_made_again_lives_on_while_the_other_waits():
     life = waiting()
     life.deleted("pe-1").settle()
-    life.tell_result(ReplaceDone((ref("pe-1"),), None, left=("pe-0",)))
-    life.settle()
+    part(life, "pe-1", "pe-0")
     assert making(life) == {"pe-0": 1}
     life.pods("pe-1", running=1)
     assert life.state.reason is Reason.REPLACING
@@ -79,10 +88,7 @@ def test_what_joined_as_the_others_were_done_is_still_made():
     assert attempt is not None
     joined = edit(attempt, replacing=("pe-0", "pe-1"), launches={"pe-0": 1, "pe-1": 1})
     life.state = edit(life.state, attempt=joined)
-    life.tell_result(ReplaceDone((ref("pe-0"),), None))
-    assert life.state.attempt is not None
-    assert life.state.attempt.replacing == ("pe-1",)
-    life.settle()
+    part(life, "pe-0")
     assert making(life) == {"pe-1": 1}
 
 
@@ -112,8 +118,7 @@ def test_a_failure_that_resets_all_is_not_kept_waiting_and_its_grace_ends_by_its
 def test_a_pod_that_does_not_come_is_late_all_the_same():
     life = waiting(spec=streams(3, Policy(timings=TIMINGS, rules=(ALONE,), replacement=replacing(charge=None))))
     life.deleted("pe-1").settle()
-    life.tell_result(ReplaceDone((ref("pe-1"),), None, left=("pe-0",)))
-    life.pods("pe-1", pending=1)
+    part(life, "pe-1", "pe-0")
     assert making(life) == {"pe-0": 1}
     assert isinstance(life.step, Sleep)
     assert life.step.until == life.now + timedelta(minutes=5)
@@ -144,3 +149,55 @@ def test_Jobs_that_restart_alone_do_not_wait_for_one_another():
     life.pods("pe-2", failed=1)
     assert making(life) == {"pe-0": 1, "pe-2": 1}
     assert life.state.restarts == 2
+
+
+def test_what_is_back_is_looked_at_though_no_news_comes_and_what_failed_before_is_not_forgotten():
+    policy = Policy(timings=TIMINGS, rules=(RESET,), replacement=replacing(charge=None, failed=False))
+    life = waiting(spec=streams(4, policy))
+    life.deleted("pe-1").settle()
+    life.pods("pe-2", failed=1)
+    ran = len(life.ran)
+    part(life, "pe-1", "pe-0")
+    assert [kind for kind, _, _ in life.ran[ran:]] == [OperationKind.OBSERVE, OperationKind.REPLACE]
+    assert life.state.unhealthy is not None
+    life.after(minutes=1)
+    assert life.state.phase is Phase.RESETTING
+
+
+def test_a_doubt_is_looked_into_once_something_has_waited_long():
+    life = waiting()
+    ran = len(life.ran)
+    life.tell(Observed(life.look(revision=0)))
+    assert life.state.in_doubt
+    assert len(life.ran) == ran, "what is soon done is not broken off for it"
+    life.after(seconds=40)
+    assert [kind for kind, _, _ in life.ran[ran:]] == [OperationKind.OBSERVE, OperationKind.REPLACE]
+    assert not life.state.in_doubt
+
+
+def test_others_that_join_take_neither_grace_nor_patience_from_what_waits():
+    life = waiting()
+    life.after(minutes=3)
+    life.deleted("pe-1").settle()
+    assert grace_left(life.state, "pe-0", life.now) == 7 * 60
+    assert grace_left(life.state, "pe-1", life.now) == 10 * 60
+    life.state = fold(life.state, OperationInterrupted(20.0, (ref("pe-1"),)), life.now)
+    attempt = life.state.attempt
+    assert attempt is not None
+    assert (attempt.borne_again, attempt.borne) == (20.0, 0.0)
+    assert ref("pe-1") in attempt.objects, "what was made before it was broken off is known"
+    life.settle()
+    life.tell_result(ReplaceDone((), None, left=("pe-0",), borne=5.0))
+    assert life.state.attempt is not None
+    assert life.state.attempt.borne_again == 25.0
+    life.hold.clear()
+    life.settle()
+    assert life.state.attempt is not None
+    assert life.state.attempt.borne_again == 0.0
+
+
+def test_a_configuration_that_changes_makes_nothing_again_that_does_not_read_it():
+    life = waiting()
+    life.deleted("pe-1").settle()
+    life.configured(config("v2"))
+    assert life.launches() == {"adl": 1, "pe-0": 2, "pe-1": 1}
