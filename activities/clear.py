@@ -15,7 +15,7 @@ from holdfast.activities.ancestry import own_pods
 from holdfast.activities.component_view import has_ended
 from holdfast.activities.contract import Cleared, ClearInput, ObserveInput, PlannedComponent
 from holdfast.activities.copies import each, read_objects
-from holdfast.activities.deadline import Deadline
+from holdfast.activities.deadline import Deadline, Grace
 from holdfast.activities.kept import Trace, lean, trace
 from holdfast.activities.kube import Conflict, NotFound, Object, Unreachable
 from holdfast.activities.make import is_owned
@@ -90,7 +90,7 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
     """Delete what is active again and again until it is proven gone; return False where time is up before that."""
     clock = asyncio.get_running_loop().time
     deadline = _deadline(given, clock())
-    begun, delay = clock(), _POLL_FIRST
+    grace, delay = Grace(given.grace), _POLL_FIRST
     while True:
         try:
             going = await _active(site, given)
@@ -100,13 +100,14 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
                 fresh = [thing for thing in one.objects if "deletionTimestamp" not in thing["metadata"]]
                 # One that has changed since it was read may have ended: it is read again.
                 await each(fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True))
-            if clock() - begun > given.grace:
+            grace.see()
+            if grace.is_over:
                 await force_pods(site, given.target, [pod for one in going for pod in one.pods])
             left = [told_of(one.plan, one.objects, one.pods) for one in going]
             pulse.say("waiting for what was still active to go", left[:16], len(left))
         except Unreachable as error:
             pulse.say(f"deleting what is still active: the API server does not answer: {error.message}", *pulse.told)
-            begun = clock()  # Time in which nothing could be seen is no grace that was given.
+            grace.miss()
             await asyncio.sleep(RETRY_FIRST)
         pulse.blind = site.blind(pulse.blind)
         left_over = deadline.left(clock()) if deadline is not None else delay

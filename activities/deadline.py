@@ -1,8 +1,9 @@
-"""How long a removal may last: measured by the loop's clock, and never shorter than a pod may take to end."""
+"""How long a removal may last, and how long pods may take to end: measured by the loop's clock."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.model import Interval
@@ -49,3 +50,28 @@ class Deadline:
             begun = self._begun + (self._dying - self._started).total_seconds()
             end = max(end, begun + self._grace + dark.total_seconds())
         return end - now
+
+
+class Grace:
+    """Seconds that pods have to end by themselves. Only time between two looks that both saw them is used up."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
+        """Begin now, by the running loop's clock if by no other."""
+        self._clock = clock or asyncio.get_running_loop().time
+        self._left, self._looked, self._dark = seconds, self._clock(), False
+
+    def see(self) -> None:
+        """Note that the pods have just been seen."""
+        now = self._clock()
+        if not self._dark:
+            self._left -= now - self._looked
+        self._looked, self._dark = now, False
+
+    def miss(self) -> None:
+        """Note that they could not be seen."""
+        self._dark = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is used up."""
+        return self._left < 0

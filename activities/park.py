@@ -24,6 +24,7 @@ from holdfast.activities.contract import (
     planned,
 )
 from holdfast.activities.copies import each, read_objects
+from holdfast.activities.deadline import Grace
 from holdfast.activities.inject import InjectionError, inject
 from holdfast.activities.kept import PodTrace, lean, pod_trace, unsigned
 from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
@@ -163,8 +164,7 @@ async def _annotate(site: Site, given: ParkInput | UnparkInput, owner: Object, a
 
 async def _until_asleep(site: Site, given: ParkInput, pulse: Pulse) -> None:
     """Suspend what is not yet, again and again, until none of it is awake and no pod is left."""
-    clock = asyncio.get_running_loop().time
-    begun, delay = clock(), _POLL_FIRST
+    grace, delay = Grace(given.grace), _POLL_FIRST
     while True:
         try:
             await _taken(site, given)
@@ -172,14 +172,15 @@ async def _until_asleep(site: Site, given: ParkInput, pulse: Pulse) -> None:
             pods = await _going(site, given)
             if not awake and not pods:
                 return
-            if clock() - begun > given.grace:
+            grace.see()
+            if grace.is_over:
                 await force_pods(site, given.target, pods)
             left = [told_of(plan, jobs, ()) for plan, jobs in awake]
             left += [told_of(_as_pod(pod), [pod], ()) for pod in pods[:_TOLD]]
             pulse.say("suspending it in place, and waiting for its pods to go", left[:_TOLD], len(awake) + len(pods))
         except Unreachable as error:
             pulse.say(f"suspending it in place: the API server does not answer: {error.message}", *pulse.told)
-            begun = clock()  # Time in which nothing could be seen is no grace that was given.
+            grace.miss()
             await asyncio.sleep(RETRY_FIRST)
         pulse.blind = site.blind(pulse.blind)
         await asyncio.sleep(delay)

@@ -11,6 +11,7 @@ from holdfast import names
 from holdfast.activities.ancestry import own_pods
 from holdfast.activities.contract import STANDSTILL, PlannedComponent, Replaced, ReplaceInput, Target, planned
 from holdfast.activities.copies import each, make_component, read_objects
+from holdfast.activities.deadline import Grace
 from holdfast.activities.kept import PodTrace, Trace, owned_trace, pod_trace
 from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.make import (
@@ -124,9 +125,7 @@ async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pu
 async def _until_gone(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> None:
     """Delete a component and wait until it and its pods are proven gone; its next launch is left alone."""
     plan = planned(component, given.target.workload_uid, given.attempt)
-    clock = asyncio.get_running_loop().time
-    begun, grace = clock(), given.graces.get(component.name, given.grace)
-    delay = _POLL_FIRST
+    grace, delay = Grace(given.graces.get(component.name, given.grace)), _POLL_FIRST
     while True:
         try:
             found = await _old_objects(site, given, plan)
@@ -137,12 +136,13 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
             pods = await _old_pods(site, given, component)
             if not found and not pods:
                 return
-            if clock() - begun > grace:
+            grace.see()
+            if grace.is_over:
                 await force_pods(site, given.target, pods)
             pulse.say(f"waiting for {told_of(plan, found, pods)} to go before it is made again")
         except Unreachable as error:
             pulse.say(f"removing {plan.kind} {plan.object_name}: the API server does not answer: {error.message}")
-            begun, grace = clock(), given.grace  # Time in which nothing could be seen is no grace that was given.
+            grace.miss()
         await asyncio.sleep(delay)
         delay = min(delay * 1.5, _POLL_LAST)
 

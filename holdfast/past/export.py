@@ -9,7 +9,7 @@ from holdfast.model import Attempt, Reason, Stage
 from holdfast.model.history import Gap, History, NumberedCause, PastAttempt, PastRun
 from holdfast.past.story import Story
 from holdfast.policy.advance import Taken
-from holdfast.policy.decision import Cancel, Fail, Release, Restart, Resubmit, Retry, Succeed, Suspend
+from holdfast.policy.decision import Cancel, Expire, Fail, Release, Restart, Resubmit, Retry, Succeed, Suspend
 from holdfast.policy.edit import edit
 from holdfast.policy.explain import budgets_of
 
@@ -105,6 +105,8 @@ def _end(found: dict[int, PastAttempt], taken: Taken) -> None:
     match taken.decision:
         case Restart(failure, _, charge):
             end = edit(record, ended_by=Reason.RESETTING, why=failure.sentence(), failure=failure, charged=charge)
+        case Expire(failure, why):
+            end = edit(record, ended_by=Reason.WALLTIME_EXCEEDED, why=why, failure=failure)
         case Fail(reason, failure, why):
             end = edit(record, ended_by=reason, why=why, failure=failure)
         case Succeed(why):

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from holdfast.model import (
     ActionKind,
+    Attempt,
     BudgetStatus,
     Failure,
     Model,
@@ -123,6 +124,10 @@ class _Other:
     points: list[Point] = field(default_factory=list[Point])
     parted: datetime | None = None
     failed: datetime | None = None
+    unknown: bool = False
+    """Whether one of the two would have ended the workload where the other went on, had nothing healed before."""
+    reset: tuple[int, timedelta | None, bool] = (0, None, False)
+    """Which attempt it has reset last, with which pause of the rule's own, and whether to the queue."""
 
     @classmethod
     def of(cls, policy: Policy, carried: State | None) -> _Other:
@@ -189,15 +194,23 @@ class _Other:
             used=self.used,
             acted=self.acted,
             unhealthy=self.unhealthy if living else raw.unhealthy,
-            attempt=edit(attempt, used=self.member) if attempt is not None else None,
+            attempt=edit(attempt, used=self.member, **self._paused(attempt)) if attempt is not None else None,
         )
         waits = timings(state)
-        if raw.pause_until is not None and attempt is not None and attempt.gone_at is not None:
-            state = edit(state, pause_until=attempt.gone_at + paused(attempt, pause_of(state, attempt)))
-        if raw.hold_until is not None:
+        mine = state.attempt
+        if raw.pause_until is not None and mine is not None and mine.gone_at is not None:
+            state = edit(state, pause_until=mine.gone_at + paused(mine, pause_of(state, mine)))
+        if raw.hold_until is not None or (living and raw.outcome in {Phase.SUCCEEDED, Phase.FAILED}):
             held = waits.success_ttl if raw.outcome is Phase.SUCCEEDED else waits.deletion_on_failure_grace_period
             state = edit(state, hold_until=raw.since + held if held is not None else None)
         return state
+
+    def _paused(self, attempt: Attempt) -> dict[str, Any]:
+        """Return what of an attempt's end the other policy has decided: its pause, and where it goes."""
+        number, pause, requeue = self.reset
+        if not attempt.pause_after:
+            return {}
+        return {"pause": pause, "requeue": requeue} if number == attempt.number else {"pause": None, "requeue": False}
 
     def _keep(self, state: State) -> None:
         self.unhealthy, self.used, self.acted = state.unhealthy, state.used, state.acted
@@ -211,6 +224,8 @@ class _Other:
             self.member = taken.after.attempt.used
         if isinstance(taken.decision, Fail) and self.failed is None:
             self.failed = at
+        if isinstance(taken.decision, Restart):
+            self.reset = (self.attempt, taken.decision.pause, taken.decision.requeue)
 
     def _both(self, at: datetime, real: Taken, taken: Taken) -> None:
         same = type(real.decision) is type(taken.decision)
@@ -227,7 +242,8 @@ class _Other:
         self._part(at)
         other = taken.decision
         failure = real.decision.failure if isinstance(real.decision, Restart | Fail) else None
-        cost = self._later(failure) if failure is not None else ""
+        cost, ends = self._later(failure) if failure is not None else ("", False)
+        self.unknown = self.unknown or (failure is not None and ends != isinstance(real.decision, Fail))
         if isinstance(other, Wait):
             text = f"not before {other.until:%H:%M:%S} ({other.why})"
             healed = "; whether it would have healed by then is not known" if failure is not None else ""
@@ -235,17 +251,17 @@ class _Other:
         else:
             self._add(at, real.after, _said(real), "", "not at all", getattr(other, "why", ""))
 
-    def _later(self, failure: Failure) -> str:
-        """Charge what a failure would cost later, and say what it would come to."""
+    def _later(self, failure: Failure) -> tuple[str, bool]:
+        """Charge what a failure would cost later; say what it would come to, and whether that is the end."""
         ruling = rule_on(self.policy, failure)
         rule, action = ruling.rule, ruling.action
         if action.kind is ActionKind.IGNORE:
-            return ""
+            return "", False
         if action.kind is ActionKind.FAIL:
-            return "then it fails"
+            return "then it fails", True
         acted = self.acted.get(rule, 0)
         if action.limit is not None and acted >= action.limit:
-            return f"then it fails, since rule {rule} has acted as often as it may"
+            return f"then it fails, since rule {rule} has acted as often as it may", True
         charged = "nothing"
         if action.charge is not None:
             budget = self.policy.budget(action.charge)
@@ -253,7 +269,7 @@ class _Other:
             figures, name = (self.member, failure.component) if of_member else (self.used, action.charge)
             used = figures.get(name, 0)
             if budget.limit is not None and used >= budget.limit:
-                return f"then it fails, since its {action.charge} budget is used up"
+                return f"then it fails, since its {action.charge} budget is used up", True
             if of_member:
                 self.member = {**figures, name: used + 1}
             else:
@@ -261,7 +277,8 @@ class _Other:
             charged = action.charge
         if action.limit is not None:
             self.acted = {**self.acted, rule: acted + 1}
-        return f"then it resets, charged to {charged}"
+        self.reset = (self.attempt, action.pause, action.requeue)
+        return f"then it resets, charged to {charged}", False
 
     def _only_other(self, at: datetime, state: State, taken: Taken) -> None:
         """Note that the other policy acts now, and reality does not yet."""
@@ -355,7 +372,7 @@ def _summed(story: Story, other: _Other) -> Comparison:
         end = f"{real}; with the other policy: Failed at {other.failed:%Y-%m-%d %H:%M:%S}"
     elif other.parted is None:
         end = f"{real}; with the other policy: the same"
-    elif verdicts <= {_SAME, "earlier", "later"}:
+    elif verdicts <= {_SAME, "earlier", "later"} and not other.unknown:
         end = f"{real}; with the other policy: the same, as far as what really happened can tell"
     else:
         theirs = None

@@ -80,11 +80,11 @@ def _base(document: dict[str, Any], spec: Workload, profiles: Mapping[str, Polic
     named = document.get("profile", spec.policy.profile)
     if named == spec.policy.profile:
         return spec.policy
-    if named not in profiles:
+    if not isinstance(named, str) or named not in profiles:
         path = f"{prefix}.profile".lstrip(".")
         problem = Problem(path, "is not one of the allowed values", named, tuple(sorted(profiles)))
         raise InvalidWorkload([problem], source)
-    return profiles[str(named)]
+    return profiles[named]
 
 
 def _fitting(policy: Policy, spec: Workload, source: str) -> Policy:
@@ -95,4 +95,9 @@ def _fitting(policy: Policy, spec: Workload, source: str) -> Policy:
                 policy.check_replacement(component.replacement)
             except ValueError as error:
                 raise InvalidWorkload([Problem(f"components.{component.name}", str(error))], source) from None
+    try:
+        Workload.model_validate({**spec.model_dump(mode="json"), "policy": policy.model_dump(mode="json")})
+    except ValidationError as error:
+        # What could not be submitted rules nothing: a rule that names no component would match nothing, in silence.
+        raise InvalidWorkload(problems_of(error, Workload), source) from None
     return policy

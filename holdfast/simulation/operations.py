@@ -191,16 +191,11 @@ class Activity:
         world = self._world
         self._begun = self._begun or world.clock.now
         again = [one for one in self._spec.components if one.name in self._replacing]
-        read = [one for one in again if not one.expected_pods]
-        pods = [one for one in again if one.expected_pods]
-        gone = [one for one in pods if self._is_gone(one)]
-        if len(gone) == len(pods):
-            gone = [*(one for one in read if self._is_gone(one)), *gone]
+        went = self._went(again)
         refused = False
-        for component in gone:
-            if component.name in self._again or (
-                component in pods and any(one.name not in self._again for one in read)
-            ):
+        for component in sorted(again, key=lambda one: bool(one.expected_pods)):
+            reads = [one.name for one in again if one.name in component.config]
+            if component.name in self._again or component.name not in went or not self._again.keys() >= set(reads):
                 continue
             refusal = self._refusal(component)
             if refusal is not None:
@@ -220,6 +215,16 @@ class Activity:
                 return ReplaceDone(tuple(self._again.values()), None, left, self._borne_by_now().total_seconds())
             world.clock.wake(still)
         return None
+
+    def _went(self, again: Sequence[Component]) -> set[str]:
+        """Delete what is old of components that no pod reads any more that is to go; return what is gone."""
+        went: set[str] = set()
+        for component in sorted(again, key=lambda one: not one.expected_pods):
+            readers = {one.name for one in again if component.name in one.config}
+            there = any(one.component.name == component.name and self._is_old(one) for one in self._world.things)
+            if (readers <= went or not there) and self._is_gone(component):
+                went.add(component.name)
+        return went
 
     def _is_gone(self, component: Component) -> bool:
         """Delete what is old of a component, by force once its grace is over; return whether nothing of it is left."""
@@ -353,9 +358,13 @@ class Activity:
 
     def _follow(self) -> None:
         """Note which pods save in their termination grace, if it was a walltime that ended while they did."""
-        request = self._request
-        if request is not None and request.conflict is not None and request.ended_at is None:
+        if self._follows:
             self._followed.look(self._world, self._number, self._spec.savers)
 
-    def _saved(self) -> Answers:
-        return self._followed.answers(self._world.clock.now)
+    @property
+    def _follows(self) -> bool:
+        request = self._request
+        return request is not None and request.conflict is not None and request.ended_at is None
+
+    def _saved(self) -> Answers | None:
+        return self._followed.answers(self._world.clock.now) if self._follows else None

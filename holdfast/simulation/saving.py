@@ -52,11 +52,14 @@ class Followed:
         """Begin with none; `number` is the request's."""
         self._number = number
         self._done: dict[str, bool] = {}
+        self._succeeded: set[str] = set()
 
     def look(self, world: World, attempt: int, savers: Collection[str]) -> None:
         """Note how far the pods are that still run."""
         for pod in world.pods:
             ours = pod.thing.attempt == attempt and pod.thing.component.name in savers
+            if ours and pod.state is PodState.SUCCEEDED:
+                self._succeeded.add(pod.name)
             if ours and pod.state is PodState.RUNNING:
                 at = world.saves(pod, self._number)
                 self._done[pod.name] = at is not None and at <= world.clock.now
@@ -67,4 +70,6 @@ class Followed:
         """Return how all of them stood."""
         done = sum(self._done.values())
         uri = f"checkpoint-{self._number}" if done else ""
-        return Answers(at=at, running=len(self._done), done=done, silent=len(self._done) - done, uri=uri)
+        finished = len(self._succeeded - self._done.keys())
+        silent = len(self._done) - done
+        return Answers(at=at, running=len(self._done), done=done, silent=silent, finished=finished, uri=uri)

@@ -151,7 +151,12 @@ class World:
         self.changed = True
 
     def saves(self, pod: Pod, request: int) -> datetime | None:
-        """Return when a pod has saved its state, which is asked for it now if it was not before; None: never."""
+        """Return when a pod has saved its state, which is asked for it now if it was not before; None: never.
+
+        What its node is lost with hears of no request.
+        """
+        if pod.node in self.lost:
+            return None
         if pod.asked != request:
             pod.asked, pod.asked_at = request, self.clock.now
         span = self.latencies.save

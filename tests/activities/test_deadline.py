@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.activities.deadline import Deadline
+from holdfast.activities.deadline import Deadline, Grace
 from holdfast.model import Interval
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -71,3 +71,28 @@ def test_without_grace_darkness_adds_nothing():
     one = deadline(60)
     one.dying(NOW)
     assert one.left(NOW, (Interval(begin=at(1), end=at(20)),)) == 60
+
+
+def test_a_grace_is_used_up_only_between_two_looks_that_both_saw():
+    now = 100.0
+    grace = Grace(60, lambda: now)
+
+    def later(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    later(30)
+    grace.see()
+    later(10)
+    grace.miss()
+    later(500)
+    grace.miss()
+    later(10)
+    grace.see()
+    assert not grace.is_over
+    later(30)
+    grace.see()
+    assert not grace.is_over
+    later(1)
+    grace.see()
+    assert grace.is_over

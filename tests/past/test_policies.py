@@ -41,6 +41,9 @@ def test_another_profile_brings_its_own():
         ("policy: {profile: unheard}", "policy.profile"),
         ("policy: []", "policy: expected an object"),
         ("{", "is not YAML"),
+        ("profile: [streams]", "profile"),
+        ("success: {components: [unheard]}", "success"),
+        ("rules: [{name: x, match: {components: [unheard]}, action: {kind: Fail}}]", "rules"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_field(text: str, path: str):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model import Limits, Operation, OperationKind, Report
+from holdfast.activities.contract import STANDSTILL
+from holdfast.model import Attempt, Limits, Operation, OperationKind, Report, Stage
 from holdfast.policy.edit import edit
-from holdfast.policy.events import OperationInterrupted
+from holdfast.policy.events import OperationInterrupted, ReplaceDone
 from holdfast.policy.submitted import submitted
+from holdfast.simulation import nodes
 from holdfast.simulation.clock import START, Clock
 from holdfast.simulation.happen import happen
 from holdfast.simulation.happenings import Refuse
 from holdfast.simulation.operations import Activity
+from holdfast.simulation.saving import saved
 from holdfast.simulation.script import Latencies
 from holdfast.simulation.world import World
 from tests.e2e.site import job
@@ -35,3 +38,63 @@ def test_a_creation_that_is_broken_off_hands_over_what_it_made_and_how_long_it_h
     assert isinstance(handed, OperationInterrupted)
     assert [one.kind for one in handed.objects] == ["Job"]
     assert handed.borne == 30
+
+
+def passes(clock: Clock, seconds: float) -> None:
+    """Let virtual time pass, and happen what is due."""
+    end = clock.now + timedelta(seconds=seconds)
+    while True:
+        while (due := clock.take()) is not None:
+            due()
+        if clock.next is None or clock.next > end:
+            break
+        clock.now = clock.next
+    clock.now = end
+
+
+def test_D17_pods_that_are_held_hold_up_nothing_that_they_do_not_read():
+    config = {"template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cfg"}}}
+    spec = workload(config, job("one"), job("two"))
+    names = tuple(one.name for one in spec.components)
+    reader = edit(spec.components[1], config=names[:1])
+    spec = spec.with_components((spec.components[0], reader, spec.components[2]))
+    clock = Clock()
+    world = World(spec, clock, Latencies(), 8)
+    world.own(1)
+    for component in spec.components:
+        world.create(component, 1)
+    passes(clock, 60)
+    for pod in world.pods:
+        if pod.thing.component.name == names[2]:
+            pod.finalizer = "example.com/hold"
+    state = submitted(spec, START)
+    report = Report(sequence=1, phase=state.phase, reason=state.reason)
+    launches = dict.fromkeys(names, 1)
+    operation = Operation(kind=OperationKind.REPLACE, attempt=1, since=clock.now, report=report, launches=launches)
+    attempt = Attempt(number=1, begun_at=START, stage=Stage.SUBMITTED, replacing=names, launches=launches)
+    activity = Activity(spec, edit(state, attempt=attempt, operation=operation), operation, world, Limits())
+    done, since = activity.go_on(interrupted=False), clock.now
+    while done is None and clock.now < since + timedelta(minutes=5):
+        passes(clock, 1)
+        done = activity.go_on(interrupted=False)
+    assert isinstance(done, ReplaceDone)
+    assert done.left == names[2:]
+    assert [one.kind for one in done.objects] == ["ConfigMap", "Job"]
+    assert clock.now - since < timedelta(seconds=STANDSTILL + 60)
+
+
+def test_a_pod_of_a_lost_node_hears_of_no_checkpoint():
+    spec = workload(job("one"))
+    (component,) = spec.components
+    clock = Clock()
+    world = World(spec, clock, Latencies(save=timedelta(seconds=5)), 8)
+    world.own(1)
+    world.create(component, 1)
+    passes(clock, 60)
+    nodes.lose(world, world.pods[0].node, START + timedelta(days=9))
+    until = clock.now + timedelta(minutes=1)
+    assert saved(world, 1, [component.name], 1, (1, 0), until) is None
+    passes(clock, 61)
+    answers = saved(world, 1, [component.name], 1, (1, 0), until)
+    assert answers is not None
+    assert (answers.done, answers.silent) == (1, 1), "the other pod is on a node that is there"

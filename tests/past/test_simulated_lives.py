@@ -1,0 +1,119 @@
+"""Lives that were simulated, judged by another policy and exported: what no recorded history happens to hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.formats import read
+from holdfast.model import Action, ActionKind, Phase, Policy, Reason, State, Workload
+from holdfast.past.export import history_of
+from holdfast.past.life import Turn
+from holdfast.past.other import Comparison, compared
+from holdfast.past.story import Story
+from holdfast.past.tasks import Run
+from holdfast.policy.advance import advance, decisions
+from holdfast.policy.steps import Step
+from holdfast.simulation import read_script, simulate
+from holdfast.simulation import run as run_module
+from tests.simulation.cases import HERE
+
+
+def lived(spec: Workload, script: str, until: timedelta | None = None) -> Story:
+    """Simulate a life, and return it as if it had been read from a history."""
+    turns: list[Turn] = []
+
+    def noted(spec: Workload, state: State, now: Any) -> tuple[State, Step]:
+        after, step = advance(spec, state, now)
+        turns.append(Turn(len(turns), now, spec, state, tuple(decisions(spec, state, now)), after, step))
+        return after, step
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "advance", noted)
+        simulate(spec, read_script(script, "script"), until=until)
+    run = Run("w", "r", "r", "", "", turns[0].at, turns[-1].at, "Completed", 1, None, None, ())
+    return Story(spec, "uid", (run,), turns=turns, state=turns[-1].after)
+
+
+def document(name: str, **replaced: str) -> Workload:
+    text = (HERE / "workloads" / f"{name}.yaml").read_text()
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    (spec,) = read(text, cluster="simulated", namespace=None)
+    return spec
+
+
+def script(name: str) -> str:
+    return (HERE / "scripts" / f"{name}.yaml").read_text()
+
+
+def timed(policy: Policy, **timings: Any) -> Policy:
+    return policy.model_copy(update={"timings": policy.timings.model_copy(update=timings)})
+
+
+def told(result: Comparison) -> list[tuple[str, str]]:
+    return [(point.other or point.real, point.verdict) for point in result.points]
+
+
+def test_that_another_policy_would_have_failed_unless_it_healed_is_not_known_to_be_the_same():
+    story = lived(document("pods"), script("failed-pod-reset"))
+    fails = {"rules": (), "default": Action(kind=ActionKind.FAIL)}
+    policy = timed(story.spec.policy, failure_grace_period=timedelta(minutes=30)).model_copy(update=fails)
+    result = compared(story, policy)
+    assert any("then it fails" in point.note for point in result.points)
+    assert (result.outcome, result.other_outcome) == (Phase.SUCCEEDED, None)
+    assert "not known" in result.end
+    assert compared(story, story.spec.policy).other_outcome is Phase.SUCCEEDED
+
+
+def test_the_pause_of_another_policys_own_rule_is_waited_for():
+    story = lived(document("pods"), script("failed-pod-reset"))
+
+    def longer(action: Action) -> Action:
+        resets = action.kind is ActionKind.RESTART
+        return action.model_copy(update={"pause": timedelta(minutes=10)}) if resets else action
+
+    mine = story.spec.policy
+    rules = tuple(one.model_copy(update={"action": longer(one.action)}) for one in mine.rules)
+    result = compared(story, mine.model_copy(update={"rules": rules, "default": longer(mine.default)}))
+    (again,) = (point for point in result.points if point.real == "create attempt 2")
+    assert again.verdict == "later"
+    assert "not before" in again.other
+    assert set(told(compared(story, mine))) <= {(text, "same") for text, _ in told(compared(story, mine))}
+
+
+def test_what_is_held_for_ever_another_policy_removes_in_time():
+    spec = document("pods")
+    spec = spec.model_copy(update={"policy": timed(spec.policy, deletion_on_failure_grace_period=None)})
+    story = lived(spec, script("retry-limit-exceeded"), until=timedelta(hours=12))
+    last, state = story.turns[-1], story.turns[-1].after
+    assert (state.outcome, state.hold_until) == (Phase.FAILED, None)
+    later = last.at + timedelta(hours=5)
+    taken = tuple(decisions(spec, state, later))
+    story.turns.append(dataclasses.replace(last, at=later, folded=state, taken=taken))
+    result = compared(story, timed(spec.policy, deletion_on_failure_grace_period=timedelta(minutes=10)))
+    assert ("remove what is held", "not really") in told(result)
+
+
+def test_an_attempt_whose_walltime_ended_while_it_saved_says_so():
+    spec = document("walltime", **{"holdfast.dev/walltimeExtendableTo: 6m": "holdfast.dev/checkpoint: annotation"})
+    story = lived(spec, "events:\n- {attempt: 1, at: 3m50s, preempt: {note: x}}\n", until=timedelta(hours=1))
+    (attempt,) = history_of(story).attempts
+    assert attempt.ended_by is Reason.WALLTIME_EXCEEDED
+    assert attempt.why
+
+
+def test_a_pod_that_had_succeeded_before_counts_where_a_walltime_ends_while_others_save():
+    changed = {
+        "holdfast.dev/walltimeExtendableTo: 6m": "holdfast.dev/checkpoint: annotation",
+        "  backoffLimit: 0": "  backoffLimit: 0\n  parallelism: 2\n  completions: 2",
+    }
+    first = "- {attempt: 1, at: 1m, succeed: {pods: 1}}\n"
+    events = f"pods: {{save: 12s, stop: 30s}}\nevents:\n{first}- {{attempt: 1, at: 3m55s, preempt: {{note: x}}}}\n"
+    state = lived(document("walltime", **changed), events, until=timedelta(minutes=20)).turns[-1].after
+    assert state.phase is Phase.SUSPENDED
+    assert state.checkpoint is not None
+    assert (state.checkpoint.state, state.checkpoint.finished) == ("Complete", 1)
