@@ -164,6 +164,10 @@ class NotReachable(HoldfastError):
         return f"cannot reach {self.what} at {self.address}{detail}: {self.remedy}"
 
 
+class NotAnswering(HoldfastError):
+    """No worker answers for a workflow; what it has been told is not lost."""
+
+
 class WorkloadNotFound(HoldfastError):
     """No workload of this id is known, neither running nor ended."""
 

@@ -176,9 +176,11 @@ def remove_real_node(runner: Runner, progress: Progress) -> None:
     had = [name for name in reversed(REAL_NODE_PARTS) if name in runner.state.parts]
     for name in had:
         _stop(runner, name, progress)
-    if had:
+    node = realnode.RealNode(runner.layout.directory)
+    # What was killed before it was started has left its folders all the same.
+    if had or node.run.exists() or node.data.exists():
         progress("removing the real node's containers, mounts and network")
-        sweep(realnode.RealNode(runner.layout.directory))
+        sweep(node)
     for name in had:
         del runner.state.parts[name]
     runner.state.save(runner.layout.directory)
@@ -195,8 +197,11 @@ def _bring_up_real_node(runner: Runner, planned: dict[str, Part], kubectl: Kubec
         sweep(node)
         realnode.prepare(node, Path(runner.state.binaries["containerd-shim-runc-v2"]))
         _launch(runner, containerd, progress)
+    imported = node.data / "imported"
+    if not imported.exists():
         runner.wait(containerd)
         realnode.import_images(node, Path(runner.state.binaries["ctr"]))
+        imported.touch()
     _launch(runner, kubelet, progress)
     runner.wait(kubelet)
     kubectl("wait", "--for=create", "--timeout=60s", f"node/{realnode.NODE}")

@@ -134,6 +134,9 @@ def _ask(place: tuple[str | None, str | None, str | None], output: Output, *, wa
         async with session(address, temporal_namespace, cluster) as holdfast:
             provisioner = holdfast.provisioner(cluster)
             request = await provisioner.request(ask)
+            if wait:
+                # Whatever becomes of this terminal, the request is there, and has this number.
+                typer.echo(f"request {request.number}, {verb_of(request.action)} {request.node}: asked", err=True)
             return request, await provisioner.ended(request.number) if wait else None
 
     request, outcome = asyncio.run(go())

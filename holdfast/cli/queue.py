@@ -43,13 +43,19 @@ def apply(
         raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
     queues = read_queues(text_of(file), cluster=place)
 
-    async def go() -> list[QueueRun]:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            return [await holdfast.apply_queue(one) for one in queues]
+    runs: list[QueueRun] = []
 
-    runs = asyncio.run(go())
-    documents = [{"workflowId": one.workflow_id, "name": one.name} for one in runs]
-    emit(documents, output, lambda: "\n".join(f"queue {one.name}  {one.workflow_id}" for one in runs))
+    async def go() -> None:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            for one in queues:
+                runs.append(await holdfast.apply_queue(one))
+
+    try:
+        asyncio.run(go())
+    finally:
+        # Where one cannot be applied, those before it were.
+        documents = [{"workflowId": one.workflow_id, "name": one.name} for one in runs]
+        emit(documents, output, lambda: "\n".join(f"queue {one.name}  {one.workflow_id}" for one in runs))
 
 
 @app.command()
@@ -80,15 +86,27 @@ def list_(
     output: Format = Output.TABLE,
 ) -> None:
     """List the queues of a cluster."""
-
-    async def go() -> list[QueueStatus]:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            return [await one.status() for one in await holdfast.queues()]
-
     from holdfast.cli.queue_text import listed
+    from holdfast.client.configured import NotThere
+    from holdfast.errors import NotAnswering
 
-    told = asyncio.run(go())
-    emit([document(one) for one in told], output, lambda: listed(told))
+    async def go() -> tuple[list[QueueStatus], dict[str, str]]:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            runs = await holdfast.queues()
+            answers = await asyncio.gather(*(one.status() for one in runs), return_exceptions=True)
+        told, silent = list[QueueStatus](), dict[str, str]()
+        for run, answer in zip(runs, answers, strict=True):
+            if isinstance(answer, NotAnswering):
+                silent[run.name] = str(answer)
+            elif not isinstance(answer, BaseException):
+                told.append(answer)
+            elif not isinstance(answer, NotThere):  # One that has just ended is still listed for a second.
+                raise answer
+        return told, silent
+
+    told, silent = asyncio.run(go())
+    documents = [*map(document, told), *({"name": name, "error": why} for name, why in silent.items())]
+    emit(documents, output, lambda: listed(told, silent))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from holdfast.cli.render import age, table
@@ -30,14 +30,15 @@ def shown(told: QueueStatus, now: datetime) -> str:
     return "\n\n".join(parts)
 
 
-def listed(told: Sequence[QueueStatus]) -> str:
-    """List queues, one a line."""
-    if not told:
+def listed(told: Sequence[QueueStatus], silent: Mapping[str, str] = {}) -> str:
+    """List queues, one a line; those that do not answer with why."""
+    if not (told or silent):
         return "no admission queues: every workload begins as soon as it is submitted"
     rows = [
         (one.queue.name, str(one.admitted), str(one.waiting), _quota(one), _manner(one.queue), one.message)
         for one in told
     ]
+    rows += [(name, "?", "?", "", "", f"does not answer: {why}") for name, why in silent.items()]
     return table(("QUEUE", "LET IN", "WAIT", "TAKEN OF QUOTA", "STRATEGY", "STANDS"), rows)
 
 

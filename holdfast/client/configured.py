@@ -33,6 +33,10 @@ Given = TypeVar("Given", bound=BaseModel)
 Told = TypeVar("Told", bound=BaseModel)
 
 
+class NotThere(HoldfastError):
+    """There is none of this name."""
+
+
 @dataclass(frozen=True)
 class Configured(Generic[Given, Told]):
     """One such workflow."""
@@ -147,7 +151,7 @@ class Configured(Generic[Given, Told]):
         return self._none() if error.status is RPCStatusCode.NOT_FOUND else explained(error, self.place)
 
     def _none(self) -> HoldfastError:
-        return HoldfastError(f"there is no {self.workflow_id.replace('/', ' ', 1)}: {self.remedy}")
+        return NotThere(f"there is no {self.workflow_id.replace('/', ' ', 1)}: {self.remedy}")
 
     async def _silent(self) -> HoldfastError:
         return await unanswered(self.client, self.workflow_id, self.role)

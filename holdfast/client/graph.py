@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -147,9 +146,12 @@ async def end_unheard(run: GraphRun, workloads: Sequence[Workload]) -> None:
     items = (await run.status()).items
     for one in workloads:
         if one.graph is None or not items[one.graph.item].uid:
-            with suppress(RPCError):  # It may have ended by itself.
-                handle = run.client.get_workflow_handle(one.workflow_id)
+            handle = run.client.get_workflow_handle(one.workflow_id)
+            try:
                 await handle.signal(names.SIGNAL_CANCEL, "its graph had ended before it was handed in")
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:  # That it has ended by itself is as good.
+                    raise explained(error, run.place) from error
 
 
 def _hash(graph: Graph, workloads: Sequence[Workload]) -> str:

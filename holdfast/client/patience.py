@@ -1,4 +1,4 @@
-"""Waiting through an outage of Temporal: whoever waits for a workload goes on, since the workload does (row D52)."""
+"""Waiting through an outage of Temporal or its workers: whoever waits goes on, since what is waited for does (D52)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from holdfast.errors import NotReachable
+from holdfast.errors import NotAnswering, NotReachable
 
 T = TypeVar("T")
 
@@ -21,10 +21,10 @@ class Patience:
     """Asks until there is an answer, and says once for each outage that there is none."""
 
     def __init__(self) -> None:
-        self._is_silent = False
+        self._away = ""
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer, however long Temporal is away. `asyncio.timeout` bounds the wait.
+        """Return the answer, however long Temporal or the worker is away. `asyncio.timeout` bounds the wait.
 
         Raises:
             NotReachable: if Temporal answers, and refuses: the namespace is missing, or the rights are.
@@ -33,11 +33,16 @@ class Patience:
         while True:
             try:
                 answer = await question()
+            except NotAnswering as error:
+                if not self._away:
+                    self._away = "a worker"
+                    _log.warning("%s: still waiting", error)
+                await asyncio.sleep(PAUSE)
             except NotReachable as error:
                 if not error.passing:
                     raise
-                if not self._is_silent:
-                    self._is_silent = True
+                if not self._away:
+                    self._away = "Temporal"
                     _log.warning(
                         "Temporal at %s does not answer (%s): still waiting; what was submitted runs on",
                         error.address,
@@ -45,7 +50,7 @@ class Patience:
                     )
                 await asyncio.sleep(PAUSE)
             else:
-                if self._is_silent:
-                    self._is_silent = False
-                    _log.warning("Temporal answers again")
+                if self._away:
+                    _log.warning("%s answers again", self._away)
+                    self._away = ""
                 return answer

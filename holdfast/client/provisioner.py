@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,17 +70,17 @@ class ProvisionerRun:
 
         Raises:
             NoProvisioner: if the cluster has none.
-            HoldfastError: if no worker answers.
+            NotAnswering: if no worker answers.
             NotReachable: if Temporal does not answer.
         """
+        return await self._status(QueryRejectCondition.NOT_OPEN)
+
+    async def _status(self, but: QueryRejectCondition) -> ProvisionerStatus:
+        def ask() -> Awaitable[ProvisionerStatus]:
+            return self._handle.query(names.QUERY_STATUS, result_type=ProvisionerStatus, reject_condition=but)
+
         try:
-            return await answer_of(
-                self.client,
-                self.workflow_id,
-                lambda: self._handle.query(
-                    names.QUERY_STATUS, result_type=ProvisionerStatus, reject_condition=QueryRejectCondition.NOT_OPEN
-                ),
-            )
+            return await answer_of(self.client, self.workflow_id, ask)
         except WorkflowQueryRejectedError as error:
             raise self._none() from error
         except (TimeoutError, WorkflowQueryFailedError) as error:
@@ -108,14 +109,15 @@ class ProvisionerRun:
         return Checked.model_validate(await self._update(names.UPDATE_CHECK, node, seconds=_CHECK))
 
     async def ended(self, number: int) -> NodeOutcome:
-        """Wait until a request has come to an end, however long that takes.
+        """Wait until a request has come to an end, however long that takes, and whoever is away meanwhile.
 
         Raises:
             HoldfastError: if nothing is known of it.
         """
         patience = Patience()
         while True:
-            told = await patience.ask(self.status)
+            # One that was told to stop ends with its last request: what came of that it still says.
+            told = await patience.ask(lambda: self._status(QueryRejectCondition.NONE))
             outcome = next((one for one in told.outcomes if one.number == number), None)
             if outcome is not None:
                 return outcome

@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 
 from holdfast import names
 from holdfast.client.pollers import polled
-from holdfast.errors import HoldfastError
+from holdfast.errors import NotAnswering
 from holdfast.model import Payload, Time, format_duration
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
@@ -93,11 +93,11 @@ async def silence_of(
     return Silence(why=why, since=found.last, remedy=f"holdfast doctor knows in a minute; if it has ended, {remedy}")
 
 
-async def unanswered(client: Client, workflow_id: str, role: str) -> HoldfastError:
+async def unanswered(client: Client, workflow_id: str, role: str) -> NotAnswering:
     """Return the error that says that no worker answers for a workflow, and since when."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
         silence = await silence_of(client, description, role, BUSY_TIMEOUT)
     except RPCError as error:
-        return HoldfastError(f"{workflow_id} does not answer: {error.message}")
-    return HoldfastError(f"{workflow_id}: {silence.why}; nothing is decided there until one does: {silence.remedy}")
+        return NotAnswering(f"{workflow_id} does not answer: {error.message}")
+    return NotAnswering(f"{workflow_id}: {silence.why}; nothing is decided there until one does: {silence.remedy}")

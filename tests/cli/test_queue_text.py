@@ -62,3 +62,10 @@ def test_what_is_not_shown_is_counted() -> None:
 def test_queues_are_listed_one_a_line() -> None:
     assert listed([status()]).splitlines()[1].split()[:4] == ["research", "1", "1", "16/16"]
     assert listed([]) == "no admission queues: every workload begins as soon as it is submitted"
+
+
+def test_one_queue_that_does_not_answer_is_a_line_beside_the_others() -> None:
+    text = listed([], {"research": "queue/dev/research: no worker answers: last poll 2m ago"})
+    assert "research" in text
+    assert "does not answer: queue/dev/research: no worker answers: last poll 2m ago" in text
+    assert "no admission queues" not in text

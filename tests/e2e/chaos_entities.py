@@ -25,7 +25,7 @@ from temporalio.service import RPCError
 from holdfast import names
 from holdfast.client import graph as graphs
 from holdfast.client.provisioner import ProvisionerRun
-from holdfast.errors import HoldfastError, NotReachable
+from holdfast.errors import HoldfastError, NotAnswering, NotReachable
 from holdfast.formats.graph import read_graph
 from holdfast.model import Status
 from holdfast.model.broker import Broker
@@ -163,9 +163,11 @@ async def work_machines(entities: Entities, driver: Driver, seconds: float, rng:
     while clock.time() < over:
         machine = rng.choice(entities.machines.names)
         for action in (NodeAction.POWER_OFF, NodeAction.BOOT, NodeAction.WIPE):
-            ask = NodeAsk(node=machine, action=action, by="chaos", why="it is its turn", force=True)
-            request = await driver.insist(lambda ask=ask: run.request(ask), HoldfastError)
-            outcome = await driver.insist(lambda number=request.number: run.ended(number), HoldfastError)
+            force = action is NodeAction.POWER_OFF
+            ask = NodeAsk(node=machine, action=action, by="chaos", why="it is its turn", force=force)
+            # What is refused stays refused: it ends the run, and says so.
+            request = await driver.insist(lambda ask=ask: run.request(ask), NotReachable, NotAnswering)
+            outcome = await run.ended(request.number)
             done += 1
             if outcome.result is not Result.DONE:
                 found.append(f"provisioner: {action} of {machine} ended {outcome.result}: {outcome.said}")
