@@ -37,8 +37,18 @@ def sweep(node: RealNode) -> None:
         _remove_group(root)
     if Path("/sys/class/net", node.bridge).exists():
         subprocess.run(["ip", "link", "delete", node.bridge], capture_output=True, check=False)
+    _forget_addresses(node)
     if mounted:
         raise still_mounted(mounted)
+
+
+def _forget_addresses(node: RealNode, results: Path = Path("/var/lib/cni/results")) -> None:
+    """Remove what the network plugins remember of pods that were killed with their containers."""
+    network = f"holdfast-{node.identity}-"
+    for path in results.glob(f"{network}*"):
+        container = path.name.removeprefix(network).rpartition("-")[0]
+        path.unlink(missing_ok=True)
+        (results / f"cni-loopback-{container}-lo").unlink(missing_ok=True)
 
 
 def still_mounted(points: Sequence[str]) -> StackError:

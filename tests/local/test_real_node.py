@@ -100,6 +100,7 @@ def test_nothing_is_left_even_after_everything_was_killed(tmp_path: Path) -> Non
     assert not node.run.exists()
     assert not node.data.exists()
     assert not Path("/sys/class/net", node.bridge).exists()
+    assert not list(Path("/var/lib/cni/results").glob(f"holdfast-{node.identity}-*"))
     assert not [root for root in cgroup_roots() if (root / node.cgroup.strip("/")).exists()]
     assert str(node.run) not in Path("/proc/self/mountinfo").read_text()
     commands = [entry / "cmdline" for entry in Path("/proc").iterdir() if entry.name.isdigit()]

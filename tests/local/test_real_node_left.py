@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.local import bringup
 from holdfast.local.realnode import RealNode
+from holdfast.local.sweep import _forget_addresses
 
 
 class Runner:
@@ -69,3 +70,12 @@ def test_images_that_were_not_imported_are_imported_by_the_next_start(
         bringup._bring_up_real_node(runner, planned, kubectl, lambda _: None)
     assert imports == ["tried", "tried"], "once more, and then no more"
     assert launched.count("containerd") == 1
+
+
+def test_what_network_plugins_remember_of_its_pods_goes_with_it_and_others_stays(tmp_path: Path):
+    node = RealNode(tmp_path / "stack")
+    mine, others = f"holdfast-{node.identity}-abc-eth0", "holdfast-00000000-def-eth0"
+    for name in (mine, "cni-loopback-abc-lo", others, "cni-loopback-def-lo"):
+        (tmp_path / name).touch()
+    _forget_addresses(node, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cni-loopback-def-lo", others]
