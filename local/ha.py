@@ -253,6 +253,12 @@ def prepare(layout: Layout) -> None:
     place, owner = Database(layout.directory), "postgres" if os.geteuid() == 0 else None
     if (place.data / "PG_VERSION").exists():
         return
+    kept = [path.name for path in (_left(place), *place.folder.glob("base-*")) if path.exists()]
+    if kept:
+        raise StackError(
+            f"{place.folder} has no database, but what a restoration needs: {', '.join(sorted(kept))}",
+            "restore it again; or give it up with `holdfast dev down --purge`",
+        )
     shutil.rmtree(place.folder, ignore_errors=True)
     # Under another name until it is whole: initdb writes PG_VERSION first, and may be killed after that.
     half_made = place.data.with_name("half-made")
@@ -326,7 +332,8 @@ def define(layout: Layout, sql_tool: str, ports: Mapping[str, int]) -> None:
     Raises:
         StackError: it failed; with what was said.
     """
-    done = layout.directory / "data" / f"schema-{TEMPORAL_SERVER}"
+    # Beside the databases: where they are gone, so is the word that they are made.
+    done = Database(layout.directory).folder / f"schema-{TEMPORAL_SERVER}"
     if done.exists():
         return
     reach = [sql_tool, "--plugin=postgres12", f"--ep={LOOPBACK}", f"--port={ports['postgresql']}", f"--user={_USER}"]
@@ -374,20 +381,29 @@ def restore_base_backup(layout: Layout, source: Path, until: datetime) -> None:
     What it archived of its write-ahead log is kept for that; what it had not archived yet is taken from what it leaves.
     """
     place = Database(layout.directory)
-    left = place.data.with_name("left")
-    shutil.rmtree(left, ignore_errors=True)
-    place.data.replace(left)
-    _run("cp", "-a", str(source), str(place.data))
-    for segment in (left / "pg_wal").iterdir():
-        if segment.is_file() and not (place.archive / segment.name).exists():
-            _run("cp", "-a", str(segment), str(place.archive))
+    left, fresh = _left(place), place.data.with_name("restoring")
+    shutil.rmtree(fresh, ignore_errors=True)
+    _run("cp", "-a", str(source), str(fresh))
     target = f"recovery_target_time = '{until.isoformat()}'\nrecovery_target_action = 'promote'\n"
-    with (place.data / "postgresql.auto.conf").open("a") as file:
+    with (fresh / "postgresql.auto.conf").open("a") as file:
         file.write(target)
-    signal = place.data / "recovery.signal"
+    signal = fresh / "recovery.signal"
     signal.touch()
     if os.geteuid() == 0:
         shutil.chown(signal, "postgres", "postgres")
+    # Where a try before was broken off here, what it has moved aside is the database.
+    if place.data.exists():
+        shutil.rmtree(left, ignore_errors=True)
+        place.data.replace(left)
+    for segment in (left / "pg_wal").iterdir():
+        if segment.is_file() and not (place.archive / segment.name).exists():
+            _run("cp", "-a", str(segment), str(place.archive))
+    fresh.replace(place.data)
+
+
+def _left(place: Database) -> Path:
+    """Return where the database lies that a restoration has moved aside."""
+    return place.data.with_name("left")
 
 
 def remove(layout: Layout) -> None:
