@@ -207,7 +207,7 @@ async def live_gang(entities: Entities, driver: Driver, after: float, lasts: flo
     namespace = await driver.insist(site.namespace)
     await _account(driver, namespace)
     described = document(marker, _GANG)
-    described["spec"]["policy"]["timings"]["successTTL"] = "0s"
+    described["spec"]["policy"]["timings"]["successTtl"] = "0s"
     workload = site.read(described, namespace)
     await driver.insist(lambda: driver.holdfast.submit(workload))
     handle = site.client.get_workflow_handle(workload.workflow_id, result_type=Status)
