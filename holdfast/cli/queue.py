@@ -94,7 +94,8 @@ def list_(
         async with session(address, temporal_namespace, cluster) as holdfast:
             runs = await holdfast.queues()
             answers = await asyncio.gather(*(one.status() for one in runs), return_exceptions=True)
-        told, silent = list[QueueStatus](), dict[str, str]()
+        told: list[QueueStatus] = []
+        silent: dict[str, str] = {}
         for run, answer in zip(runs, answers, strict=True):
             if isinstance(answer, NotAnswering):
                 silent[run.name] = str(answer)

@@ -623,6 +623,19 @@ def test_U13_a_replacement_that_exists_and_is_slow_has_its_own_warm_up_then_the_
     assert (life.state.phase, life.state.restarts) == (Phase.RESETTING, 1)
 
 
+@ROW("J18", level="pure")
+def test_J18_what_a_restart_does_and_remembers_does_not_grow_with_the_pods():
+    def lived(pods: int) -> Life:
+        life = Life(spec=workload(pods=pods)).settle()
+        life.sees(running=pods).sees(failed=pods, job_failed=True).after(seconds=90)
+        return life.sees(running=pods)
+
+    few, many = lived(3), lived(15_000)
+    assert many.attempt == 2
+    assert [kind for kind, _, _ in many.ran] == [kind for kind, _, _ in few.ran]
+    assert len(many.state.model_dump_json()) < len(few.state.model_dump_json()) + 10_000
+
+
 def test_retry_skips_the_pause():
     life = Life().runs().sees(failed=1, job_failed=True).after(seconds=1)
     life.tell(Retried())

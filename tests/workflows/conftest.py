@@ -128,7 +128,9 @@ def opener(stack: Stack, identity: str = "test") -> Callable[..., Any]:
             plain = env.client
             async with (
                 Worker(client, task_queue=names.QUEUE_WORKFLOWS, max_cached_workflows=cached),
-                Worker(plain, task_queue=names.queue_cluster(name), activities=cluster.activities()),
+                Worker(
+                    plain, task_queue=names.queue_cluster(name), activities=[*cluster.activities(), cluster.look_queue]
+                ),
                 Worker(plain, task_queue=names.queue_wait(name), activities=cluster.activities()),
                 Worker(plain, task_queue=names.queue_probe(name), activities=[cluster.probe]),
             ):

@@ -303,7 +303,6 @@ class ScriptedCluster:
             self.probe,
             self.begin_gang,
             self.scale,
-            self.look_queue,
         ]
 
     def look(self, attempt: int, *, live: bool = False) -> Observation:
