@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -308,6 +309,12 @@ async def test_D11_a_monitor_that_begins_anew_adopts_its_marks_and_frees_the_nod
         here.agents.kill()
         await here.space.reach(handle, "Running", 2, 150)
         assert OUT in await here.taints(here.node)
+
+        async def lost() -> bool:
+            return (await book(here.site)).book.nodes[here.node].word is NodeWord.LOST
+
+        await until(lost, 60, "the last of it is said")
+        await asyncio.sleep(1)
         here.site.workers[0].kill()
         killed = datetime.now(UTC)
         monitor = here.site.client.get_workflow_handle(names.node_monitor_id(here.site.cluster))
