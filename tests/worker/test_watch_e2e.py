@@ -11,6 +11,7 @@ from temporalio.client import WorkflowHandle
 
 from holdfast import names
 from holdfast.worker.watch import WatchActivities
+from tests.activities.bench import eventually
 from tests.worker.ground import Ground, Recorder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -32,6 +33,22 @@ async def quiet(ground: Ground, handle: WorkflowHandle[Any, Any], seconds: float
     before = await ground.signals(handle)
     await asyncio.sleep(seconds)
     return await ground.signals(handle) - before
+
+
+async def _quiet(ground: Ground, handle: WorkflowHandle[Any, Any]) -> bool:
+    return len(await ground.pods("short")) == 2 and await quiet(ground, handle, 6) == 0
+
+
+async def allow_pods(ground: Ground, count: int) -> None:
+    """Have the API server refuse more pods than this in the namespace."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": ground.namespace}}
+    await ground.kube.create({**quota, "spec": {"hard": {"pods": str(count)}}})
+
+    async def counted() -> bool:
+        found = await ground.kube.get("v1", "ResourceQuota", "pods", ground.namespace)
+        return "pods" in found.get("status", {}).get("used", {})
+
+    await eventually(counted)
 
 
 async def test_a_failed_pod_is_told_within_a_second(ground: Ground) -> None:
@@ -142,10 +159,10 @@ async def test_after_blindness_the_unhealthy_hear_of_it(ground: Ground) -> None:
         handle = await ground.record("short")
         await ground.anchor("short")
         await ground.attempt("short", 1, [ground.plan("short", pods=3)])
-        await ground.job("short", pods=2)
+        await allow_pods(ground, 2)
+        await ground.job("short", pods=3)
         await ground.submitted("short")
-        await asyncio.sleep(3)
-        assert await ground.signals(handle) == 0
+        await eventually(lambda: _quiet(ground, handle), 60)
         await ground.proxy.cut()
         await until(lambda: _blind(watch))
         await asyncio.sleep(3)
