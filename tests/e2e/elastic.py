@@ -19,9 +19,8 @@ from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import Status
 from holdfast.model.gang_orders import GangStatus
-from tests.e2e.held import real_node
 from tests.e2e.site import Site, asked, free_port, open_site, until
-from tests.e2e.space import Handle, Space, open_space
+from tests.e2e.space import Handle, Space
 
 IMAGE = "holdfast.local/python:1"
 FINISHES, FAILS, DIES = signal.SIGUSR1, signal.SIGUSR2, signal.SIGKILL
@@ -59,18 +58,6 @@ async def door(site: Site) -> dict[str, str]:
     (address,) = [one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"]
     place = f"{address}:{free_port()}"
     return {"HOLDFAST_RENDEZVOUS_ADDRESS": place, "HOLDFAST_RENDEZVOUS_URL": f"http://{place}"}
-
-
-@asynccontextmanager
-async def open_crowd(site: Site) -> AsyncIterator[Space]:
-    """Open a space on the real node, with the service account that its pods need."""
-    async with real_node(site.stack), open_space(site) as space:
-
-        async def there() -> bool:
-            return await site.kube.find("v1", "ServiceAccount", "default", space.namespace) is not None
-
-        await until(there, 20, "the default service account is there")
-        yield space
 
 
 @dataclass(frozen=True, slots=True)

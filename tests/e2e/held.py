@@ -7,7 +7,11 @@ import fcntl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from holdfast.local import Stack
+from tests.e2e.site import Site, until
+from tests.e2e.space import Space, open_space
 
 
 @asynccontextmanager
@@ -19,3 +23,27 @@ async def real_node(stack: Stack, *, alone: bool = False) -> AsyncIterator[None]
             yield
         finally:
             fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+@asynccontextmanager
+async def open_real(site: Site) -> AsyncIterator[Space]:
+    """Open a namespace that the kubelet can run pods of, and hold the real node meanwhile."""
+    await require_real(site)
+    async with real_node(site.stack), open_space(site) as space:
+        await admits_pods(site, space.namespace)
+        yield space
+
+
+async def require_real(site: Site) -> None:
+    """Skip the test where the stack has no real node."""
+    if await site.kube.find("v1", "Node", "real") is None:
+        pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
+
+
+async def admits_pods(site: Site, namespace: str) -> None:
+    """Wait for a namespace's service account, as the kubelet needs it."""
+
+    async def there() -> bool:
+        return await site.kube.find("v1", "ServiceAccount", "default", namespace) is not None
+
+    await until(there, 20, "the default service account is there")

@@ -14,7 +14,8 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from holdfast import names
 from holdfast.local import Stack
-from tests.e2e.elastic import DIES, EXIT_CODE, FAILS, FINISHES, Elastic, open_crowd, open_gangs
+from tests.e2e.elastic import DIES, EXIT_CODE, FAILS, FINISHES, Elastic, open_gangs
+from tests.e2e.held import open_real
 from tests.e2e.site import Site
 from tests.e2e.space import Space
 from tests.e2e.test_real_node import FOREVER, job
@@ -37,7 +38,7 @@ async def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def real(site: Site) -> AsyncIterator[Space]:
-    async with open_crowd(site) as space:
+    async with open_real(site) as space:
         yield space
 
 

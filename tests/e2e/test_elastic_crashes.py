@@ -15,7 +15,8 @@ from holdfast.local import Stack
 from holdfast.worker.failpoints import Passing
 from tests.e2e import failpoints, invariants
 from tests.e2e.asking import Asking
-from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, door, open_crowd
+from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, door
+from tests.e2e.held import open_real
 from tests.e2e.site import Site, open_site
 from tests.e2e.space import Space
 
@@ -70,7 +71,7 @@ async def live(site: Site, crashes: failpoints.Crashes, trace: Path | None = Non
         mortal = failpoints.Mortal(site, crashes, trace, await door(site), asking)
 
         async def life() -> None:
-            async with open_crowd(site) as space:
+            async with open_real(site) as space:
                 await rounds(space)
                 await asking.answered()
                 await invariants.check_replays(site.client)

@@ -17,7 +17,8 @@ from temporalio.service import RPCError
 from holdfast.local import Stack
 from holdfast.model.gang import GangPhase
 from holdfast.model.gang_orders import GangStatus
-from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, open_crowd, open_gangs
+from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, open_gangs
+from tests.e2e.held import open_real
 from tests.e2e.proxy import api_proxy
 from tests.e2e.site import Site, free_port, open_site
 from tests.e2e.space import Space
@@ -42,7 +43,7 @@ async def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def real(site: Site) -> AsyncIterator[Space]:
-    async with open_crowd(site) as space:
+    async with open_real(site) as space:
         yield space
 
 
@@ -122,7 +123,7 @@ async def test_T12_members_of_whom_the_cluster_says_nothing_run_on_and_nobody_is
         open_site(stack, tmp_path, prefix="g") as direct,
         api_proxy(direct.kubeconfig, tmp_path) as (proxy, through),
         open_gangs(stack, tmp_path, direct, kubeconfig=through) as site,
-        open_crowd(site) as space,
+        open_real(site) as space,
     ):
         gang = await Elastic.submit(space, 2, 2)
         before = await gang.meets(2)
@@ -146,7 +147,7 @@ async def test_T14_restarts_left_flakiness_and_how_runs_ended_are_on_the_metrics
     page = f"127.0.0.1:{free_port()}"
     async with (
         open_gangs(stack, tmp_path, HOLDFAST_METRICS_ADDRESS=page) as site,
-        open_crowd(site) as space,
+        open_real(site) as space,
     ):
         gang = await Elastic.submit(space, 2, 2, maxRestarts=1)
         flaky = (await gang.meets(2))[0]

@@ -15,7 +15,7 @@ from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import NodeState, NodeWord
 from tests.e2e.agents import open_agents
-from tests.e2e.held import real_node
+from tests.e2e.held import real_node, require_real
 from tests.e2e.nodes import GROUP, Nodes
 from tests.e2e.site import until
 from tests.e2e.space import Space
@@ -39,8 +39,7 @@ async def lent(stack: Stack, directory: Path, **environment: str) -> AsyncIterat
         opened(stack, directory, **environment) as space,
         open_agents(stack, space.site.kube, directory, 3) as (others, _),
     ):
-        if await space.site.kube.find("v1", "Node", "real") is None:
-            pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
+        await require_real(space.site)
         mine = Nodes(space.site.kube, f"r{secrets.token_hex(3)}", others.names)
         async with real_node(stack, alone=True):
             await mine.label("real", GROUP, mine.group)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +14,9 @@ import yaml
 
 from holdfast import names
 from holdfast.local import Stack
+from tests.e2e.held import open_real
 from tests.e2e.site import Site, free_port, open_site, until
-from tests.e2e.space import Space, open_space
+from tests.e2e.space import Space
 from tests.e2e.test_real_node import FOREVER, containers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
@@ -42,7 +42,7 @@ HANGS = "sleep 600"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def real(shared_site: Site) -> AsyncIterator[Space]:
-    """A namespace whose default service account is there, as the kubelet needs it."""
+    """A namespace of pods that the kubelet can run."""
     async with open_real(shared_site) as space:
         yield space
 
@@ -72,20 +72,6 @@ async def counted(stack: Stack, tmp_path: Path) -> AsyncIterator[Counted]:
         await site.start_worker(HOLDFAST_METRICS_ADDRESS=address)
         async with open_real(site) as space:
             yield Counted(space, address)
-
-
-@asynccontextmanager
-async def open_real(site: Site) -> AsyncIterator[Space]:
-    """Open a namespace that the kubelet can run pods of."""
-    if await site.kube.find("v1", "Node", "real") is None:
-        pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
-    async with open_space(site) as space:
-
-        async def there() -> bool:
-            return await site.kube.find("v1", "ServiceAccount", "default", space.namespace) is not None
-
-        await until(there, 20, "the default service account is there")
-        yield space
 
 
 def served(answer: str, **settings: str) -> str:

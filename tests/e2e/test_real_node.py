@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 
 from holdfast import names
-from tests.e2e.held import real_node
-from tests.e2e.site import Site, appwrapper, until
-from tests.e2e.space import Space, open_space
+from tests.e2e.held import open_real
+from tests.e2e.site import Site, appwrapper
+from tests.e2e.space import Space
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -26,15 +26,8 @@ FOREVER = "while :; do sleep 0.1; done"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def real(shared_site: Site) -> AsyncIterator[Space]:
-    """A namespace whose default service account is there, as the kubelet needs it."""
-    if await shared_site.kube.find("v1", "Node", "real") is None:
-        pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
-    async with real_node(shared_site.stack), open_space(shared_site) as space:
-
-        async def there() -> bool:
-            return await shared_site.kube.find("v1", "ServiceAccount", "default", space.namespace) is not None
-
-        await until(there, 20, "the default service account is there")
+    """A namespace of pods that the kubelet can run."""
+    async with open_real(shared_site) as space:
         yield space
 
 

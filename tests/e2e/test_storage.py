@@ -21,7 +21,7 @@ from holdfast.client.connection import Place
 from holdfast.local import Stack
 from holdfast.model import Reason, Status
 from holdfast.model.broker import Broker
-from tests.e2e.held import real_node
+from tests.e2e.held import admits_pods, real_node, require_real
 from tests.e2e.saving import gang, save
 from tests.e2e.site import Site, free_port, open_site, until
 from tests.e2e.space import Handle, Space, open_space, pod_template
@@ -373,8 +373,7 @@ async def claimed(site: Site, namespace: str, folder: Path) -> AsyncIterator[Non
 @pytest.mark.parametrize("by", ["folder", "claim"])
 async def test_L14_a_real_container_reads_what_was_staged_and_cannot_change_it(ground: Ground, by: str):
     site: Site = ground.site
-    if await site.kube.find("v1", "Node", "real") is None:
-        pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
+    await require_real(site)
     ground.store.put("corpus/word", b"kelp")
     await ground.worker(**({"HOLDFAST_DATA_CLAIM": "datasets"} if by == "claim" else {}))
     script = (
@@ -383,13 +382,10 @@ async def test_L14_a_real_container_reads_what_was_staged_and_cannot_change_it(g
     )
     template = {"metadata": {}, "spec": {**containers(script), "terminationGracePeriodSeconds": 1}}
 
-    async def there() -> bool:
-        return await site.kube.find("v1", "ServiceAccount", "default", ground.space.namespace) is not None
-
     async with real_node(site.stack), AsyncExitStack() as held:
         if by == "claim":
             await held.enter_async_context(claimed(site, ground.space.namespace, ground.cache))
-        await until(there, 20, "the default service account is there")
+        await admits_pods(site, ground.space.namespace)
         handle = await ground.space.submit(job(template=template))
         await ground.space.reach(handle, "Running", 1)
         await asyncio.sleep(1)  # What cannot read ends at once.

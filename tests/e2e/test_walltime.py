@@ -16,9 +16,10 @@ from holdfast.client.connection import Place
 from holdfast.errors import HoldfastError
 from holdfast.local import Stack
 from tests.e2e.crash import OwnTemporal
+from tests.e2e.held import open_real
 from tests.e2e.lattice import NAME, allocation, loses_its_node
 from tests.e2e.site import Site, open_site, until
-from tests.e2e.space import Space, open_space
+from tests.e2e.space import Space
 from tests.e2e.test_real_node import FOREVER, containers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -78,21 +79,10 @@ def spec(script: str, **fields: Any) -> dict[str, Any]:
     return made
 
 
-async def _enabled(site: Site, namespace: str) -> None:
-    if await site.kube.find("v1", "Node", "real") is None:
-        pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
-
-    async def there() -> bool:
-        return await site.kube.find("v1", "ServiceAccount", "default", namespace) is not None
-
-    await until(there, 20, "the default service account is there")
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def real(shared_site: Site) -> AsyncIterator[Space]:
-    """A namespace whose pods the kubelet can start."""
-    async with open_space(shared_site) as space:
-        await _enabled(shared_site, space.namespace)
+    """A namespace of pods that the kubelet can run."""
+    async with open_real(shared_site) as space:
         yield space
 
 
@@ -138,8 +128,7 @@ async def test_L18_with_temporal_stopped_the_node_ends_it_by_itself(stack: Stack
     try:
         async with open_site(stack, tmp_path, temporal_address=temporal.address, prefix="w") as site:
             await site.start_worker()
-            async with open_space(site) as space:
-                await _enabled(site, space.namespace)
+            async with open_real(site) as space:
                 document = allocation("batch", spec(FOREVER), walltime="10s", warmupGracePeriod="20s")
                 (workload,) = formats.read(document, cluster=site.cluster, namespace=space.namespace)
                 deletion = workload.policy.deletion.model_copy(update={"termination_grace": timedelta(seconds=2)})
