@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from holdfast.local import Stack
+from tests.e2e import held
 from tests.e2e.site import Site, open_site
 from tests.e2e.space import Space, open_space
+
+CALL = pytest.StashKey[pytest.TestReport]()
+
+
+@pytest.fixture(autouse=True)
+def _the_real_node_is_held(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that ran on the real node without holding it: another one may take its agent away meanwhile."""
+    before = held.TAKEN.total()
+    yield
+    report = request.node.stash.get(CALL, None)
+    if report is not None and report.passed and request.node.get_closest_marker("real_node"):
+        assert held.TAKEN.total() > before, "it holds the real node: tests/e2e/held.py"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember how a test went, for its fixtures."""
+    report = yield
+    if report.when == "call":
+        item.stash[CALL] = report
+    return report
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,12 +14,16 @@ from holdfast.local import Stack
 from tests.e2e.site import Site, until
 from tests.e2e.space import Space, open_space
 
+TAKEN: Counter[str] = Counter()
+"""How often this process has taken the real node of each stack."""
+
 
 @asynccontextmanager
 async def real_node(stack: Stack, *, alone: bool = False) -> AsyncIterator[None]:
     """Hold the stack's real node for as long as the block lasts; processes of other tests wait for it."""
     with (stack.directory / "real-node.lock").open("w") as lock:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        TAKEN[stack.name] += 1
         try:
             yield
         finally:

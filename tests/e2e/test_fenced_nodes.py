@@ -70,14 +70,19 @@ class Rack(Ground):
         return any(one.fence for one in (await self.status()).pending)
 
     def patches(self) -> list[datetime]:
-        """Return when the worker changed the node's object, by the API server's audit log."""
+        """Return when this installation changed the node's object, by the API server's audit log.
+
+        Others say of a node with its taint, each by keys of its own, that its hardware is broken.
+        """
         needles = (b'"resource":"nodes"', f'"name":"{self.node}"'.encode(), b'"verb":"patch"', b'"ResponseComplete"')
+        ours = {f"{key}/{self.site.cluster}" for key in (names.ANNOTATION_FENCED, names.ANNOTATION_NODE)}
         found: list[datetime] = []
         for log in self.space.truth._logs():
             for line in log:
                 if all(needle in line for needle in needles):
                     event = json.loads(line)
-                    if event["user"]["username"] == WORKER and event["responseStatus"]["code"] == 200:
+                    said = event["requestObject"]["metadata"].get("annotations", {})
+                    if ours & set(said) and event["responseStatus"]["code"] == 200:
                         found.append(datetime.fromisoformat(event["requestReceivedTimestamp"]))
         return sorted(found)
 

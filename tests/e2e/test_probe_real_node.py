@@ -12,6 +12,7 @@ import pytest
 from holdfast import names
 from holdfast.local import Stack
 from tests.e2e.crash import Scene, open_scene
+from tests.e2e.held import real_node, require_real
 from tests.e2e.site import until
 from tests.e2e.space import Space
 from tests.e2e.test_nodes import required
@@ -86,16 +87,17 @@ async def test_L29_the_third_failure_in_a_row_requeues_the_service(real: Space):
 
 
 @pytest.fixture
-async def scene(stack: Stack, tmp_path: Path) -> AsyncIterator[Scene]:
+async def on_the_node(stack: Stack, tmp_path: Path) -> AsyncIterator[Scene]:
     async with open_scene(stack, tmp_path) as opened:
-        yield opened
+        await require_real(opened.site)
+        async with real_node(stack):
+            yield opened
 
 
 @ROW("L28", level="e2e")
-async def test_L28_a_worker_killed_with_9_keeps_the_count(scene: Scene):
+async def test_L28_a_worker_killed_with_9_keeps_the_count(on_the_node: Scene):
     """Only if the two failures before the kill are kept is the one after it the third: then it answers well again."""
-    if await scene.site.kube.find("v1", "Node", "real") is None:
-        pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
+    scene = on_the_node
     workload = scene.site.read(service("200 503 503 503"), scene.namespace)
     scene.handles.append(await scene.site.submit(workload))
     await scene.reach("Running", 120)
