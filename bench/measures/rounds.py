@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from bench.ground import Ground
 from holdfast import names
-from tests.e2e.elastic import DIES, Elastic, Process, open_crowd, open_gangs
+from tests.e2e.elastic import DIES, Elastic, Process, open_gangs
+from tests.e2e.held import open_real
 from tests.e2e.space import Space
 
 NAME = "rounds"
@@ -28,7 +29,7 @@ async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
     async with open_gangs(ground.stack, ground.directory, None, None, **ground.options.worker) as site:
         for index, size in enumerate((2, *sizes) if ground.options.warm else sizes):
             for repeat in range(ground.options.repeats):
-                async with open_crowd(site) as space:
+                async with open_real(site) as space:
                     values = await _once(space, size)
                 if index or not ground.options.warm:  # The first is lived that all is loaded, and not counted.
                     ground.record("Holdfast", values, size={"members": size}, repeat=repeat)
