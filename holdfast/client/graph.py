@@ -108,7 +108,11 @@ async def submit(client: Client, place: Place, graph: Graph, workloads: Sequence
     if begun:
         # A name that is in the way is told before anything begins; and what an earlier graph of this name left has
         # said its last word by then, which would be taken for one of this.
-        await _each(workloads, lambda one: clear(client, place, one, again=again))
+
+        async def is_under_way() -> bool:
+            return await _under_way(run, spec_hash, again=again)
+
+        await _each(workloads, lambda one: clear(client, place, one, again=again, is_under_way=is_under_way))
         begun = await _begun(run, stamped, spec_hash, again=again)
     known = set[str]()
     if not begun:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -71,11 +72,20 @@ async def begin(client: Client, place: Place, workload: Workload, *, again: bool
     raise HoldfastError(f"{stamped.workflow_id} is being submitted by someone else at this moment: try again")
 
 
-async def clear(client: Client, place: Place, workload: Workload, *, again: bool) -> None:
+async def clear(
+    client: Client, place: Place, workload: Workload, *, again: bool, is_under_way: Callable[[], Awaitable[bool]]
+) -> None:
     """Let nothing of a workload's name be in the way of it, before it is begun together with others.
 
     What an earlier submission of the same left waiting, with nothing of it ever made, is ended; so is what has an
     outcome and is still held in the cluster. Either only with `again`.
+
+    Args:
+        client: Of Temporal.
+        place: Where that is.
+        workload: Which is to be begun.
+        again: Whether what has ended may begin again.
+        is_under_way: Whether the same submission has been begun by somebody else: then what was found may be of that.
 
     Raises:
         SpecConflict: if another workload of this name is there.
@@ -89,6 +99,8 @@ async def clear(client: Client, place: Place, workload: Workload, *, again: bool
         if again:
             return
         raise AlreadyEnded(workload.workflow_id, word_for(description))
+    if await is_under_way():  # Asked after the look: what is begun from now on is not what was found.
+        return
     memo = await description.memo()
     theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
     if not (again and _settled(description)):

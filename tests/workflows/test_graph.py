@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from temporalio import workflow
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
@@ -20,9 +20,10 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from holdfast import names
+from holdfast.client import graph as graph_client
 from holdfast.client.connection import Place as Where
 from holdfast.client.graph import GraphRun, end_unheard, submit
-from holdfast.client.submission import begin
+from holdfast.client.submission import begin, clear
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Status, Workload
 from holdfast.model.graph import Edge, EdgeKind, Graph, GraphNews, GraphNode, GraphOrder, GraphStatus, ItemPhase, Place
@@ -380,6 +381,40 @@ async def test_what_a_terminated_graph_left_waiting_gives_way_to_the_next(opens:
         await _again_while_one_runs(scene, where, workloads)
     for one in workloads:
         await scene.client.get_workflow_handle(one.workflow_id).terminate()
+
+
+async def test_of_two_that_submit_an_ended_graph_again_none_cancels_what_the_other_has_begun(
+    opens: Opens, monkeypatch: pytest.MonkeyPatch
+):
+    scene = opens(GraphNode(name="a"), GraphNode(name="b", after=after("a")))
+    workloads = [scene.workload(item) for item in "ab"]
+    where = Where("here", "default")
+    first = await submit(scene.client, where, scene.graph, workloads, again=False)
+    await scene.handle.terminate()
+    for one in workloads:
+        await scene.client.get_workflow_handle(one.workflow_id).terminate()
+    lock, faster = asyncio.Lock(), list[Sequence[str]]()
+
+    async def runs() -> list[str]:
+        described = [await scene.client.get_workflow_handle(one.workflow_id).describe() for one in workloads]
+        return [one.run_id for one in described if one.status is WorkflowExecutionStatus.RUNNING]
+
+    async def overtaken(*given: Any, **options: Any) -> None:
+        async with lock:
+            if not faster:  # The other one is done between the first look at the graph and that at its workloads.
+                monkeypatch.setattr(graph_client, "clear", clear)
+                await submit(scene.client, where, scene.graph, workloads, again=True)
+                faster.append(await runs())
+        await clear(*given, **options)
+
+    monkeypatch.setattr(graph_client, "clear", overtaken)
+    second = await submit(scene.client, where, scene.graph, workloads, again=True)
+    assert second.workflow_id == first.workflow_id
+    assert faster == [await runs()]
+    assert len(faster[0]) == 2
+    for one in workloads:
+        await scene.client.get_workflow_handle(one.workflow_id).terminate()
+    await scene.handle.terminate()
 
 
 async def _again_while_one_runs(scene: Scene, where: Where, workloads: list[Workload]) -> None:
