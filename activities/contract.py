@@ -52,10 +52,6 @@ _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)
 _Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
 """The data sets that the workload's pods read, where it has any: of one attempt always the same (row L14)."""
 
-STANDSTILL = 40.0
-"""Seconds for which nothing of a replacement comes to its end before it comes back without what is left: longer than
-pods have by default to end."""
-
 
 class PodBounds(Payload):
     """What the nodes do to a workload's pods by themselves (row L18)."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.ancestry import own_pods
-from holdfast.activities.contract import STANDSTILL, PlannedComponent, Replaced, ReplaceInput, Target, planned
+from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInput, Target, planned
 from holdfast.activities.copies import each, make_component, read_objects
 from holdfast.activities.deadline import Grace
 from holdfast.activities.kept import PodTrace, Trace, owned_trace, pod_trace
@@ -27,6 +27,7 @@ from holdfast.activities.object_facts import launch_of
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, is_broken_off, persist, told, user_of
 from holdfast.model import Component, Failure, ObjectRef
+from holdfast.model.state import STANDSTILL
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
@@ -108,7 +109,9 @@ async def _ended(lives: Sequence[asyncio.Task[Failure | None]], *, parts: bool) 
     left = set(lives)
     while left:
         some = parts and len(left) < len(lives)
-        done, left = await asyncio.wait(left, timeout=STANDSTILL if some else None, return_when=asyncio.FIRST_COMPLETED)
+        done, left = await asyncio.wait(
+            left, timeout=STANDSTILL.total_seconds() if some else None, return_when=asyncio.FIRST_COMPLETED
+        )
         if not done or any(life.exception() or life.result() is not None for life in done):
             return
 

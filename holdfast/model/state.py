@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
@@ -20,6 +21,9 @@ from holdfast.model.vocabulary import Parking, Phase, Reason
 
 CAUSES_KEPT = 50
 INTERVALS_KEPT = 32
+STANDSTILL = timedelta(seconds=40)
+"""For how long nothing of a replacement comes to its end before it comes back without what is left, and before it is
+broken off only because what was seen may be old: longer than pods have by default to end."""
 
 
 class Stage(StrEnum):

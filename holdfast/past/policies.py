@@ -89,12 +89,6 @@ def _base(document: dict[str, Any], spec: Workload, profiles: Mapping[str, Polic
 
 def _fitting(policy: Policy, spec: Workload, source: str) -> Policy:
     """Return the policy, if the workload's components can be ruled by it."""
-    for component in spec.components:
-        if component.replacement is not None:
-            try:
-                policy.check_replacement(component.replacement)
-            except ValueError as error:
-                raise InvalidWorkload([Problem(f"components.{component.name}", str(error))], source) from None
     try:
         Workload.model_validate({**spec.model_dump(mode="json"), "policy": policy.model_dump(mode="json")})
     except ValidationError as error:

@@ -5,7 +5,7 @@ Precedence: user delete > walltime > suspend and preempt > failure rules > membe
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from holdfast.model import (
     DEADLINE_EXCEEDED,
@@ -22,6 +22,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.model.state import STANDSTILL
 from holdfast.policy.back_off import own_until
 from holdfast.policy.checkpoint import asked, before_suspension, expired, kills, may_ask
 from holdfast.policy.decision import (
@@ -70,9 +71,6 @@ from holdfast.policy.scale import at_nothing
 from holdfast.policy.staging import stage
 from holdfast.policy.success import judged, reached
 from holdfast.policy.walltime import over, walltime
-
-_DOUBT_WAITS = timedelta(seconds=40)
-"""How long something is made again before it is broken off only because what was seen may be old."""
 
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
@@ -220,7 +218,7 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         return ruled
     # What is being made again may wait for ever, and others go on meanwhile; a doubt has time until it has waited long.
     making, doubt = bool(attempt.replacing), attempt.stage is Stage.SUBMITTED and state.in_doubt
-    patient = state.operation.since + _DOUBT_WAITS if state.operation is not None else now
+    patient = state.operation.since + STANDSTILL if state.operation is not None else now
     if doubt and (not making or (attempt.parted if seen is None else now >= patient)):
         if seen is None:
             return Look("nothing is known yet of what has just been made: looking for itself")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from holdfast.activities.contract import STANDSTILL, copies_ref, planned
+from holdfast.activities.contract import copies_ref, planned
 from holdfast.model import (
     Answers,
     Component,
@@ -26,6 +26,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.mount import DataSet
+from holdfast.model.state import STANDSTILL
 from holdfast.policy.events import (
     CheckpointDone,
     ClearDone,
@@ -210,7 +211,7 @@ class Activity:
         if not left:
             return ReplaceDone(tuple(self._again.values()), None)
         if self._moved is not None:
-            still = self._moved + timedelta(seconds=STANDSTILL)
+            still = self._moved + STANDSTILL
             if world.clock.now >= still:
                 return ReplaceDone(tuple(self._again.values()), None, left, self._borne_by_now().total_seconds())
             world.clock.wake(still)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ async def test_S8_what_a_broken_off_replacement_made_is_of_an_earlier_launch_and
 
 @pytest.mark.row("D17", level="e2e")
 async def test_D17_what_waits_to_go_keeps_no_other_from_being_made(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", 0.5)
+    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", timedelta(seconds=0.5))
     bench.components = (element("a", finalizers=[HOLD]), element("b"))
     await bench.launch()
     replaced = await bench.replace(parts=True)
@@ -138,7 +139,7 @@ async def test_D17_what_waits_to_go_keeps_no_other_from_being_made(bench: Bench,
 async def test_D17_pods_that_wait_to_go_hold_up_nothing_that_they_do_not_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", 0.5)
+    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", timedelta(seconds=0.5))
     bench.components = (config(), element("a", finalizers=[HOLD]), element("b", ("settings",)))
     await bench.launch()
     replaced = await bench.replace(parts=True)
@@ -148,7 +149,7 @@ async def test_D17_pods_that_wait_to_go_hold_up_nothing_that_they_do_not_read(
 
 
 async def test_a_workflow_that_knows_of_no_parts_gets_all_or_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", 0.1)
+    monkeypatch.setattr("holdfast.activities.replace.STANDSTILL", timedelta(seconds=0.1))
     bench.components = (element("a", finalizers=[HOLD]), element("b"))
     await bench.launch()
     task = asyncio.create_task(bench.replace())

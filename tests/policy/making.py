@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from holdfast.activities.contract import STANDSTILL, PlannedComponent
+from holdfast.activities.contract import PlannedComponent
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Scope
+from holdfast.model.state import STANDSTILL
 from holdfast.policy.events import CreateDone, PrepareDone, ReplaceDone
 from tests.policy.cluster import ConflictError, Hand, Kind, RefusedError, Thing
 from tests.policy.cluster import Unreachable as Dark
@@ -81,7 +82,7 @@ class Making(Hands):
                 elif reason == OWNER_GONE or (gone and borne >= given.patience):
                     return ReplaceDone((), self._failure(given, reason, name if reason != OWNER_GONE else ""))
             borne, last = borne + self._seen(last), self.cluster.now
-            if left and moved is not None and self.cluster.now - moved >= timedelta(seconds=STANDSTILL):
+            if left and moved is not None and self.cluster.now - moved >= STANDSTILL:
                 return ReplaceDone((), None, tuple(left))
         yield from self._report(given.report_done)
         return ReplaceDone((), None)
