@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -220,10 +220,10 @@ class Site:
         return workload
 
     async def status(self, handle: WorkflowHandle[Any, Any]) -> Status:
-        return await asked(lambda: handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=ANSWER))
+        return await asked(lambda: handle.query(names.QUERY_STATUS, result_type=Status))
 
     async def explain(self, handle: WorkflowHandle[Any, Any]) -> Explanation:
-        return await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation, rpc_timeout=ANSWER))
+        return await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation))
 
     async def reach(
         self, handle: WorkflowHandle[Any, Any], phase: str, seconds: float = 60, attempt: int | None = None
@@ -314,27 +314,37 @@ async def strip_finalizers(kube: Kube, namespace: str) -> None:
                     )
 
 
-ANSWER = timedelta(seconds=8)
-"""For which a workflow's answer is waited for: one that a worker died with does not come, and 30 s is the usual."""
+ANSWER = 4.0
+"""Seconds for which a workflow's answer is waited for: one that a worker died with never comes."""
+ASKED_AT_MOST = 8
 
 
 async def asked(query: Callable[[], Awaitable[T]]) -> T:
     """Ask a workflow, and again as long as it says that something has come which it has not taken in yet.
 
-    One that was not answered within `ANSWER`, where the query says so, is asked again some times.
+    One that is not answered within `ANSWER` is asked again some times.
     """
     silent = 0
     while True:
         try:
-            return await query()
+            return await _answered(query)
         except WorkflowQueryFailedError as error:
             if "ask again" not in str(error):
                 raise
         except RPCError as error:
             silent += 1
-            if silent > 3 or error.status not in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
+            lost = error.status in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}
+            if not lost or silent >= ASKED_AT_MOST:
                 raise
         await asyncio.sleep(0.2)
+
+
+async def _answered(query: Callable[[], Awaitable[T]]) -> T:
+    try:
+        async with asyncio.timeout(ANSWER):
+            return await query()
+    except TimeoutError:
+        raise RPCError(f"no answer within {ANSWER:g} s", RPCStatusCode.DEADLINE_EXCEEDED, b"") from None
 
 
 _given: deque[int] = deque(maxlen=64)

@@ -22,7 +22,7 @@ from tests.e2e.nodes import Nodes
 from tests.e2e.site import job, open_site, until
 from tests.e2e.space import Handle, open_space
 from tests.e2e.terminal import command
-from tests.e2e.test_lost_nodes import book, stands, word, workload
+from tests.e2e.test_lost_nodes import book, said, stands, word, workload
 from tests.e2e.test_provisioner import Ground
 from tests.e2e.truth import WORKER
 from tests.redfish.server import Emulator
@@ -70,21 +70,8 @@ class Rack(Ground):
         return any(one.fence for one in (await self.status()).pending)
 
     def patches(self) -> list[datetime]:
-        """Return when this installation changed the node's object, by the API server's audit log.
-
-        Others say of a node with its taint, each by keys of its own, that its hardware is broken.
-        """
-        needles = (b'"resource":"nodes"', f'"name":"{self.node}"'.encode(), b'"verb":"patch"', b'"ResponseComplete"')
-        ours = {f"{key}/{self.site.cluster}" for key in (names.ANNOTATION_FENCED, names.ANNOTATION_NODE)}
-        found: list[datetime] = []
-        for log in self.space.truth._logs():
-            for line in log:
-                if all(needle in line for needle in needles):
-                    event = json.loads(line)
-                    said = event["requestObject"]["metadata"].get("annotations", {})
-                    if ours & set(said) and event["responseStatus"]["code"] == 200:
-                        found.append(datetime.fromisoformat(event["requestReceivedTimestamp"]))
-        return sorted(found)
+        """Return when this installation said something on the node, by the API server's audit log."""
+        return [one.at for one in said(self.space, self.node)]
 
     def first_of_attempt_2(self) -> datetime:
         return self.space.created("attempts", names.attempt_name("train", 2))

@@ -199,11 +199,17 @@ class Truth:
 
     def requests(self) -> list[Request]:
         """Return the successful changes in the namespace, in the order of the audit log."""
-        needle = f'"namespace":"{self.namespace}"'.encode()
-        found: list[Request] = []
+        return self._requested(f'"namespace":"{self.namespace}"')
+
+    def requests_of_node(self, name: str) -> list[Request]:
+        """Return the successful changes of a node, whoever made them, in the order of the audit log."""
+        return [one for one in self._requested('"resource":"nodes"', f'"name":"{name}"') if one.resource == "nodes"]
+
+    def _requested(self, *words: str) -> list[Request]:
+        needles, found = [word.encode() for word in words], list[Request]()
         for log in self._logs():
             for line in log:
-                if needle in line and line.endswith(b"\n"):
+                if line.endswith(b"\n") and all(needle in line for needle in needles):
                     found += _requests(json.loads(line))
         return sorted(found, key=lambda one: one.time)
 
