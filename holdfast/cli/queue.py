@@ -54,8 +54,9 @@ def apply(
         asyncio.run(go())
     finally:
         # Where one cannot be applied, those before it were.
-        documents = [{"workflowId": one.workflow_id, "name": one.name} for one in runs]
-        emit(documents, output, lambda: "\n".join(f"queue {one.name}  {one.workflow_id}" for one in runs))
+        if runs:
+            documents = [{"workflowId": one.workflow_id, "name": one.name} for one in runs]
+            emit(documents, output, lambda: "\n".join(f"queue {one.name}  {one.workflow_id}" for one in runs))
 
 
 @app.command()
