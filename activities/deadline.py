@@ -56,12 +56,12 @@ class Grace:
     """Seconds that pods have to end by themselves. Only time between two looks that both saw them is used up."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
-        """Begin now, by the running loop's clock if by no other."""
+        """Begin with the first look that saw them end, by the running loop's clock if by no other."""
         self._clock = clock or asyncio.get_running_loop().time
-        self._left, self._looked, self._dark = seconds, self._clock(), False
+        self._left, self._looked, self._dark = seconds, self._clock(), True
 
     def see(self) -> None:
-        """Note that the pods have just been seen."""
+        """Note that the pods have just been seen, and that their deletion has been asked for."""
         now = self._clock()
         if not self._dark:
             self._left -= now - self._looked

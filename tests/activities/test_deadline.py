@@ -81,6 +81,8 @@ def test_a_grace_is_used_up_only_between_two_looks_that_both_saw():
         nonlocal now
         now += seconds
 
+    later(300)
+    grace.see()  # With this it begins: until then their deletion was not asked for.
     later(30)
     grace.see()
     later(10)

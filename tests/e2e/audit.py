@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
@@ -65,12 +66,32 @@ class Request:
         return f"{self.at:%H:%M:%S.%f} {self.verb} {what} {self.code}"
 
 
+def since(log: Path, inode: int, offset: int) -> Iterator[BinaryIO]:
+    """Open the audit log from a place on: what the API server has put aside meanwhile, and then what it writes now.
+
+    Args:
+        log: the file that it writes.
+        inode: of the file that was written at that place.
+        offset: how far that had come, in bytes.
+    """
+    aside = sorted(log.parent.glob(f"{log.stem}-*{log.suffix}"), key=lambda path: path.stat().st_mtime)
+    logs = [*aside, log]
+    inodes = [path.stat().st_ino for path in logs]
+    first = inodes.index(inode) if inode in inodes else 0
+    for path in logs[first:]:
+        with path.open("rb") as opened:
+            if os.fstat(opened.fileno()).st_ino == inode:
+                opened.seek(offset)
+            yield opened
+
+
 class Audit:
     """The requests that concern one namespace, from now on."""
 
     def __init__(self, log: Path, namespace: str) -> None:
         self._log, self._namespace = log, namespace
-        self._offset = log.stat().st_size
+        begun = log.stat()
+        self._inode, self._offset = begun.st_ino, begun.st_size
         self._rest = b""
         self._seen: list[Request] = []
 
@@ -110,14 +131,14 @@ class Audit:
         return len(known)
 
     def _read(self) -> None:
-        if self._log.stat().st_size < self._offset:
-            self._offset, self._rest = 0, b""  # The log was rotated.
-        with self._log.open("rb") as log:
-            log.seek(self._offset)
+        for log in since(self._log, self._inode, self._offset):
             data = log.read()
-        self._offset += len(data)
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        for line in whole:
+            self._inode, self._offset = os.fstat(log.fileno()).st_ino, log.tell()
+            *whole, self._rest = (self._rest + data).split(b"\n")
+            self._take(whole)
+
+    def _take(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
             if self._namespace.encode() in line:
                 entry = json.loads(line)
                 dry = "dryRun=All" in entry.get("requestURI", "")

@@ -281,7 +281,7 @@ class StagingLife(Life):
 
 def known(space: Space) -> ledger.Ledger:
     """Return what the audit log tells of a namespace."""
-    return ledger.within(space.truth._logs(), space.namespace)
+    return ledger.within(space.truth.log(), space.namespace)
 
 
 def _ended(space: Space, pod: str) -> datetime:

@@ -27,7 +27,7 @@ from tests.e2e.space import Space
 
 def ledger_of(space: Space) -> Ledger:
     """Return what the audit log tells of a namespace."""
-    return ledger.within(space.truth._logs(), space.namespace)
+    return ledger.within(space.truth.log(), space.namespace)
 
 
 async def check(

@@ -128,10 +128,11 @@ async def test_L11_a_broker_that_is_lost_loses_nothing_but_its_cycle(alone: Spac
         await alone.reach(one, "Running", 1)
     await command(site, "broker", "start", "--every", "1s", "--least", "2s", "--most", "3s", "--at-once", "1")
     await shows(alone, saving=1)
+    name = await next_one(alone, set(WHO))
+    await asked(alone, name, pods=2)
     site.workers[-1].kill()
     broker = site.client.get_workflow_handle(names.broker_id(site.cluster))
     await broker.terminate("lost with all that it knew")
-    name = await next_one(alone, set(WHO))
     await asyncio.sleep(1)
     assert await requested(alone) == {name}, "nobody is asked while it is gone"
     await saves(alone, name)

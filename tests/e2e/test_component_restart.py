@@ -97,7 +97,9 @@ async def test_U7_only_the_job_that_failed_is_made_again(space: Space):
 
 @ROW("U7", level="e2e")
 async def test_U7_a_members_own_budget_used_up_fails_the_workload(space: Space):
-    handle = await space.submit(document(pod("one"), pod("two"), unit="Member", charge="member"))
+    handle = await space.submit(
+        document(pod("one"), pod("two"), unit="Member", charge="member", failureGracePeriod="8s")
+    )
     await space.reach(handle, "Running", 1)
     await fail(space, "one")
     await launched(space, handle, "one", 1)

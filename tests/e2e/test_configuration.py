@@ -254,6 +254,19 @@ async def test_S8_what_a_change_may_not_do_is_refused_with_its_path(space: Space
     handle = await space.submit(workload)
     await space.reach(handle, "Running")
     await shows(space, "Running")
+
+    async def settled() -> bool:
+        sets = await space.site.objects("apps/v1", "ReplicaSet", space.namespace)
+        found = await space.site.kube.get("apps/v1", "Deployment", "front", space.namespace)
+        status, reasons = found["status"], {one.get("reason") for one in found["status"].get("conditions", ())}
+        return (
+            [one["status"].get("availableReplicas") for one in sets] == [1]
+            and status.get("availableReplicas") == 1
+            and status.get("observedGeneration") == found["metadata"]["generation"]
+            and "NewReplicaSetAvailable" in reasons
+        )
+
+    await until(settled, 60, "its controllers have said their last word")
     kept = await everything(space)
 
     async def refusal(component: Component) -> str:

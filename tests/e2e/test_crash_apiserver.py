@@ -185,7 +185,7 @@ async def test_away_beyond_the_end_of_a_graceful_removal(scene: Scene):
 
 @pytest.mark.row("U1", level="e2e")
 async def test_U1_25_failing_observations_restart_nothing(scene: Scene):
-    await scene.submit(job(backoffLimit=5), failureGracePeriodDuration="3s")
+    await scene.submit(job(backoffLimit=5), failureGracePeriodDuration="10s")
     await scene.reach("Running")
     await scene.fail()
     await scene.unhealthy()

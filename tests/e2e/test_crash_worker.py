@@ -73,6 +73,11 @@ async def _one_job_allowed(scene: Scene) -> None:
 async def test_killed_while_pods_start(scene: Scene):
     await scene.submit(job(labels=HELD))
     await scene.until_status(lambda status: status.reason == "Submitted", 30, "its pods are starting")
+
+    async def made() -> bool:
+        return len(await scene.pods()) == 2
+
+    await until(made, 30, "the Job has made its pods")
     await scene.crash()
     await scene.steer_pods(labels={"holdfast.dev/kwok-hold": None})
     await scene.reach("Running", attempt=1)
@@ -136,7 +141,7 @@ async def test_killed_while_a_failure_grace_runs_out_and_all_heals(scene: Scene)
 
 
 async def test_killed_while_looking(scene: Scene):
-    await scene.submit(pod(), failureGracePeriodDuration="4s")
+    await scene.submit(pod(), failureGracePeriodDuration="10s")
     await scene.reach("Running")
     await scene.fail()
     await scene.unhealthy()
@@ -297,19 +302,25 @@ STEPS: dict[str, Callable[[Request], bool]] = {
 
 @pytest.mark.parametrize("step", STEPS)
 async def test_killed_as_soon_as(scene: Scene, step: str):
-    kill = asyncio.create_task(scene.kill_at(STEPS[step], step))
-    await scene.submit(pod("first"), pod("second"))
     fails = step in {"the failed attempt is deleted", "the second owner is made"}
-    if not fails:
+    kill = None if fails else asyncio.create_task(scene.kill_at(STEPS[step], step))
+    await scene.submit(pod("first"), pod("second"))
+    if kill is not None:
         await kill
     await scene.reach("Running", attempt=1)
+    if kill is None:
+        kill = asyncio.create_task(scene.kill_at(STEPS[step], step))
     await scene.fail()
     await kill
     await scene.moved_on()
     await scene.reach("Running", attempt=2)
-    made = scene.audit.created()
-    assert len(set(made)) == len(made) == 7, f"an anchor, and two times an owner and two pods: {made}"
     await scene.finish(restarts=1, executions=2)
+    # What was under way as the worker died may have been made without a success in the log.
+    made = scene.audit.created()
+    assert len(set(made)) == len(made) <= 7, f"none is made twice: {made}"
+    assert sorted(one.name for one in scene.witness.of(names.ATTEMPT_KIND)) == ["train-a1", "train-a2"]
+    pods = sorted(one.name.partition("-")[0] for one in scene.witness.of("Pod"))
+    assert pods == ["first", "first", "second", "second"], pods
 
 
 async def test_killed_as_soon_as_its_anchor_is_let_go(scene: Scene):

@@ -195,6 +195,7 @@ async def test_L31_the_worker_is_killed_between_two_and_nothing_is_lost_or_done_
     await typed.lives("a", "complete")
     alone.site.workers[-1].kill()
     await alone.site.start_worker()
+    await typed.running("b-1")
     await typed.lives("b-0", "complete")
     alone.site.workers[-1].kill()
     await typed.lives("b-1", "complete")

@@ -53,6 +53,18 @@ async def complete(space: Space, job: str) -> None:
         await space.site.annotate("Pod", each["metadata"]["name"], space.namespace, kwok_complete="0s")
 
 
+async def completed(space: Space, job: str) -> None:
+    """Make a Job's pods succeed, and wait until its controller has said that it has."""
+    await complete(space, job)
+
+    async def is_complete() -> bool:
+        found = await space.site.kube.get("batch/v1", "Job", job, space.namespace)
+        conditions = found["status"].get("conditions") or ()
+        return any(one["type"] == "Complete" and one["status"] == "True" for one in conditions)
+
+    await until(is_complete, 30, f"Job {job} is complete")
+
+
 async def cleared(space: Space, handle: Handle, outcome: str) -> None:
     """Wait until a set has ended, and what was active of it is told gone."""
     await space.reach(handle, outcome)
@@ -83,7 +95,7 @@ async def test_J12_any_is_enough_finished_jobs_stay_and_active_ones_go(space: Sp
     )
     workload, handle = await submit(space, document)
     await space.reach(handle, "Running", 1)
-    await complete(space, "train-workers-1")
+    await completed(space, "train-workers-1")
 
     async def one_done() -> bool:
         status = await space.site.status(handle)

@@ -17,7 +17,7 @@ from tests.e2e import law
 from tests.e2e.jobsets import Json, P, jobset, replicated
 from tests.e2e.site import open_site, until
 from tests.e2e.space import Handle, Space, open_space
-from tests.e2e.test_jobset_ends import complete, counted, jobs, once, pods, submit, uids
+from tests.e2e.test_jobset_ends import complete, completed, counted, jobs, once, pods, submit, uids
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 SHARED = pytest.mark.asyncio(loop_scope="session")
@@ -134,7 +134,7 @@ async def test_J14_what_has_ended_stays_and_the_order_of_start_is_kept(space: Sp
     document = jobset("train", replicated("driver"), replicated("workers", replicas=2), startupPolicy=order)
     _, handle = await submit(space, document)
     await space.reach(handle, "Running", 1)
-    await complete(space, "train-workers-0")
+    await completed(space, "train-workers-0")
 
     async def one_done() -> bool:
         status = await space.site.status(handle)

@@ -74,17 +74,19 @@ def ended(space: Space, attempt: int = 1) -> list[dict[str, Any]]:
 
 
 def processes(marker: str) -> list[int]:
-    """Return the shells whose script has the marker."""
-    found: list[int] = []
+    """Return the shells whose script has the marker; one's child is as its parent until it runs a program."""
+    parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
+                # After the name, which is in parentheses and may hold anything: the state, then the parent.
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
             except OSError:
                 continue
             if words[0] == b"sh" and marker.encode() in words[2]:
-                found.append(int(entry.name))
-    return found
+                parents[int(entry.name)] = int(parent)
+    return [one for one, parent in parents.items() if parent not in parents]
 
 
 async def kill(marker: str) -> None:

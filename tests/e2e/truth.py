@@ -14,13 +14,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, BinaryIO
+from typing import Any
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
 from holdfast import names
 from holdfast.activities.kube import Unreachable
+from tests.e2e.audit import since
 from tests.e2e.site import Site, until
 
 KINDS = (
@@ -207,24 +208,15 @@ class Truth:
 
     def _requested(self, *words: str) -> list[Request]:
         needles, found = [word.encode() for word in words], list[Request]()
-        for log in self._logs():
+        for log in self.log():
             for line in log:
                 if line.endswith(b"\n") and all(needle in line for needle in needles):
                     found += _requests(json.loads(line))
         return sorted(found, key=lambda one: one.time)
 
-    def _logs(self) -> Iterator[BinaryIO]:
-        """Open the audit log from where it was at the beginning; the API server may have put it aside meanwhile."""
-        current = self.site.stack.audit_log
-        aside = sorted(current.parent.glob(f"{current.stem}-*{current.suffix}"), key=lambda path: path.stat().st_mtime)
-        logs = [*aside, current]
-        inodes = [path.stat().st_ino for path in logs]
-        first = inodes.index(self._inode) if self._inode in inodes else 0
-        for path in logs[first:]:
-            with path.open("rb") as log:
-                if path.stat().st_ino == self._inode:
-                    log.seek(self._offset)
-                yield log
+    def log(self) -> Iterator[BinaryIO]:
+        """Open the API server's audit log from where it was at the beginning."""
+        return since(self.site.stack.audit_log, self._inode, self._offset)
 
     # --- judging
 
