@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, BinaryIO
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
