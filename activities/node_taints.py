@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.raw import mapping, mappings, time_of
+from holdfast.model import NodeWord
 
 Patch = dict[str, Any]
 
@@ -31,6 +32,9 @@ def let_go(node: Mapping[str, Any], installation: str) -> Patch | None:
 def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str, renewed: str = "") -> Patch | None:
     """Return the change that says that a node's power is off, and has Kubernetes let its pods go; None if it is so.
 
+    Where the monitor waits for this proof, its word becomes Lost with the same change: once Kubernetes has taken the
+    pods away nobody could tell any more why they are not there.
+
     Args:
         node: the raw node.
         installation: whose provisioner says it.
@@ -44,11 +48,23 @@ def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str, re
         return None
     ours = not there or is_own_taint(node, names.TAINT_OUT_OF_SERVICE, installation)
     said = json.dumps({"at": at.isoformat(), "why": why, "taint": ours, "renewed": renewed})
-    patch: Patch = {"metadata": {"annotations": {names.fenced_annotation(installation): said}}}
+    annotations = {names.fenced_annotation(installation): said, **_word_once_off(node, installation, why)}
+    patch: Patch = {"metadata": {"annotations": annotations}}
     if not there:
         taint = {"key": names.TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
         patch["spec"] = {"taints": [*_taints(node), taint]}
     return patch
+
+
+def _word_once_off(node: Mapping[str, Any], installation: str, why: str) -> dict[str, str]:
+    """Return what the monitor's annotation becomes, as the monitor itself will have it; nothing where it does not."""
+    key = names.node_annotation(installation)
+    said = _json(mapping(mapping(node.get("metadata")).get("annotations")).get(key))
+    if said.get("state") != NodeWord.FENCING.value:
+        return {}
+    heard = time_of(said.get("heard"))
+    since = f"its lease was last renewed at {heard.astimezone(UTC):%H:%M:%S} UTC; " if heard is not None else ""
+    return {key: json.dumps({**said, "state": NodeWord.LOST.value, "why": f"{since}{why}"})}
 
 
 def is_fenced(node: Mapping[str, Any], installation: str) -> bool:
@@ -99,9 +115,11 @@ def _taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _said(node: Mapping[str, Any], installation: str) -> Mapping[str, Any] | None:
     text = mapping(mapping(node.get("metadata")).get("annotations")).get(names.fenced_annotation(installation))
-    if not isinstance(text, str):
-        return None
+    return _json(text) if isinstance(text, str) else None
+
+
+def _json(text: object) -> Mapping[str, Any]:
     try:
-        return mapping(json.loads(text))
+        return mapping(json.loads(text)) if isinstance(text, str) else {}
     except ValueError:
         return {}

@@ -120,9 +120,10 @@ def _adopted(sight: NodeSight, own: OwnMarks, at: datetime) -> NodeRecord:
     """Return what is known of a node by what stands on its object alone: it stands as that says (row D11).
 
     A node that is to be off is marked once more, since only that tells whose pods are there. Where a power-off is said
-    of an earlier silence than the one it is in, it proves nothing.
+    of an earlier silence than the one it is in, it proves nothing, and that it was lost then says nothing either.
     """
     record = NodeRecord(name=sight.name, uid=sight.uid, since=own.since or at, at=at)
+    proven = own.off is not None and sight.silent and bool(own.off_renewed) and own.off_renewed == sight.renewed
     if own.word is NodeWord.NONE and own.off is None:
         return record
     if own.word is NodeWord.NONE:  # What is said of its power is taken off, or made good by a word.
@@ -131,9 +132,11 @@ def _adopted(sight: NodeSight, own: OwnMarks, at: datetime) -> NodeRecord:
         state = NodeState.RETURNING if own.word is NodeWord.RETURNING else NodeState.DOWN
         told = NodeWord.NONE if own.word is NodeWord.FENCING else own.word
         record = edit(record, state=state, downs=1, word=own.word, told=told, why=own.why)
-    if own.word is NodeWord.FENCING:
+    if own.word is NodeWord.LOST and own.off is not None and sight.silent and not proven:
+        record = edit(record, word=NodeWord.FENCING)
+    if record.word is NodeWord.FENCING:
         record = edit(record, fencing=record.since, ours=True)
-    if own.off is not None and sight.silent and own.off_renewed and own.off_renewed == sight.renewed:
+    if proven:
         record = edit(record, fencing=own.off, fenced=own.off, fenced_why=own.off_why)
     return record
 

@@ -83,6 +83,27 @@ def test_L15_a_node_that_is_heard_again_is_freed_in_one_change():
 
 
 @ROW("L15", level="pure")
+def test_L15_the_proof_and_the_word_that_waits_for_it_are_said_in_one_change():
+    """Kubernetes takes the pods away by the taint: from then on nobody could tell why they are not there."""
+    raw = node(OTHERS)
+    fencing = NodeWish(name="n", uid="u", word=NodeWord.FENCING, why="to be off", since=AT, heard=AT)
+    fenced = after(raw, patch_of(raw, fencing, "us"))
+    off = after(fenced, node_taints.fence(fenced, "us", AT, "powered off", "r1"))
+    mark = Marks(installation="us").of(off)
+    assert mark is not None
+    assert (mark.reason, mark.off) == ("NodeStillDown", True)
+    why = "its lease was last renewed at 00:00:00 UTC; powered off"
+    assert mark.message == why
+    lost = fencing.model_copy(update={"word": NodeWord.LOST, "why": why})
+    assert patch_of(off, lost, "us") is None, "just what the monitor says next"
+    for word in (NodeWord.RETURNING, NodeWord.DOWN, NodeWord.NONE):
+        there = after(raw, patch_of(raw, fencing.model_copy(update={"word": word}), "us") or {})
+        change = node_taints.fence(there, "us", AT, "powered off", "r1")
+        assert change is not None
+        assert names.node_annotation("us") not in change["metadata"]["annotations"], word
+
+
+@ROW("L15", level="pure")
 def test_L15_our_own_taint_is_no_broken_hardware_and_what_was_there_does_not_run_on():
     raw = node()
     fenced = after(raw, node_taints.fence(raw, "us", AT, "off"))

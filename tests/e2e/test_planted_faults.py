@@ -40,8 +40,8 @@ async def faulty(stack: Stack, directory: Path, fault: str, patch: pytest.Monkey
 
 async def _suspend_slowly(space: Space) -> Handle:
     """Have a workload suspended whose pod takes its time to go."""
-    slow = pod(kwok_delete_delay="6s")
-    handle = await space.submit(appwrapper(NAME, slow, forcefulDeletionGracePeriodDuration="20s"))
+    slow = pod(kwok_delete_delay="20s")
+    handle = await space.submit(appwrapper(NAME, slow, forcefulDeletionGracePeriodDuration="60s"))
     await space.reach(handle, "Running", 1)
     await handle.signal(names.SIGNAL_SUSPEND, "making room")
     return handle

@@ -87,7 +87,7 @@ async def _node(space: Space, seen: dict[int, set[str]], attempt: int) -> str:
 async def test_L16_an_image_that_cannot_be_pulled_is_tried_elsewhere_once_the_kubelet_has_had_its_time(space: Space):
     async with open_nodes(space.site.kube, 2) as nodes:
         async with kubelets(space, no_image):
-            handle = await space.submit(manifest(nodes, launchGracePeriod="5s"))
+            handle = await space.submit(manifest(nodes, launchGracePeriod="15s"))
 
             async def says() -> bool:
                 found = await space.explain(handle)

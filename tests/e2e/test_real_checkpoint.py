@@ -97,7 +97,11 @@ async def logs(space: Space) -> str:
 async def test_L32_a_container_is_asked_at_its_own_address_and_the_next_one_goes_on(real: Space):
     handle = await real.submit(served(SAVES))
     await real.reach(handle, "Running", 1)
-    assert "from=\n" in await logs(real), "there is nothing to go on from, and it is told so"
+
+    async def begun() -> bool:
+        return "from=\n" in await logs(real)
+
+    await until(begun, 30, "there is nothing to go on from, and it is told so")
     await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
     status = await real.reach(handle, "Suspended")
     assert status.checkpoint is not None
@@ -127,12 +131,12 @@ async def test_L32_an_endpoint_that_hangs_is_unresponsive(real: Space):
 
 
 def ending(on_term: str, grace: int) -> str:
-    """Return a Job that is still saving when its walltime of 6 s is over, and does this when it is told to end."""
+    """Return a Job that is still saving when its walltime of 20 s is over, and does this when it is told to end."""
     answer = "if [ -e /tmp/saved ]; then " + SAVES + "; else " + AT_IT + "; fi"
     script = (SERVE % answer).replace("exec httpd -f", "httpd") + f"trap '{on_term}' TERM\n{FOREVER}"
     given = {
         "profile": "lattice-batch",
-        "walltime": "6s",
+        "walltime": "20s",
         "checkpoint": "http",
         "checkpointPort": "8080",
         "checkpointPath": "/cgi-bin/checkpoint",

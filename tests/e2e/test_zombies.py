@@ -55,7 +55,8 @@ async def dying(space: Space, *pods: str) -> None:
 
 @ROW("U2", level="e2e")
 async def test_U2_finished_pods_that_block_the_foreground_deletion_are_forced(space: Space):
-    handle = await space.submit(appwrapper("train", job(pods=2, labels=STUBBORN), **WAITS))
+    waits = WAITS | {"forcefulDeletionGracePeriodDuration": "20s"}  # In which they are seen to have finished.
+    handle = await space.submit(appwrapper("train", job(pods=2, labels=STUBBORN), **waits))
     await space.reach(handle, "Running", 1)
     pods = sorted(each["metadata"]["name"] for each in await space.pods())
     await handle.signal(names.SIGNAL_SUSPEND, "maintenance")

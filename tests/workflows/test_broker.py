@@ -129,7 +129,7 @@ async def test_one_that_cannot_be_asked_stops_nobody_and_memory_outlives_runs(
     first = (await handle.describe()).run_id
 
     async def asked() -> bool:
-        return len(cluster.looks) == 2
+        return len(cluster.looks) >= 2
 
     skipping = asyncio.create_task(env.sleep(BROKER.every * 2))
     await until(asked, 30, "the next cycle comes")
