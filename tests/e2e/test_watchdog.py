@@ -110,9 +110,7 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
             await begun_anew(site, queue, gone)
             await queues.shows("gpus", 1, 1, 60)
             doctor = await run(site, "doctor", "--cluster", site.cluster)
-            assert (
-                "queue gpus" in doctor.out
-            )  # Whether all is well is not asked: namespaces of others may be half made.
+            assert "queue gpus" in doctor.out, "other checks may be bad: namespaces of others"
             await space.complete(first)
             assert (await space.ended(second)).phase == "Succeeded"
             third = handles[int(rest[1])]
