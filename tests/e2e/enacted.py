@@ -45,18 +45,16 @@ from tests.e2e.site import until
 from tests.e2e.space import FOREIGN_FINALIZER, PENDING, STUBBORN, Handle, Space
 from tests.simulation.cases import in_store
 
-FACTOR = 20.0
-"""All grace and pause periods, and all times of a script, are divided by it: a minute is three seconds."""
 TTL_FACTOR = 20.0 * 4_000
 """The success TTL, the only wait of days, has its own: seven days are eight seconds."""
 OWN_NODE = "holdfast.dev/simulated-node"
 
 
-def scaled(policy: Policy) -> Policy:
+def scaled(policy: Policy, factor: float) -> Policy:
     """Return the policy with all its waits divided."""
     waits = {name: getattr(policy.timings, name) for name in Timings.model_fields}
     divided = {
-        name: span / (TTL_FACTOR if name == "success_ttl" else FACTOR)
+        name: span / (TTL_FACTOR if name == "success_ttl" else factor)
         for name, span in waits.items()
         if span is not None
     }
@@ -70,6 +68,8 @@ class Enactment:
     space: Space
     workload: Workload
     script: Script
+    factor: float
+    """All grace and pause periods, and all times of the script, are divided by it."""
     proxy: Proxy | None = None
     begun: datetime = field(default_factory=lambda: datetime.now(UTC))
     submitted: bool = False
@@ -104,7 +104,7 @@ class Enactment:
                 await asyncio.sleep(0.1)
                 continue
             now = datetime.now(UTC)
-            for due, key, event in in_store(self.script, status.causes, self.begun, FACTOR):
+            for due, key, event in in_store(self.script, status.causes, self.begun, self.factor):
                 if due <= now and key not in self.done:
                     await self._happens(event, key, handle)
             for due, lift in list(self.lifted):
@@ -134,14 +134,14 @@ class Enactment:
     async def _asks(self, handle: Handle, name: str, what: Asked) -> None:
         match what:
             case Extend(by=by):
-                change = WalltimeExtension(by=format_duration(by / FACTOR), note=what.note)
+                change = WalltimeExtension(by=format_duration(by / self.factor), note=what.note)
                 with contextlib.suppress(WorkflowUpdateFailedError):  # A refusal is part of the script.
                     await handle.execute_update(names.UPDATE_EXTEND, change)
             case Requeue():
                 status = await self.space.site.status(handle)
                 await handle.signal(names.SIGNAL_REQUEUE, request(what, status.requeues))
             case Preempt(within=within) if within is not None:
-                await handle.signal(names.SIGNAL_PREEMPT, args=[what.note, within.total_seconds() / FACTOR])
+                await handle.signal(names.SIGNAL_PREEMPT, args=[what.note, within.total_seconds() / self.factor])
             case _:
                 await handle.signal(getattr(names, f"SIGNAL_{name.upper()}"), what.note)
 
@@ -180,7 +180,7 @@ class Enactment:
 
     def _lift(self, lasts: timedelta | None, action: Callable[[], Awaitable[None]]) -> None:
         if lasts is not None:
-            span = lasts / FACTOR
+            span = lasts / self.factor
             self.lifted.append((datetime.now(UTC) + span if self.submitted else span, action))
 
     @staticmethod
@@ -236,17 +236,21 @@ class Enactment:
 
 
 @asynccontextmanager
-async def enacted(space: Space, workload: Workload, script: Script, proxy: Proxy | None) -> AsyncIterator[Enactment]:
+async def enacted(
+    space: Space, workload: Workload, script: Script, factor: float, proxy: Proxy | None
+) -> AsyncIterator[Enactment]:
     """Make ready what a script needs: a node of the workload's own, closed, where none is to be found for its pods."""
-    workload = workload.model_copy(update={"policy": scaled(workload.policy), "lifecycle": _shortened(workload)})
+    workload = workload.model_copy(
+        update={"policy": scaled(workload.policy, factor), "lifecycle": _shortened(workload, factor)}
+    )
     failing = [event.launch_fails for event in script.events if event.launch_fails is not None]
     if failing:
         (one,) = failing
         async with kubelets(space, lambda pod: init_exits(pod, one.exit_code or 1)):
-            yield Enactment(space, _pending(workload), script, proxy)
+            yield Enactment(space, _pending(workload), script, factor, proxy)
         return
     if not any(isinstance(event.what[1], Unschedulable) for event in script.events):
-        yield Enactment(space, workload, script, proxy)
+        yield Enactment(space, workload, script, factor, proxy)
         return
     kube, name = space.site.kube, space.namespace
     labels = {OWN_NODE: name}
@@ -262,19 +266,19 @@ async def enacted(space: Space, workload: Workload, script: Script, proxy: Proxy
         }
     )
     try:
-        yield Enactment(space, _placed(workload, labels, taint), script, proxy)
+        yield Enactment(space, _placed(workload, labels, taint), script, factor, proxy)
     finally:
         found = await kube.get("v1", "Node", name)
         await kube.delete("v1", "Node", name, uid=found["metadata"]["uid"])
 
 
-def _shortened(workload: Workload) -> Any:
+def _shortened(workload: Workload, factor: float) -> Any:
     """Return how long the workload is to live, divided as its waits are."""
     life = workload.lifecycle
     if not isinstance(life, Bounded) or not life.walltime:
         return life
     most = life.extendable_to
-    return Bounded(walltime=life.walltime / FACTOR, extendable_to=most / FACTOR if most is not None else None)
+    return Bounded(walltime=life.walltime / factor, extendable_to=most / factor if most is not None else None)
 
 
 def _pending(workload: Workload) -> Workload:

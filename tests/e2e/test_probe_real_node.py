@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,13 @@ async def test_L29_the_third_failure_in_a_row_requeues_the_service(real: Space):
     real.truth.assert_one_attempt_at_a_time("serve")
 
 
+async def counted(scene: Scene, failures: int) -> bool:
+    """Whether the last heartbeat of the probe that Temporal has tells of so many failures in a row."""
+    pending = (await scene.handle.describe()).raw_description.pending_activities
+    details = [json.loads(one.heartbeat_details.payloads[0].data) for one in pending if one.heartbeat_details.payloads]
+    return any(failures in (one.get("failing") or {}).values() for one in details)
+
+
 @pytest.fixture
 async def on_the_node(stack: Stack, tmp_path: Path) -> AsyncIterator[Scene]:
     async with open_scene(stack, tmp_path) as opened:
@@ -106,7 +114,7 @@ async def test_L28_a_worker_killed_with_9_keeps_the_count(on_the_node: Scene):
         return await served(scene.site.stack, scene.namespace) >= 3
 
     await until(twice, 120, "it has failed twice")
-    await asyncio.sleep(1.2)  # A heartbeat that brings the count is at most a second late.
+    await until(lambda: counted(scene, 2), 30, "a heartbeat has brought that count")
     await scene.crash()
     status = await scene.reach("Running", 120, attempt=2)
     assert (status.restarts, {each.name: each.used for each in status.budgets}) == (1, {"restart": 1, "launch": 0})

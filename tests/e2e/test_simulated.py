@@ -1,6 +1,6 @@
 """The scripts of tests/simulation on a real API server with its real controllers: they must decide what was simulated.
 
-The policies are the documents' own defaults, all divided by one factor; what happens, happens for real.
+The policies are the documents' own defaults, all divided by the same; what happens, happens for real.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PATIENCE = 180.0
 async def decides_the_same(space: Space, case: Case, proxy: Proxy | None = None) -> None:
     workload = case.workload(space.site.cluster, space.namespace)
     expected = simulate(case.workload(), case.script)
-    async with enacted(space, workload, case.script, proxy) as enactment:
+    async with enacted(space, workload, case.script, case.factor, proxy) as enactment:
         status = await enactment.play(PATIENCE)
     assert decisions(status.causes) == decisions(expected.causes)
     assert Verdict.told(status) == Verdict.of(expected)

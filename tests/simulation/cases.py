@@ -32,6 +32,8 @@ class Case:
     rows: tuple[str, ...]
     only: str = ""
     """Why it is simulated and not enacted on a real cluster; empty where it is."""
+    factor: float = 20.0
+    """How much faster it is lived on a real cluster; less where what happens must come before a short wait is over."""
 
     def workload(self, cluster: str = "simulated", namespace: str | None = None) -> Workload:
         text = (HERE / "workloads" / f"{self.document}.yaml").read_text()
@@ -48,13 +50,13 @@ CASES = (
     Case("healed-within-grace", "deployment", ("A3",), "whether the watch sees it without the replacement is chance"),
     Case("failed-pod-reset", "pods", ("A3",)),
     Case("retry-limit-exceeded", "pods", ("A9",)),
-    Case("admission-grace", "job", ("A4",)),
-    Case("warmup-grace", "pods", ("A5",)),
+    Case("admission-grace", "job", ("A4",), factor=8.0),
+    Case("warmup-grace", "pods", ("A5",), factor=8.0),
     Case("missing-component", "job", ("A6",)),
     Case("job-failed", "job", ("A7",)),
     Case("exit-codes", "exit-codes", ("A15",)),
-    Case("suspended-in-grace", "pods", ("A11",)),
-    Case("suspended-in-pause", "pods", ("A11",)),
+    Case("suspended-in-grace", "pods", ("A11",), factor=8.0),
+    Case("suspended-in-pause", "pods", ("A11",), factor=8.0),
     Case("forceful-deletion", "pods", ("A8",)),
     Case("success-ttl", "job", ("A13",)),
     Case("held-after-failure", "held", ("A12",)),
