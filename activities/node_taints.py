@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.raw import mapping, mappings, time_of
+from holdfast.activities.raw import annotated, mapping, mappings, time_of
 from holdfast.model import NodeWord
+from holdfast.policy.node_fence import once_off
 
 Patch = dict[str, Any]
 
@@ -59,12 +60,12 @@ def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str, re
 def _word_once_off(node: Mapping[str, Any], installation: str, why: str) -> dict[str, str]:
     """Return what the monitor's annotation becomes, as the monitor itself will have it; nothing where it does not."""
     key = names.node_annotation(installation)
-    said = _json(mapping(mapping(node.get("metadata")).get("annotations")).get(key))
+    said = annotated(node, key) or {}
     if said.get("state") != NodeWord.FENCING.value:
         return {}
     heard = time_of(said.get("heard"))
-    since = f"its lease was last renewed at {heard.astimezone(UTC):%H:%M:%S} UTC; " if heard is not None else ""
-    return {key: json.dumps({**said, "state": NodeWord.LOST.value, "why": f"{since}{why}"})}
+    why = once_off(heard.astimezone(UTC), why) if heard is not None else why
+    return {key: json.dumps({**said, "state": NodeWord.LOST.value, "why": why})}
 
 
 def is_fenced(node: Mapping[str, Any], installation: str) -> bool:
@@ -114,12 +115,4 @@ def _taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _said(node: Mapping[str, Any], installation: str) -> Mapping[str, Any] | None:
-    text = mapping(mapping(node.get("metadata")).get("annotations")).get(names.fenced_annotation(installation))
-    return _json(text) if isinstance(text, str) else None
-
-
-def _json(text: object) -> Mapping[str, Any]:
-    try:
-        return mapping(json.loads(text)) if isinstance(text, str) else {}
-    except ValueError:
-        return {}
+    return annotated(node, names.fenced_annotation(installation))

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.node_taints import power_off
-from holdfast.activities.raw import mapping, mappings, time_of
+from holdfast.activities.raw import annotated, mapping, mappings, time_of
 from holdfast.model import NodeWish, NodeWord, OwnMarks
 
 
@@ -119,10 +119,4 @@ def word_on(node: Mapping[str, Any], installation: str) -> tuple[NodeWord, str, 
 
 
 def _said(node: Mapping[str, Any], installation: str) -> Mapping[str, Any]:
-    text = mapping(mapping(node.get("metadata")).get("annotations")).get(names.node_annotation(installation))
-    if not isinstance(text, str):
-        return {}
-    try:
-        return mapping(json.loads(text))
-    except ValueError:
-        return {}
+    return annotated(node, names.node_annotation(installation)) or {}

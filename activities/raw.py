@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -40,6 +41,17 @@ def _time(text: str) -> datetime | None:
     except ValueError:
         return None
     return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def annotated(thing: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
+    """Return the JSON object in an annotation, an empty one where it cannot be read; None where there is none."""
+    text = mapping(mapping(thing.get("metadata")).get("annotations")).get(key)
+    if not isinstance(text, str):
+        return None
+    try:
+        return mapping(json.loads(text))
+    except ValueError:
+        return _EMPTY
 
 
 def version_of(metadata: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.common import (
@@ -24,10 +24,13 @@ from holdfast import names
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.silence import answer_of, unanswered
-from holdfast.client.submission import begin, clear, word_for
+from holdfast.client.submission import begin, in_the_way, make_way, word_for
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload
 from holdfast.model.graph import Graph, GraphStatus
+
+R = TypeVar("R")
+T = TypeVar("T")
 
 _TOGETHER: Final = 16
 """Workloads that are handed in at the same time."""
@@ -112,7 +115,10 @@ async def submit(client: Client, place: Place, graph: Graph, workloads: Sequence
         async def is_under_way() -> bool:
             return await _under_way(run, spec_hash, again=again)
 
-        await _each(workloads, lambda one: clear(client, place, one, again=again, is_under_way=is_under_way))
+        earlier = await _each(
+            workloads, lambda one: in_the_way(client, place, one, again=again, is_under_way=is_under_way)
+        )
+        await _each([one for one in earlier if one is not None], lambda one: make_way(client, place, one))
         begun = await _begun(run, stamped, spec_hash, again=again)
     known = set[str]()
     if not begun:
@@ -123,20 +129,20 @@ async def submit(client: Client, place: Place, graph: Graph, workloads: Sequence
     return run
 
 
-async def _each(workloads: Sequence[Workload], act: Callable[[Workload], Awaitable[object]]) -> None:
-    """Do something for all, some at the same time; the first error is that of all."""
+async def _each(things: Sequence[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Do something with all, some at the same time; the first error is that of all."""
     turns = asyncio.Semaphore(_TOGETHER)
 
-    async def one(workload: Workload) -> None:
+    async def one(thing: T) -> R:
         async with turns:
-            await act(workload)
+            return await act(thing)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for workload in workloads:
-                group.create_task(one(workload))
+            tasks = [group.create_task(one(thing)) for thing in things]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def end_unheard(run: GraphRun, workloads: Sequence[Workload]) -> None:

@@ -72,13 +72,25 @@ async def begin(client: Client, place: Place, workload: Workload, *, again: bool
     raise HoldfastError(f"{stamped.workflow_id} is being submitted by someone else at this moment: try again")
 
 
-async def clear(
-    client: Client, place: Place, workload: Workload, *, again: bool, is_under_way: Callable[[], Awaitable[bool]]
-) -> None:
-    """Let nothing of a workload's name be in the way of it, before it is begun together with others.
+class InTheWay(NamedTuple):
+    """An earlier submission that is to be ended before its name is free.
 
-    What an earlier submission of the same left waiting, with nothing of it ever made, is ended; so is what has an
-    outcome and is still held in the cluster. Either only with `again`.
+    Attributes:
+        description: How it was found.
+        phases: In which it was found, or as good: once it is in another, somebody has revived it, and it stays.
+    """
+
+    description: WorkflowExecutionDescription
+    phases: tuple[Phase, ...]
+
+
+async def in_the_way(
+    client: Client, place: Place, workload: Workload, *, again: bool, is_under_way: Callable[[], Awaitable[bool]]
+) -> InTheWay | None:
+    """Say what is in the way of a workload that is to be begun together with others; nothing is changed.
+
+    With `again`, what an earlier submission of the same left waiting, with nothing of it ever made, may be ended; so
+    may what has an outcome and is still held in the cluster: `make_way` ends it.
 
     Args:
         client: Of Temporal.
@@ -94,23 +106,24 @@ async def clear(
     """
     description = await _describe(client, place, workload.workflow_id)
     if description is None:
-        return
+        return None
     if description.status is not WorkflowExecutionStatus.RUNNING:
         if again:
-            return
+            return None
         raise AlreadyEnded(workload.workflow_id, word_for(description))
     if await is_under_way():  # Asked after the look: what is begun from now on is not what was found.
-        return
+        return None
+    if again and _settled(description):
+        return InTheWay(description, _ENDED)
     memo = await description.memo()
     theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
-    if not (again and _settled(description)):
-        if theirs and theirs != ours:
-            raise SpecConflict(workload.workflow_id, theirs, ours)
-        if not again:
-            return
-        if not _waits(description):
-            raise HoldfastError(f"{workload.workflow_id} is under way, of an earlier submission: cancel it first")
-    await _make_way(client, place, description, _ENDED if _settled(description) else (Phase.PENDING,))
+    if theirs and theirs != ours:
+        raise SpecConflict(workload.workflow_id, theirs, ours)
+    if not again:
+        return None
+    if not _waits(description):
+        raise HoldfastError(f"{workload.workflow_id} is under way, of an earlier submission: cancel it first")
+    return InTheWay(description, (Phase.PENDING,))
 
 
 async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
@@ -118,8 +131,7 @@ async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
     description = await _describe(client, place, workflow_id)
     if description is None:
         return None
-    memo = await description.memo()
-    return Begun(description.id, str(memo.get(names.MEMO_UID, "")), description.run_id)
+    return Begun(description.id, await _uid(description), description.run_id)
 
 
 def word_for(execution: WorkflowExecution) -> str:
@@ -138,7 +150,7 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
             return None
         raise AlreadyEnded(workload.workflow_id, word_for(description))
     if again and _settled(description):
-        await _make_way(client, place, description, _ENDED)
+        await make_way(client, place, InTheWay(description, _ENDED))
         return None
     theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
     if theirs and theirs != ours:
@@ -160,23 +172,21 @@ def _waits(description: WorkflowExecutionDescription) -> bool:
     return shown.get(_PHASE) == Phase.PENDING.value and not shown.get(_ATTEMPT)
 
 
-async def _make_way(
-    client: Client, place: Place, description: WorkflowExecutionDescription, phases: tuple[Phase, ...]
-) -> None:
+async def make_way(client: Client, place: Place, found: InTheWay) -> None:
     """Have what an earlier submission still holds removed, and wait until it is proven gone (row D53).
 
     Args:
         client: Of Temporal.
         place: Where that is.
-        description: Of the earlier submission, as it was found.
-        phases: In which it was found, or as good: once it is in another, somebody has revived it, and it stays.
+        found: The earlier submission.
 
     Raises:
         HoldfastError: if it was revived meanwhile, or is not gone within `MAKING_WAY`; the message says what it waits
             for.
         NotReachable: if Temporal does not answer.
     """
-    uid = str((await description.memo()).get(names.MEMO_UID, ""))
+    description, phases = found
+    uid = await _uid(description)
     handle = client.get_workflow_handle(description.id, run_id=description.run_id)
     try:
         await handle.signal(names.SIGNAL_CANCEL, args=["it is submitted again", uid, [one.value for one in phases]])
@@ -185,19 +195,23 @@ async def _make_way(
             raise explained(error, place) from error
     patience, begun, pause = Patience(), time.monotonic(), _POLL_FIRST
     while True:
-        found = await patience.ask(lambda: _describe(client, place, description.id))
-        if found is None or found.status is not WorkflowExecutionStatus.RUNNING:
+        seen = await patience.ask(lambda: _describe(client, place, description.id))
+        if seen is None or seen.status is not WorkflowExecutionStatus.RUNNING or await _uid(seen) != uid:
             return
-        now = found.typed_search_attributes.get(_PHASE)
+        now = seen.typed_search_attributes.get(_PHASE)
         if now not in {*phases, Phase.TERMINATING, *(one for one in Phase if one.ended)}:
             raise HoldfastError(
                 f"{description.id} has been revived meanwhile and is {now}: nothing was submitted, and it was not "
                 "cancelled; `holdfast cancel` ends it"
             )
         if time.monotonic() - begun >= MAKING_WAY.total_seconds():
-            raise HoldfastError(await _unmoved(client, found, str(now)))
+            raise HoldfastError(await _unmoved(client, seen, str(now)))
         await asyncio.sleep(pause)
         pause = min(pause * 1.3, _POLL_LONGEST)
+
+
+async def _uid(description: WorkflowExecutionDescription) -> str:
+    return str((await description.memo()).get(names.MEMO_UID, ""))
 
 
 async def _unmoved(client: Client, description: WorkflowExecutionDescription, phase: str) -> str:

@@ -27,6 +27,21 @@ def is_wanted(record: NodeRecord, timings: NodeTimings) -> bool:
     return timings.fence and record.word not in {NodeWord.DOWN, NodeWord.LOST}
 
 
+def renewed(heard: datetime) -> str:
+    """Say when a silent node was last heard of."""
+    return f"its lease was last renewed at {heard:%H:%M:%S} UTC"
+
+
+def once_off(heard: datetime, why: str) -> str:
+    """Say why a silent node is Lost once its power is off; who proves it says so on the node before the monitor does.
+
+    Args:
+        heard: the last renewal of its lease, in UTC.
+        why: by which proof its power is off.
+    """
+    return f"{renewed(heard)}; {why}"
+
+
 def is_passed(record: NodeRecord, word: NodeWord) -> bool:
     """Whether a node whose power is to be off needs no look for another word: only sensitive pods wait for that."""
     return record.word is NodeWord.FENCING and (word is NodeWord.DOWN or not record.sensitive)

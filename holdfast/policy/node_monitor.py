@@ -283,8 +283,7 @@ def _silent(
     if record.fenced is not None:  # Nobody is left there, whatever it runs: there is nothing to wait for.
         if record.word is NodeWord.LOST:
             return record
-        why = f"its lease was last renewed at {heard:%H:%M:%S} UTC; {record.fenced_why}"
-        return _enter(record, NodeState.DOWN, NodeWord.LOST, why, now)
+        return _enter(record, NodeState.DOWN, NodeWord.LOST, node_fence.once_off(heard, record.fenced_why), now)
     word = _word_due(record, timings, blind, now)
     if word is not NodeWord.NONE and not held and node_fence.is_wanted(record, timings):
         if record.word is NodeWord.FENCING:
@@ -296,7 +295,7 @@ def _silent(
         return _enter(record, NodeState.DOWN, word, _down(record, heard, word, timings, now), now)
     if record.state is NodeState.HEALTHY:
         record = edit(record, flaps=(*record.flaps, now)[-timings.flaps :])
-        why = f"its lease was last renewed at {heard:%H:%M:%S} UTC (rule silent {format_duration(timings.degraded)})"
+        why = f"{node_fence.renewed(heard)} (rule silent {format_duration(timings.degraded)})"
         return _enter(record, NodeState.DEGRADED, record.word, why, now)
     return record
 
@@ -316,7 +315,7 @@ def _down(record: NodeRecord, heard: datetime, word: NodeWord, timings: NodeTimi
     grace = timings.sensitive_down if word is NodeWord.LOST else timings.down
     whom = ", for sensitive workloads too" if word is NodeWord.LOST else ""
     return (
-        f"its lease was last renewed at {heard:%H:%M:%S} UTC, {age} before: Down{whom} "
+        f"{node_fence.renewed(heard)}, {age} before: Down{whom} "
         f"(rule silent {format_duration(timings.degraded)} + {format_duration(grace)})"
     )
 

@@ -74,6 +74,11 @@ def since(log: Path, inode: int, offset: int) -> Iterator[BinaryIO]:
         inode: of the file that was written at that place.
         offset: how far that had come, in bytes.
     """
+    with log.open("rb") as opened:
+        if os.fstat(opened.fileno()).st_ino == inode:
+            opened.seek(offset)
+            yield opened
+            return
     aside = sorted(log.parent.glob(f"{log.stem}-*{log.suffix}"), key=lambda path: path.stat().st_mtime)
     logs = [*aside, log]
     inodes = [path.stat().st_ino for path in logs]

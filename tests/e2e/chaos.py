@@ -220,7 +220,7 @@ async def _run(
     killer = Killer(site.stack, site, random.Random(rng.random()))
     for number in range(WORKERS):
         name = f"worker-{number + 1}"
-        killer.settings[name] = entities.settings(gangs=number == 0)
+        killer.settings[name] = await entities.settings()
         killer.workers[name] = await site.start_worker(kubeconfig=None, **killer.settings[name])
     namespace = await site.namespace()
     holdfast = Holdfast(site.client, Place(site.temporal_address, site.cluster), site.cluster)

@@ -61,7 +61,8 @@ class Entities:
     store: Store
     machines: Nodes
     redfish: Emulator
-    gangs_door: dict[str, str]
+    gangs: bool
+    """Whether there is a real node, on which gangs run."""
     cache: Path
     asked: Counter[str] = field(default_factory=Counter[str])
     answered: Counter[str] = field(default_factory=Counter[str])
@@ -70,10 +71,10 @@ class Entities:
     places: dict[str, str] = field(default_factory=dict[str, str])
     """The kind of each entity, by its workflow's id."""
 
-    def settings(self, *, gangs: bool) -> dict[str, str]:
-        """Return a worker's settings; one worker alone is where gangs are reached."""
+    async def settings(self) -> dict[str, str]:
+        """Return a worker's settings; each is reached by gangs at a port of its own."""
         own = {"HOLDFAST_PROVISIONER_URL": self.redfish.template, **self.store.settings(self.cache)}
-        return own | (self.gangs_door if gangs else {})
+        return own | (await door(self.site) if self.gangs else {})
 
     def sentence(self) -> str:
         """Say what there is."""
@@ -131,8 +132,7 @@ async def open_entities(site: Site, directory: Path) -> AsyncIterator[Entities]:
             await machines.identify(redfish.ids)
             await redfish.start()
             try:
-                real = site.stack.state.real_node
-                yield Entities(site, store, machines, redfish, await door(site) if real else {}, directory / "cache")
+                yield Entities(site, store, machines, redfish, site.stack.state.real_node, directory / "cache")
             finally:
                 redfish.kill()
 
@@ -260,7 +260,7 @@ def lives(
     for number in range(GRAPHS):
         name, after = f"graph-{number}", seconds * number / (GRAPHS + 1)
         planned[name] = lambda name=name, after=after: live_graph(entities, driver, name, after)
-    for number in range(GANGS if entities.gangs_door else 0):
+    for number in range(GANGS if entities.gangs else 0):
         after, lasts = seconds * number / 4, seconds * rng.uniform(0.1, 0.4)
         planned[f"gang-{number}"] = lambda after=after, lasts=lasts: live_gang(entities, driver, after, lasts)
     return planned

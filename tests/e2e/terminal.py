@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.hatchery import Forked
 from tests.e2e.site import Site, executable
@@ -43,6 +45,15 @@ async def command(site: Site, *argv: str, expect: int = 0) -> str:
     done = await run(site, *argv)
     assert done.code == expect, f"{argv}: {done.code}\n{done.out}\n{done.errors}"
     return done.out
+
+
+async def examined(site: Site, *argv: str) -> list[dict[str, Any]]:
+    """Return what the doctor says of everything but the namespaces of other tests: they are half made now and then."""
+    done = await run(site, "doctor", "-o", "json", *argv)
+    told: list[dict[str, Any]] = json.loads(done.out)
+    assert done.code == (0 if all(check["good"] for check in told) else 2), f"{done.out}\n{done.errors}"
+    own = {f"namespace {name}" for name in site.namespaces}
+    return [check for check in told if not check["name"].startswith("namespace ") or check["name"] in own]
 
 
 def _executed(argv: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str, str]:

@@ -157,7 +157,7 @@ async def test_D53_what_was_revived_in_between_is_not_cancelled_by_another_submi
         looked.append(settled(description))
         return looked[-1]
 
-    original = submission._make_way
+    original = submission.make_way
 
     async def make_way(*arguments: Any) -> None:
         # A person revives it right after the other has seen its outcome.
@@ -165,7 +165,7 @@ async def test_D53_what_was_revived_in_between_is_not_cancelled_by_another_submi
         await original(*arguments)
 
     monkeypatch.setattr(submission, "_settled", then_revived)
-    monkeypatch.setattr(submission, "_make_way", make_way)
+    monkeypatch.setattr(submission, "make_way", make_way)
     with pytest.raises(HoldfastError, match="has been revived meanwhile"):
         await asyncio.wait_for(session.submit(kept(space), again=True), 60)
     assert looked == [True]

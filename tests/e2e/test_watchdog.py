@@ -20,7 +20,7 @@ from holdfast.workflows.node_monitor import NodeMonitorInput
 from tests.e2e.agents import SHORT_SILENCE, open_agents
 from tests.e2e.site import Site, open_site, until
 from tests.e2e.space import open_space
-from tests.e2e.terminal import run
+from tests.e2e.terminal import examined
 from tests.e2e.test_lost_nodes import stands
 from tests.e2e.test_provisioner import ground
 from tests.e2e.test_queues import Queues, job
@@ -109,8 +109,9 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
             await until(explained, WITHIN, "explain says what is wrong with its queue")
             await begun_anew(site, queue, gone)
             await queues.shows("gpus", 1, 1, 60)
-            doctor = await run(site, "doctor", "--cluster", site.cluster)
-            assert "queue gpus" in doctor.out, "other checks may be bad: namespaces of others"
+            told = await examined(site, "--cluster", site.cluster)
+            queued = {check["name"]: check["good"] for check in told if "queue gpus" in check["name"]}
+            assert queued == {"queue gpus": True, "admission queue gpus": True}, told
             await space.complete(first)
             assert (await space.ended(second)).phase == "Succeeded"
             third = handles[int(rest[1])]

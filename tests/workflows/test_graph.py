@@ -24,7 +24,7 @@ from holdfast import names
 from holdfast.client import graph as graph_client
 from holdfast.client.connection import Place as Where
 from holdfast.client.graph import GraphRun, end_unheard, submit
-from holdfast.client.submission import begin, clear
+from holdfast.client.submission import InTheWay, begin, in_the_way
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Status, Workload
 from holdfast.model.graph import Edge, EdgeKind, Graph, GraphNews, GraphNode, GraphOrder, GraphStatus, ItemPhase, Place
@@ -391,6 +391,8 @@ async def test_what_a_terminated_graph_left_waiting_gives_way_to_the_next(opens:
     assert (await scene.client.get_workflow_handle(b.id, run_id=b.run_id).result())["phase"] == "Cancelled"
     with pytest.raises(HoldfastError, match="is under way, of an earlier submission: cancel it first"):
         await _again_while_one_runs(scene, where, workloads)
+    b = await scene.client.get_workflow_handle(workloads[1].workflow_id).describe()
+    assert b.status is WorkflowExecutionStatus.RUNNING  # A refusal ends nothing.
     for one in workloads:
         await scene.client.get_workflow_handle(one.workflow_id).terminate()
 
@@ -411,15 +413,15 @@ async def test_of_two_that_submit_an_ended_graph_again_none_cancels_what_the_oth
         described = [await scene.client.get_workflow_handle(one.workflow_id).describe() for one in workloads]
         return [one.run_id for one in described if one.status is WorkflowExecutionStatus.RUNNING]
 
-    async def overtaken(*given: Any, **options: Any) -> None:
+    async def overtaken(*given: Any, **options: Any) -> InTheWay | None:
         async with lock:
             if not faster:  # The other one is done between the first look at the graph and that at its workloads.
-                monkeypatch.setattr(graph_client, "clear", clear)
+                monkeypatch.setattr(graph_client, "in_the_way", in_the_way)
                 await submit(scene.client, where, scene.graph, workloads, again=True)
                 faster.append(await runs())
-        await clear(*given, **options)
+        return await in_the_way(*given, **options)
 
-    monkeypatch.setattr(graph_client, "clear", overtaken)
+    monkeypatch.setattr(graph_client, "in_the_way", overtaken)
     second = await submit(scene.client, where, scene.graph, workloads, again=True)
     assert second.workflow_id == first.workflow_id
     assert faster == [await runs()]
