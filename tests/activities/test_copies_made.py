@@ -10,16 +10,11 @@ from holdfast import names
 from holdfast.activities.kube import Kube, Object
 from holdfast.model import Component, CopyLabel, CopyWord, FailureClass, Scope
 from tests.activities.bench import Bench, eventually, job
+from tests.quotas import limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 COPIES = 5
-QUOTA: Object = {
-    "apiVersion": "v1",
-    "kind": "ResourceQuota",
-    "metadata": {"name": "tight"},
-    "spec": {"hard": {"count/jobs.batch": "2"}},
-}
 
 
 def copied(copies: int = COPIES, **fields: Any) -> Component:
@@ -109,13 +104,7 @@ async def test_what_is_there_half_made_and_was_not_handed_over_is_an_interruptio
 
 
 async def test_a_refusal_names_the_copy_and_bears_time_once(copies: Bench, admin: Kube):
-    await admin.create({**QUOTA, "metadata": {**QUOTA["metadata"], "namespace": copies.namespace}})
-
-    async def counted() -> bool:
-        found = await admin.get("v1", "ResourceQuota", "tight", copies.namespace)
-        return "count/jobs.batch" in found.get("status", {}).get("used", {})
-
-    await eventually(counted, 30)
+    await limited(admin, copies.namespace, {"count/jobs.batch": "2"})
     created = await copies.create()
     failure = created.failure
     assert failure is not None

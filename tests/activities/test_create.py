@@ -14,15 +14,11 @@ from holdfast.activities.make import OWNER_GONE
 from holdfast.model import Component, FailureClass, PodSet, Scope
 from tests.activities.bench import Bench, config, deployment, eventually, job, pod
 from tests.activities.line import Line
+from tests.quotas import limited
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-QUOTA: Object = {
-    "apiVersion": "v1",
-    "kind": "ResourceQuota",
-    "metadata": {"name": "tight"},
-    "spec": {"hard": {"count/jobs.batch": "0"}},
-}
+QUOTA = {"count/jobs.batch": "0"}
 
 
 def calls(kube: Kube) -> list[tuple[str, str, str]]:
@@ -215,19 +211,17 @@ async def test_an_object_of_a_living_attempt_of_another_workload_is_named(bench:
 
 
 async def test_a_used_up_quota_is_borne_until_it_is_free(bench: Bench):
-    quota = await bench.admin.create({**QUOTA, "metadata": {"name": "tight", "namespace": bench.namespace}})
-    await quota_counts(bench)
+    quota = await limited(bench.admin, bench.namespace, QUOTA)
     await bench.prepare()
     task = asyncio.create_task(bench.create(patience=30.0))
     await eventually(lambda: said(bench, "exceeded quota"))
-    key = ("v1", "ResourceQuota", "tight", bench.namespace)
+    key = ("v1", "ResourceQuota", "limit", bench.namespace)
     await bench.admin.patch(*key, uid=quota["metadata"]["uid"], patch={"spec": {"hard": {"count/jobs.batch": "9"}}})
     assert (await task).failure is None
 
 
 async def test_a_used_up_quota_is_a_failure_when_patience_ends(bench: Bench):
-    await bench.admin.create({**QUOTA, "metadata": {"name": "tight", "namespace": bench.namespace}})
-    await quota_counts(bench)
+    await limited(bench.admin, bench.namespace, QUOTA)
     await bench.prepare()
     created = await bench.create(patience=1.5)
     assert created.failure is not None
@@ -236,8 +230,7 @@ async def test_a_used_up_quota_is_a_failure_when_patience_ends(bench: Bench):
 
 
 async def test_patience_is_not_renewed_by_another_try(bench: Bench):
-    await bench.admin.create({**QUOTA, "metadata": {"name": "tight", "namespace": bench.namespace}})
-    await quota_counts(bench)
+    await limited(bench.admin, bench.namespace, QUOTA)
     await bench.prepare()
     created = await asyncio.wait_for(bench.create(patience=30.0, earlier=[{"borne": 29.9}]), 3)
     assert created.failure is not None
@@ -358,13 +351,3 @@ async def said(bench: Bench, words: str) -> bool:
 
 async def enough(made: list[Any], count: int) -> bool:
     return len(made) >= count
-
-
-async def quota_counts(bench: Bench) -> None:
-    """Wait until the quota controller has begun to count, since until then a quota refuses nothing."""
-
-    async def counted() -> bool:
-        quota = await bench.admin.get("v1", "ResourceQuota", "tight", bench.namespace)
-        return "used" in quota.get("status", {})
-
-    await eventually(counted)

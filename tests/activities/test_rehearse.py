@@ -19,7 +19,8 @@ from holdfast.activities.kube import (
 )
 from holdfast.activities.rehearse import stays
 from holdfast.model import Component
-from tests.activities.bench import Bench, config, eventually, job, pod, service
+from tests.activities.bench import Bench, config, job, pod, service
+from tests.quotas import limited
 
 WEBHOOK = 'admission webhook "check.example.com" denied the request: there is no such queue'
 
@@ -109,19 +110,7 @@ class TestRehearsal:
     @pytest.mark.row("A4", level="e2e")
     @pytest.mark.row("S2", level="e2e")
     async def test_a_quota_is_left_to_creation(self, bench: Bench):
-        quota = {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "none", "namespace": bench.namespace},
-            "spec": {"hard": {"pods": "0"}},
-        }
-        await bench.admin.create(quota)
-
-        async def counted() -> bool:
-            found = await bench.admin.get("v1", "ResourceQuota", "none", bench.namespace)
-            return "pods" in found.get("status", {}).get("hard", {})
-
-        await eventually(counted)
+        await limited(bench.admin, bench.namespace, {"pods": "0"})
         assert not await asked(bench, pod())
         created = await bench.create()
         assert created.failure is not None

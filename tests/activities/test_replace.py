@@ -14,6 +14,7 @@ from holdfast.activities.make import OWNER_GONE
 from holdfast.model import Component, FailureClass, PodSet, Scope
 from tests.activities.bench import Bench, config, eventually, job, pod_spec
 from tests.activities.line import Line
+from tests.quotas import limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 
@@ -294,14 +295,8 @@ async def test_pods_that_a_deleted_controller_left_behind_go_before_it_comes_aga
 async def test_a_quota_is_borne_for_as_long_as_patience_lasts(bench: Bench):
     bench.components = (element("a"),)
     await bench.launch()
-    document = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "0"}}}
-    quota = await bench.admin.create({**document, "metadata": {"name": "tight", "namespace": bench.namespace}})
-    key = ("v1", "ResourceQuota", "tight", bench.namespace)
-
-    async def counted() -> bool:
-        return "used" in (await bench.admin.get(*key)).get("status", {})
-
-    await eventually(counted)
+    quota = await limited(bench.admin, bench.namespace, {"pods": "0"})
+    key = ("v1", "ResourceQuota", "limit", bench.namespace)
     replaced = await bench.replace(patience=1.0)
     assert replaced.failure is not None
     assert replaced.failure.reason == "QuotaExceeded"

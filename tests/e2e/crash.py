@@ -106,9 +106,11 @@ class Scene:
         """Wait until another worker has asked something for this workload, and say how long that took."""
         killed = self.killed
         assert killed is not None
+        await self.site.ready(self.worker)
+        # What the killed one had under way still comes in for a moment.
+        since = max(killed + timedelta(seconds=0.5), self.worker.ready_since())
         found = await self.audit.until(
-            # What the killed one had under way still comes in for a moment.
-            lambda each: each.worker and each.received > killed + timedelta(seconds=0.5),
+            lambda each: each.worker and each.received > since,
             40,
             "another worker has gone on",
         )

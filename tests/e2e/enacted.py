@@ -41,8 +41,8 @@ from holdfast.simulation.happenings import (
 from holdfast.simulation.script import Event as Scripted
 from tests.e2e.kubelets import init_exits, kubelets
 from tests.e2e.proxy import Proxy
-from tests.e2e.site import until
 from tests.e2e.space import FOREIGN_FINALIZER, PENDING, STUBBORN, Handle, Space
+from tests.quotas import limited
 from tests.simulation.cases import in_store
 
 TTL_FACTOR = 20.0 * 4_000
@@ -206,15 +206,7 @@ class Enactment:
         await self.space.site.annotate("Pod", pod["metadata"]["name"], self.space.namespace, **annotations)
 
     async def _quota(self, resource: str, lasts: timedelta | None) -> None:
-        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
-        await self.space.make({**quota, "spec": {"hard": {resource: "0"}}})
-        kube = self.space.site.kube
-
-        async def counted() -> bool:
-            found = await kube.get("v1", "ResourceQuota", "none", self.space.namespace)
-            return resource in found.get("status", {}).get("hard", {})
-
-        await until(counted, 20, "the quota has been counted")  # Until then it refuses for another reason.
+        await limited(self.space.site.kube, self.space.namespace, {resource: "0"}, name="none")
         self._lift(lasts, lambda: self.space.delete("v1", "ResourceQuota", "none"))
 
     async def _stuck(self, what: Stuck) -> None:

@@ -25,6 +25,7 @@ from tests.e2e.law import FENCING
 from tests.e2e.proxy import Proxy, address_in, redirected
 from tests.e2e.reading_proxy import ReadingProxy
 from tests.e2e.site import Site, Worker, appwrapper, open_site, until
+from tests.quotas import limited
 
 HEARTBEAT_SECONDS = HEARTBEAT.total_seconds()
 FINALIZER = "example.com/hold"
@@ -163,20 +164,7 @@ class Fence:
 
     async def quota(self, pods: int) -> dict[str, Any]:
         """Let the namespace have so many pods and no more, and wait until that is in force."""
-        quota = {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "pods", "namespace": self.namespace},
-            "spec": {"hard": {"count/pods": str(pods)}},
-        }
-        made = await self.site.kube.create(quota)
-
-        async def counted() -> bool:
-            found = await self.site.kube.get("v1", "ResourceQuota", "pods", self.namespace)
-            return bool((found.get("status") or {}).get("hard"))
-
-        await until(counted, 20, "the quota is in force")
-        return made
+        return await limited(self.site.kube, self.namespace, {"count/pods": str(pods)}, name="pods")
 
     async def lift(self, quota: dict[str, Any]) -> None:
         """Take a quota away, and wait until the API server, which remembers quotas for a while, lets a pod be."""

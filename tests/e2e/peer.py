@@ -71,8 +71,7 @@ class Peer:
 async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIterator[Peer]:
     """Run the controller with a namespace of its own; all of it is gone afterwards but the definition of JobSets.
 
-    That stays with the stack: when a kind ceases to be served, the cluster's garbage collector stands still for about a
-    minute, and so does every removal on the same stack.
+    That stays with the stack: a kind that ceases to be served may stand what counts quotas still for half a minute.
 
     One at a time on a stack, since each runs everybody's JobSets. `settings` are those of its own configuration file
     (`clientConnection`, ...), beside its defaults.

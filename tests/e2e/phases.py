@@ -10,6 +10,7 @@ from holdfast import names
 from holdfast.activities.kube import NotFound
 from tests.e2e.site import appwrapper, job, until
 from tests.e2e.space import FOREIGN_FINALIZER, PENDING, STUBBORN, Handle, Space, pod
+from tests.quotas import limited
 
 PHASES = ("preparing", "creating", "starting", "running", "unhealthy", "removing", "forcing", "pausing")
 
@@ -111,14 +112,7 @@ async def _preparing(space: Space, name: str) -> Held:
 
 async def _creating(space: Space, name: str) -> Held:
     """What holds the creation is a quota: the first component is there, the second is not admitted."""
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
-    await space.make({**quota, "spec": {"hard": {"count/jobs.batch": "0"}}})
-
-    async def enforced() -> bool:
-        found = await space.site.kube.get("v1", "ResourceQuota", "none", space.namespace)
-        return "count/jobs.batch" in (found.get("status") or {}).get("hard", {})
-
-    await until(enforced, 20, "the quota is in force")
+    await limited(space.site.kube, space.namespace, {"count/jobs.batch": "0"}, name="none")
     handle = await space.submit(appwrapper(name, pod(f"{name}-first"), job(name), admissionGracePeriodDuration="300s"))
     await _stage(space, handle, "creating the 2 components of attempt 1")
     await _pods(space, name, "Running", least=1)

@@ -160,7 +160,7 @@ class Site:
                 raise AssertionError(f"the worker ended: {worker.log.read_text()[-4000:]}")
             try:
                 async with aiohttp.ClientSession() as session, session.get(f"http://{worker.health}/readyz") as answer:
-                    return answer.status == 200
+                    return answer.status == 200 and '"event": "ready"' in worker.log.read_text()
             except aiohttp.ClientError:
                 return False
 

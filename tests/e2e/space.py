@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast import formats, names
-from holdfast.activities.kube import KubeError, NotFound
+from holdfast.activities.kube import KubeError, NotFound, Unreachable
 from holdfast.model import Explanation, Policy, Status, Workload
 from holdfast.worker.namespace import apply
 from tests.e2e.site import Site, until
@@ -191,7 +191,11 @@ class Space:
         """Take away the finalizers of what is left, and force the pods that ignore their deletion."""
         kube, pods = self.site.kube, 0
         for api_version, kind in self.truth.kinds:
-            for found in (await kube.list(api_version, kind, self.namespace))["items"]:
+            try:
+                listed = await kube.list(api_version, kind, self.namespace)
+            except Unreachable:  # It is asked again: a kind's storage may be set up anew at this moment.
+                return False
+            for found in listed["items"]:
                 key = (api_version, kind, found["metadata"]["name"], self.namespace)
                 uid = found["metadata"]["uid"]
                 with contextlib.suppress(KubeError):

@@ -18,6 +18,7 @@ from holdfast.model import Status
 from tests.e2e.site import until
 from tests.e2e.space import Space
 from tests.e2e.truth import WORKER
+from tests.quotas import limited
 
 NAME = "pe-0"
 """What these workloads are called: as their first object with pods."""
@@ -66,21 +67,7 @@ def pes(count: int, **metadata: Any) -> list[dict[str, Any]]:
 
 async def let_pods(space: Space, count: int, *scopes: str) -> None:
     """Let this many pods be in the namespace, of these scopes if any, and no more; the API server refuses the next."""
-    await space.make(
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "pods"},
-            "spec": {"hard": {"pods": str(count)}, **({"scopes": list(scopes)} if scopes else {})},
-        }
-    )
-
-    async def in_force() -> bool:
-        quota = await space.site.kube.get("v1", "ResourceQuota", "pods", space.namespace)
-        status = quota.get("status", {})
-        return status.get("hard", {}).get("pods") == str(count) and "pods" in status.get("used", {})
-
-    await until(in_force, 30, f"the quota lets {count} pods be")
+    await limited(space.site.kube, space.namespace, {"pods": str(count)}, *scopes, name="pods")
 
 
 async def let_config_maps(space: Space, allowed: bool) -> None:

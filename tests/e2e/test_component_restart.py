@@ -11,7 +11,7 @@ import yaml
 from holdfast import names
 from tests.e2e.site import job, until
 from tests.e2e.space import Handle, Space, pod
-from tests.e2e.streams import everything
+from tests.e2e.streams import everything, let_pods
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -123,8 +123,7 @@ async def test_U7_a_component_made_again_has_its_warm_up_anew(space: Space):
     """With no failure grace at all, a pod that does not run would restart the workload, had it not warmed up anew."""
     handle = await space.submit(document(pod("slow"), pod("other"), failureGracePeriod="0s"))
     await space.reach(handle, "Running", 1)
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": "1"}}}
-    await space.make(quota)
+    await let_pods(space, 1)
     before = await everything(space)
     await fail(space, "slow")
 
@@ -133,8 +132,7 @@ async def test_U7_a_component_made_again_has_its_warm_up_anew(space: Space):
 
     await until(waits, 60, "it is gone, and may not come back yet")
     await asyncio.sleep(6)
-    found = await space.site.kube.get("v1", "ResourceQuota", "pods", space.namespace)
-    await space.site.kube.delete("v1", "ResourceQuota", "pods", space.namespace, uid=found["metadata"]["uid"])
+    await space.delete("v1", "ResourceQuota", "pods")
     await launched(space, handle, "slow", 1)
     status = await space.site.status(handle)
     assert (status.attempt, status.restarts, status.budgets[0].used) == (1, 1, 1)

@@ -15,6 +15,7 @@ from holdfast.model import Status
 from tests.e2e.audit import Request
 from tests.e2e.crash import Scene, open_scene, pod
 from tests.e2e.site import job, until
+from tests.quotas import limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -95,17 +96,21 @@ async def test_away_while_a_failure_grace_runs_extends_it(scene: Scene):
 
 
 async def test_what_heals_unseen_is_not_restarted(scene: Scene):
-    await scene.submit(job(backoffLimit=5), failureGracePeriodDuration="6s")
+    await scene.submit(job(backoffLimit=5), failureGracePeriodDuration="15s")
     await scene.reach("Running")
+    quota = await limited(scene.site.kube, scene.namespace, {"pods": "1"})  # Its Job cannot replace what fails.
     await scene.fail()
-    await scene.unhealthy()
+    would = (await scene.unhealthy()).next
+    assert would is not None
     await scene.proxy.refuse()
+    await asyncio.sleep((would.at - datetime.now(UTC)).total_seconds() + 1)  # The grace is over, and nobody can look.
+    await scene.site.kube.delete("v1", "ResourceQuota", "limit", scene.namespace, uid=quota["metadata"]["uid"])
 
-    async def replaced() -> bool:  # Its Job does so ten seconds after the failure: long after the grace.
+    async def replaced() -> bool:
         running = [each for each in await scene.pods() if each["status"].get("phase") == "Running"]
         return len(running) == 2
 
-    await until(replaced, 40, "the pod is replaced")
+    await until(replaced, 90, "the pod is replaced")
     assert (await scene.status()).restarts == 0
     await scene.proxy.heal()
     await _seeing(scene)
@@ -116,19 +121,7 @@ async def test_what_heals_unseen_is_not_restarted(scene: Scene):
 
 @pytest.mark.parametrize("lose", [True, False], ids=["what was sent is lost", "what was sent arrives late"])
 async def test_away_while_creating(scene: Scene, lose: bool):
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "jobs", "namespace": scene.namespace},
-        "spec": {"hard": {"count/jobs.batch": "1"}},
-    }
-    made = await scene.site.kube.create(quota)
-
-    async def counted() -> bool:
-        found = await scene.site.kube.get("v1", "ResourceQuota", "jobs", scene.namespace)
-        return bool((found.get("status") or {}).get("hard"))
-
-    await until(counted, 20, "the quota is in force")
+    made = await limited(scene.site.kube, scene.namespace, {"count/jobs.batch": "1"}, name="jobs")
     # What is borne of refusals by an API server that answers is shorter than the outage.
     await scene.submit(job("first", 1), job("second", 1), job("third", 1), admissionGracePeriodDuration="8s")
     await scene.audit.until(

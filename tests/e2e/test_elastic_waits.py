@@ -22,6 +22,7 @@ from tests.e2e.held import open_real
 from tests.e2e.proxy import api_proxy
 from tests.e2e.site import Site, free_port, open_site
 from tests.e2e.space import Space
+from tests.e2e.streams import let_pods
 
 pytestmark = [
     pytest.mark.e2e,
@@ -47,12 +48,6 @@ async def real(site: Site) -> AsyncIterator[Space]:
         yield space
 
 
-async def at_most(space: Space, pods: int) -> None:
-    """Have the namespace take no more pods."""
-    stack, namespace = space.site.stack, space.namespace
-    await asyncio.to_thread(stack.kubectl, "create", "quota", "pods", f"--hard=pods={pods}", "-n", namespace)
-
-
 async def forms(gang: Elastic, present: int) -> GangStatus:
     """Wait until so many are there and a round is not formed yet; return where the gang stands."""
     seen: list[GangStatus] = []
@@ -69,7 +64,7 @@ async def forms(gang: Elastic, present: int) -> GangStatus:
 
 @ROW("T8", level="e2e")
 async def test_T8_once_there_are_enough_the_last_call_is_waited_for_and_no_longer(real: Space):
-    await at_most(real, 2)
+    await let_pods(real, 2)
     gang = await Elastic.submit(real, 2, 3, lastCall="8s", joinTimeout=LONG)
     await real.reach(gang.handle, "Resuming", 1)
     told = await forms(gang, 2)
@@ -89,7 +84,7 @@ async def test_T8_at_the_maximum_a_round_begins_at_once(real: Space):
 
 @ROW("T8", level="e2e")
 async def test_T8_too_few_at_the_timeout_fail_the_gang(real: Space):
-    await at_most(real, 1)
+    await let_pods(real, 1)
     gang = await Elastic.submit(real, 2, 2, lastCall="1s", joinTimeout="15s")
     status = await real.ended(gang.handle)
     assert (status.phase, status.reason, status.restarts) == ("Failed", "JoinTimeout", 0)

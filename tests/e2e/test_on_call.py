@@ -14,6 +14,7 @@ import yaml
 from holdfast import names
 from tests.e2e.site import Site, appwrapper, executable, job, until
 from tests.e2e.terminal import command, run, shell
+from tests.quotas import limited
 
 pytestmark = pytest.mark.e2e
 ROW = pytest.mark.row
@@ -183,8 +184,7 @@ async def explained(site: Site, name: str, *words: str) -> str:
 @ROW("D34", level="e2e")
 async def test_D34_explain_says_why_pods_wait(site: Site, tmp_path: Path):
     namespace, full = await site.namespace(), await site.namespace()
-    quota = {"metadata": {"name": "pods", "namespace": full}, "spec": {"hard": {"pods": "0"}}}
-    await site.kube.create({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+    await limited(site.kube, full, {"pods": "0"})
 
     def asking(name: str, **changes: Any) -> dict[str, Any]:
         one = job(name)

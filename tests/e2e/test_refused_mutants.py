@@ -74,6 +74,7 @@ REFUSED_BY_THE_WORKER: dict[str, str] = {
 """Where each of them is refused, from its first component."""
 
 ACCEPTED = {
+    "an annotation that is none",
     "a negative duration",
     "exit codes of both sorts",
     "a component's name that is generated",

@@ -11,6 +11,7 @@ from holdfast import names
 from holdfast.profiles.appwrapper import POLICY
 from tests.e2e.site import PREFIX, appwrapper, job, until
 from tests.e2e.space import Handle, Space
+from tests.quotas import limited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -62,14 +63,7 @@ async def test_A18_a_jobs_replaced_failed_pods_never_reset_it_and_the_last_one_d
 @ROW("A2", level="e2e")
 async def test_A2_between_the_waves_of_a_job_it_has_not_succeeded(space: Space):
     """A quota on the number of pods holds the second wave: all pods there are have succeeded, and work is left."""
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}}
-    await space.make({**quota, "spec": {"hard": {"count/pods": "2"}}})
-
-    async def in_force() -> bool:
-        found = await space.site.kube.get("v1", "ResourceQuota", "pods", space.namespace)
-        return "count/pods" in (found.get("status") or {}).get("used", {})
-
-    await until(in_force, 30, "the quota is in force")
+    await limited(space.site.kube, space.namespace, {"count/pods": "2"}, name="pods")
     component = job(pods=2, complete="1s", completions=4)
     handle = await space.submit(appwrapper("train", component, successTTLDuration="1h"))
 

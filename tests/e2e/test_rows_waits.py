@@ -155,7 +155,11 @@ async def evict(space: Space, workload: str) -> str:
 
 async def evicted_and_not_made_again(space: Space, grace: str) -> Handle:
     """Have a workload of two replicas lose one, well after warm-up, where a quota keeps its controller from another."""
-    waits = {"warmupGracePeriodDuration": "2s", "failureGracePeriodDuration": grace}
+    waits = {
+        "warmupGracePeriodDuration": "2s",
+        "failureGracePeriodDuration": grace,
+        "retryPausePeriodDuration": "10s",  # So that Resetting is seen.
+    }
     handle = await space.submit(appwrapper("serve", deployment("serve"), **waits))
     await space.reach(handle, "Running", 1)
     await asyncio.sleep(2.5)  # Warm-up itself.

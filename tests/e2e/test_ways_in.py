@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
 
 from holdfast import names
 from holdfast.activities.kube import service_account_user
@@ -219,11 +220,13 @@ async def test_a_versioned_worker_runs_workloads_once_its_version_is_current(sta
 async def test_D51_the_doctor_says_that_a_name_stands_for_another_cluster(site: Site):
     told = await examined(site)
     assert [check["good"] for check in told if check["name"] == "cluster"] == [True]
-    handle = site.client.get_workflow_handle(names.watch_workflow_id(site.cluster))
-    await handle.terminate("begun anew for another cluster, by the test")
-    queue = names.queue_watch(site.cluster)
-    other = {MEMO_CLUSTER_UID: "0000"}
-    await site.client.start_workflow("ClusterWatch", id=handle.id, task_queue=f"{queue}/nobody", memo=other)
+    await site.client.start_workflow(
+        "ClusterWatch",
+        id=names.watch_workflow_id(site.cluster),
+        task_queue=f"{names.queue_watch(site.cluster)}/nobody",
+        memo={MEMO_CLUSTER_UID: "0000"},
+        id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
+    )
     (found,) = [check for check in await examined(site) if check["name"] == "cluster"]
     assert not found["good"]
     assert f"{site.cluster} stands for the cluster of uid 0000" in found["found"]

@@ -12,6 +12,7 @@ from temporalio.client import WorkflowHandle
 from holdfast import names
 from holdfast.worker.watch import WatchActivities
 from tests.activities.bench import eventually
+from tests.quotas import limited
 from tests.worker.ground import Ground, Recorder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -41,14 +42,7 @@ async def _quiet(ground: Ground, handle: WorkflowHandle[Any, Any]) -> bool:
 
 async def allow_pods(ground: Ground, count: int) -> None:
     """Have the API server refuse more pods than this in the namespace."""
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": ground.namespace}}
-    await ground.kube.create({**quota, "spec": {"hard": {"pods": str(count)}}})
-
-    async def counted() -> bool:
-        found = await ground.kube.get("v1", "ResourceQuota", "pods", ground.namespace)
-        return "pods" in found.get("status", {}).get("used", {})
-
-    await eventually(counted)
+    await limited(ground.kube, ground.namespace, {"pods": str(count)}, name="pods")
 
 
 async def test_a_failed_pod_is_told_at_once(ground: Ground) -> None:
