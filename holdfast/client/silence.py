@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 from temporalio.client import Client, WorkflowExecutionDescription
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.pollers import polled
@@ -48,8 +48,8 @@ async def _is_polled(client: Client, workflow_id: str) -> bool:
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
         return (await polled(client, description.task_queue or names.QUEUE_WORKFLOWS)).served
-    except RPCError:
-        return False
+    except RPCError as error:
+        return error.status is RPCStatusCode.UNIMPLEMENTED  # A server that cannot say who polls: somebody may.
 
 
 class Silence(Payload):

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from holdfast.cli.app import app
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
+from tests.e2e.site import until
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
 
@@ -79,7 +80,11 @@ async def test_submit_steer_and_watch(client: Client, file: Path, name: str) -> 
         cluster.complete = True
         watched = (await run("submit", str(file), "--again", "--watch")).stdout
         assert "Succeeded" in watched
-        assert name.partition("/")[2] in (await run("list", "--phase", "succeeded", "-n", "research")).stdout
+
+        async def listed() -> bool:
+            return name.partition("/")[2] in (await run("list", "--phase", "succeeded", "-n", "research")).stdout
+
+        await until(listed, 30, "it is listed")
         assert f"{name} Succeeded" in (await run("cancel", name, "--wait")).stdout
 
 
@@ -99,8 +104,8 @@ async def test_a_failed_workload_is_exit_code_1(client: Client, file: Path, name
 
 async def test_a_wait_that_is_too_long_says_what_to_ask(client: Client, file: Path, name: str) -> None:
     await run("submit", str(file))
-    late = await run("suspend", name, "--wait", "--timeout", "1s", code=2)
-    assert f"suspend was asked for, but is not done after 1s: `holdfast explain {name}`" in late.output
+    late = await run("suspend", name, "--wait", "--timeout", "5s", code=2)
+    assert f"suspend was asked for, but is not done after 5s: `holdfast explain {name}`" in late.output
 
 
 async def test_doctor_says_which_workers_are_missing(client: Client, address: str) -> None:

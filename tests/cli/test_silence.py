@@ -16,7 +16,7 @@ from holdfast import Holdfast, HoldfastPlugin
 from holdfast.cli.app import app
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
-from tests.e2e.site import make_temporal_namespace
+from tests.e2e.site import make_temporal_namespace, until
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "appwrapper-job.yaml"
@@ -85,7 +85,7 @@ async def test_D36_each_wish_says_that_nobody_answers_and_what_happens_once_one_
 
 @pytest.mark.parametrize("verb", ["cancel", "suspend"])
 async def test_D36_whoever_waits_is_told_while_waiting(name: str, verb: str) -> None:
-    result, _ = await run(verb, name, "--wait", "--timeout", "6s")
+    result, _ = await run(verb, name, "--wait", "--timeout", "12s")
     assert result.exit_code == 2
     assert NOBODY in result.stderr.splitlines()[0], result.output
     assert "once a worker answers" in result.stderr
@@ -137,9 +137,14 @@ async def test_D36_watch_says_it_first(name: str) -> None:
 
 
 async def test_D36_list_says_that_nobody_polls(name: str) -> None:
-    result, _ = await run("list")
-    assert name.partition("/")[2] in result.stdout
-    assert NOBODY in result.stderr
+    found = list[Result]()
+
+    async def listed() -> bool:
+        found[:] = [(await run("list"))[0]]
+        return name.partition("/")[2] in found[0].stdout
+
+    await until(listed, 60, "it is listed")
+    assert NOBODY in found[0].stderr
 
 
 async def test_D36_with_a_worker_nothing_is_said(client: Client, name: str) -> None:
@@ -169,5 +174,5 @@ async def test_D60_a_wish_that_nobody_took_within_its_time_is_not_said_to_have_b
     said = " ".join(result.output.split())
     assert "was asked for, but" not in said
     assert "it is not known whether checkpoint was asked for" in said
-    result, _ = await run("cancel", name, "--wait", "--timeout", "1s")
-    assert "cancel was asked for, but is not done after 1s" in " ".join(result.output.split())
+    result, _ = await run("cancel", name, "--wait", "--timeout", "5s")
+    assert "cancel was asked for, but is not done after 5s" in " ".join(result.output.split())

@@ -146,7 +146,7 @@ async def test_list_filters_by_what_the_columns_hold(holdfast: Holdfast) -> None
     runs = {(await holdfast.submit(a_workload(queue=queue))).name for _ in range(3)}
     await holdfast.submit(a_workload())
     found: list[Summary] = []
-    for _ in range(50):
+    for _ in range(300):
         found = [each async for each in holdfast.list(queue=queue, phase=Phase.PENDING, running=True)]
         if len(found) == 3:
             break

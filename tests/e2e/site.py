@@ -34,6 +34,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import formats, names
 from holdfast.activities.kube import Kube, NotFound
+from holdfast.errors import NotAnswering
 from holdfast.local import Stack, worker_kubeconfig
 from holdfast.local.ports import choose
 from holdfast.model import Explanation, Status, Workload
@@ -367,13 +368,15 @@ async def until(
 ) -> None:
     """Wait until a check holds, looking often; real time, since real servers are waited for.
 
-    What was waited for may be a function, which then says how things stood as the time was over.
+    A workflow that does not answer in time is asked again. What was waited for may be a function, which then says how
+    things stood as the time was over.
     """
     deadline = time.monotonic() + seconds
     with spent(CONDITION):
         while time.monotonic() < deadline:
-            if await check():
-                return
+            with contextlib.suppress(NotAnswering):
+                if await check():
+                    return
             await asyncio.sleep(pause)
     raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
 

@@ -214,7 +214,7 @@ async def test_D34_explain_says_why_pods_wait(site: Site, tmp_path: Path):
             {"schedulingGates": [{"name": "example.com/hold"}]},
             ("2 pods held by scheduling gates: example.com/hold",),
         ),
-        "quota": (full, {}, ("2 pods not created: ", "exceeded quota: pods")),
+        "quota": (full, {}, ("2 pods not created: ", "exceeded quota: limit")),
     }
 
     async def live(name: str, where: str, changes: dict[str, Any], words: tuple[str, ...]) -> None:

@@ -96,7 +96,7 @@ def _version(stack: Stack) -> int:
 def test_an_older_temporal_in_the_place_of_the_present_one(stack: Stack, tmp_path: Path) -> None:
     _start(stack, "before")
     stack.copy_data("temporal", tmp_path / "copy")
-    assert _known(stack, "before")
+    _eventually(lambda: _known(stack, "before"))
     _start(stack, "after")
     _temporal(stack, "workflow", "terminate", "--workflow-id", "before")
     stack.restore_data("temporal", tmp_path / "copy")

@@ -58,7 +58,7 @@ async def test_the_workflow_decides_what_was_simulated(case: Case):
     server = await asyncio.to_thread(time_skipping_server)
     async with await WorkflowEnvironment.start_time_skipping(
         test_server_existing_path=server,
-        test_server_startup_timeout=timedelta(minutes=1),
+        test_server_startup_timeout=timedelta(minutes=4),
         data_converter=pydantic_data_converter,
     ) as env:
         cluster = VirtualCluster(case)

@@ -135,7 +135,7 @@ async def test_two_workers_share_and_the_second_takes_the_watch_over(place: dict
             await second.ready()
             first.process.kill()
             await first.end()
-            await second.line("watching", seconds=10)
+            await second.line("watching", seconds=40)
 
 
 async def test_another_cluster_of_the_same_name_is_refused(place: dict[str, str]) -> None:
@@ -208,7 +208,7 @@ async def test_the_watch_ends_when_told(place: dict[str, str]) -> None:
         await running.line("watching")
         handle = (await connect(place)).get_workflow_handle(names.watch_workflow_id(place["HOLDFAST_CLUSTER"]))
         await handle.signal("stop")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await handle.result()
 
 

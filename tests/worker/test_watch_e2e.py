@@ -125,7 +125,7 @@ async def test_a_restart_with_the_heartbeat_signals_nobody(ground: Ground) -> No
         assert await ground.signals(handles[0]) - before[0] <= 1
         description = (await watch.describe()).raw_description
         assert description.workflow_execution_info.history_length == length
-        assert description.pending_activities[0].attempt == 2
+        assert description.pending_activities[0].attempt >= 2
         await ground.fail_one("w1")
         await ground.wait_told(handles[1], lambda seen: seen.failures)
 

@@ -76,7 +76,7 @@ class Run:
 
     async def reach(self, handle: WorkflowHandle[Any, Any], phase: str, attempt: int | None = None) -> Status:
         status = await self.status(handle)
-        for _ in range(400):
+        for _ in range(3000):
             if status.phase == phase and attempt in {None, status.attempt}:
                 return status
             await asyncio.sleep(0.02)
@@ -84,7 +84,7 @@ class Run:
         raise AssertionError(f"{handle.id} is not {phase}: {status.model_dump_json(indent=1)}")
 
     async def entered(self, name: str, times: int = 1) -> None:
-        for _ in range(400):
+        for _ in range(3000):
             if self.cluster.entered.count(name) >= times:
                 return
             await asyncio.sleep(0.02)
@@ -92,7 +92,7 @@ class Run:
 
     async def submitted(self, handle: WorkflowHandle[Any, Any], attempt: int = 1) -> None:
         status = await self.status(handle)
-        for _ in range(400):
+        for _ in range(3000):
             if status.attempt == attempt and any(c.type == "Submitted" and c.status for c in status.conditions):
                 return
             await asyncio.sleep(0.02)

@@ -195,7 +195,7 @@ class Gathering:
 
     async def outcome(self) -> GangOutcome:
         """What the workload was told, which must be one thing."""
-        for _ in range(200):
+        for _ in range(1200):
             said = await self.workload.query("told", result_type=list[GangOutcome])
             if said:
                 (one,) = said
@@ -205,7 +205,7 @@ class Gathering:
 
     async def runs(self, round: int) -> Gathering:
         """Wait until a round runs, which somebody else has begun (a deadline, an update of people)."""
-        for _ in range(200):
+        for _ in range(1200):
             orders = await self.ask()
             if orders.phase is GangPhase.RUNNING and any(
                 one.assignment is not None and one.assignment.round == round for one in self.told.values()

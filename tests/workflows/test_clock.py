@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.service import RPCError
 
 from holdfast.local import Stack
 from tests.e2e.site import asked, until
@@ -39,7 +40,7 @@ async def test_a_query_before_the_task_decides_nothing(stack: Stack) -> None:
         await asyncio.sleep(1)
         await handle.signal(Clocked.poke, "while none lives")
         worker = start()
-        with contextlib.suppress(WorkflowQueryFailedError):
+        with contextlib.suppress(WorkflowQueryFailedError, RPCError):
             await query
         await until(lambda: _took(handle, 2), 60, "the second signal is taken in")
         times = [datetime.fromisoformat(each) for each in await asked(lambda: handle.query(Clocked.taken))]

@@ -36,7 +36,7 @@ def service(name: str = "train") -> Workload:
 
 async def asked(run: Run, times: int) -> None:
     """Wait until pods have begun to be asked so often."""
-    for _ in range(400):
+    for _ in range(3000):
         if len(run.cluster.probes) >= times:
             return
         await asyncio.sleep(0.02)

@@ -47,7 +47,7 @@ from tests.workflows.gathered import CLUSTER as GATHERED
 from tests.workflows.gathered import NAMESPACE, Gathering, ToldWorkload
 from tests.workflows.scripted import ScriptedCluster
 
-pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 UNREADABLE: dict[str, Any] = {"book": 5, "queue": 5, "items": 5, "broker": 5, "memory": 5}
 """A memory that no worker can read."""
 
@@ -129,7 +129,7 @@ class Scene:
             id=workflow_id,
             task_queue=queue or names.QUEUE_WORKFLOWS,
             id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
-            task_timeout=timedelta(seconds=1),
+            task_timeout=timedelta(seconds=3),
         )
         return handle.result_run_id or ""
 
@@ -141,7 +141,7 @@ class Scene:
             await watchdog.look()
             return (await handle.describe()).run_id != run_id
 
-        await until(check, 30, f"{workflow_id} is begun anew", pause=0.3)
+        await until(check, 60, f"{workflow_id} is begun anew", pause=0.3)
         old = await self.client.get_workflow_handle(workflow_id, run_id=run_id).describe()
         assert old.status is WorkflowExecutionStatus.TERMINATED
         assert (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
@@ -215,7 +215,7 @@ async def test_D2_a_queue_whose_memory_nobody_can_read_is_begun_anew_and_admits_
     async def said() -> bool:
         return any("queue gpus: its workflow has failed its tasks" in one for one in await scene.explains(second))
 
-    await until(said, 30, "explain says what is wrong with its queue")
+    await until(said, 60, "explain says what is wrong with its queue")
     doctor = [one for one in await of_cluster(scene.client, scene.cluster) if not one.verdict.healthy]
     assert [one.workflow_id for one in doctor] == [run.workflow_id]
     await scene.rebuilt(run.workflow_id, poisoned)

@@ -35,7 +35,8 @@ async def events(handle: WorkflowHandle[Any, Any]) -> int:
     while True:
         history = (await handle.fetch_history()).events
         pending = (await handle.describe()).raw_description
-        resting = history[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+        same = pending.workflow_execution_info.history_length == len(history)
+        resting = same and history[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
         closed = (await handle.describe()).close_time is not None
         if closed or (resting and not pending.pending_activities and not pending.HasField("pending_workflow_task")):
             return len(history)
@@ -46,6 +47,7 @@ async def test_happy_path_within_its_history_budget(environment: Environment):
     async with environment() as run:
         handle = await run.start()
         await run.running(handle)
+        await run.entered("report")
         await run.cluster.sees(handle, 1, succeeded=2, complete=True)
         result = await handle.result()
         assert result.phase == "Succeeded"
