@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import (
-    WorkflowFailureError,
-    WorkflowHandle,
-    WorkflowQueryFailedError,
-    WorkflowUpdateFailedError,
-)
+from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError, CancelledError
-from temporalio.service import RPCError
 from temporalio.worker import Replayer
 
 from holdfast import names
@@ -215,27 +208,6 @@ async def test_the_same_without_a_workflow_cache(environment: Environment):
         await run.running(handle, 2)
         await run.cluster.sees(handle, 2, succeeded=2, complete=True)
         assert (await handle.result()).phase == "Succeeded"
-
-
-async def test_queries_of_a_workflow_that_is_in_no_cache_never_keep_it_from_going_on(environment: Environment):
-    """Each is asked of a worker that replays for it, now and then with something new that no task has taken in yet."""
-    async with environment(cached=0) as run:
-        handle = await run.start()
-
-        async def ask() -> None:
-            while True:
-                with contextlib.suppress(WorkflowQueryFailedError, RPCError):
-                    await handle.query(names.QUERY_STATUS)
-
-        asking = [asyncio.create_task(ask()) for _ in range(4)]
-        for attempt in range(1, 4):
-            await run.running(handle, attempt)
-            await run.cluster.sees(handle, attempt, running=1, failed=1)
-        await run.running(handle, 4)
-        await run.cluster.sees(handle, 4, succeeded=2, complete=True)
-        assert (await asyncio.wait_for(handle.result(), 120)).phase == "Succeeded"
-        for one in asking:
-            one.cancel()
 
 
 async def test_policy_update_is_checked_then_in_force(environment: Environment):
