@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
-from holdfast.model import NodeMarked, NodeState, NodeTimings, NodeWord
+from holdfast.model import (
+    NodeBook,
+    NodeMarked,
+    NodeSight,
+    NodesSeen,
+    NodeState,
+    NodeTimings,
+    NodeWord,
+    OwnMarks,
+)
 from holdfast.model.provisioner import FenceAsk, FenceNews, ProvisionerState, ProvisionerStatus
 from holdfast.policy import node_fence, provisioner
-from holdfast.policy.node_monitor import looked, marked, plan, settle
+from holdfast.policy.node_monitor import looked, marked, plan, saw, settle
 from holdfast.policy.provisioner_status import unfenced
 from tests.policy.test_node_monitor import DEGRADED, DOWN, HEALTHY, RETURNING, TIMINGS, Monitor, at
 
 ROW = pytest.mark.row
-FENCING, LOST = NodeWord.FENCING, NodeWord.LOST
+FENCING, LOST, NONE, BACK = NodeWord.FENCING, NodeWord.LOST, NodeWord.NONE, NodeWord.RETURNING
 FENCED = TIMINGS.model_copy(update={"fence": True})
+OFF = {"off": at(50), "off_why": "by hand", "off_renewed": "7"}
 WHY = "powered off at 00:01:40 UTC, by proof of its PowerState (rule fence)"
 
 
@@ -193,6 +204,8 @@ def test_L15_a_node_that_is_powered_on_again_comes_back_as_any_other():
     monitor.until(500)
     monitor.renews("a")
     assert (monitor.state(), monitor.withdrawn) == (RETURNING, [])
+    record = monitor.book.nodes["a"]
+    assert (record.fenced, record.fenced_why) == (None, "")
     monitor.until(600)
     assert monitor.state() is HEALTHY
     monitor.falls_silent("a", heard=700)
@@ -219,6 +232,45 @@ def test_without_fencing_nothing_of_it_is_written():
     assert not any(word in document for word in ("fenc", '"ours"', '"sensitive"', "asked", "withdraw"))
     assert "fence" not in TIMINGS.model_dump_json()
     assert monitor.book.nodes["a"].state is NodeState.DOWN
+
+
+ADOPTED: dict[str, tuple[dict[str, Any], bool, tuple[NodeState, NodeWord, NodeWord], bool, bool]] = {
+    "nothing": ({}, True, (HEALTHY, NONE, NONE), False, False),
+    "down": ({"word": NodeWord.DOWN}, True, (DOWN, NodeWord.DOWN, NodeWord.DOWN), False, False),
+    "lost": ({"word": LOST}, True, (DOWN, LOST, LOST), False, False),
+    "lost and off": ({"word": LOST, **OFF}, True, (DOWN, LOST, LOST), True, False),
+    "off, of an earlier silence": ({"word": LOST, **OFF, "off_renewed": "6"}, True, (DOWN, FENCING, LOST), False, True),
+    "off, and heard": ({"word": LOST, **OFF}, False, (DOWN, LOST, LOST), False, False),
+    "to be off": ({"word": FENCING}, True, (DOWN, FENCING, NONE), False, True),
+    "off, and nothing else": (OFF, True, (HEALTHY, NONE, FENCING), True, False),
+    "back": ({"word": BACK}, False, (RETURNING, BACK, BACK), False, False),
+}
+"""By what stands on a node: that, its silence; its state, what is to stand there and does; if it is off, and ours."""
+
+
+@pytest.mark.parametrize("case", ADOPTED)
+def test_an_empty_memory_takes_a_node_as_its_object_says(case: str):
+    own, silent, standing, off, ours = ADOPTED[case]
+    sight = NodeSight(name="a", renewed="7", heard=at(0), silent=silent, own=OwnMarks.model_validate(own))
+    record = saw(NodeBook(), NodesSeen(at=at(100), nodes=(sight,), total=10)).nodes["a"]
+    assert (record.state, record.word, record.told) == standing
+    assert (record.fenced, record.fenced_why) == ((at(50), "by hand") if off else (None, ""))
+    assert record.ours is ours
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"sensitive": True}, "it is to be asked for"),
+        ({}, "it is asked for again"),
+        ({"away": True}, "not there"),
+    ],
+)
+def test_a_node_that_is_to_be_off_says_what_it_waits_for(settings: dict[str, bool], said: str):
+    monitor = Fenced(**settings)  # type: ignore[arg-type]
+    monitor.falls_silent("a", heard=0)
+    monitor.until(95)
+    assert unfenced(monitor.book, ProvisionerStatus(cluster="c", message="", at_once=8)) == {"a": said}
 
 
 @ROW("D12", level="pure")

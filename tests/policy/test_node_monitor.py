@@ -199,12 +199,36 @@ def test_L5_a_returning_node_that_falls_silent_is_down_again_and_checked_for_twi
 def test_L8_broken_hardware_is_down_at_once_although_its_lease_is_renewed():
     monitor = Monitor(faults={"a": "CperHardwareErrorFatal"})
     monitor.now = 5
-    monitor.sees(monitor.sight("a", silent=False, heard=4))
+    monitor.sees(monitor.sight("a", silent=False, heard=4).model_copy(update={"message": "DIMM 3"}))
     assert (monitor.state(), monitor.log) == (DOWN, [(5, "a", NodeWord.FAULTY)])
-    assert monitor.book.nodes["a"].why.startswith("CperHardwareErrorFatal")
+    assert monitor.book.nodes["a"].why == "CperHardwareErrorFatal: DIMM 3: Down at once (rule hardware)"
     monitor.faults.clear()
     monitor.renews("a")
     assert (monitor.state(), monitor.words["a"]) == (RETURNING, NodeWord.RETURNING)
+
+
+@ROW("L8", level="pure")
+def test_L8_broken_hardware_that_falls_silent_is_down_for_sensitive_workloads_too_in_its_time():
+    monitor = Monitor(faults={"a": "CperHardwareErrorFatal"})
+    monitor.sees(monitor.sight("a", silent=False, heard=0))
+    monitor.falls_silent("a", heard=0)
+    monitor.until(400)
+    assert [word for _, _, word in monitor.log] == [NodeWord.FAULTY, NodeWord.DOWN, NodeWord.LOST]
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (30, "a: Down, unless its lease is renewed"),
+        (100, "a: Down for sensitive workloads too, unless its lease is renewed"),
+        (400, ""),
+    ],
+)
+def test_what_a_silent_node_is_looked_at_for_next_is_said(second: float, why: str):
+    monitor = Monitor()
+    monitor.falls_silent("a", heard=0)
+    monitor.until(second)
+    assert plan(monitor.book, TIMINGS, at(second)).why == why
 
 
 @ROW("L4", level="pure")

@@ -22,6 +22,7 @@ from holdfast.model.provisioner import (
 )
 from holdfast.policy import provisioner as policy
 from holdfast.policy.edit import edit
+from holdfast.policy.fences import FENCES_BYTES
 from holdfast.policy.provisioner_status import details, pending, status
 from tests.policy.life import START
 
@@ -250,7 +251,7 @@ def test_L15_a_node_that_is_heard_again_is_not_powered_off_unless_that_has_begun
     play.ends(2, Result.AWAY, "timed out", progress=Progress(sent=at(1)))
     assert len(policy.withdrawn(play.state, "b", "uid-b", play.busy, at(2)).pending) == 1
     play.fence("b", renewed="r1")
-    assert play.request(2).renewed == "r1", "by what it is heard of last"
+    assert (play.request(2).renewed, play.request(2).progress) == ("r1", Progress()), "by what it is heard of last"
 
 
 @ROW("D12", level="pure")
@@ -299,11 +300,61 @@ def test_what_cannot_be_enlisted_is_tried_again_and_what_is_refused_there_ends()
     play.state = policy.not_enlisted(play.state, one.number, "no worker", at(0))
     assert play.plan().enlist == ()
     assert play.plan().until == at(2)
+    assert status(play.state, play.busy, at(0)).waits[one.number] == "no worker: tried again at 00:00:02 UTC"
     play.now = 2
     assert [each.number for each in play.plan().enlist] == [one.number]
     play.state = policy.enlisted(play.state, one.number, "", "", "there is no node a", at(2))
     assert play.state.quarantined == {}
     assert play.state.outcomes[-1].said == "there is no node a"
+
+
+def test_what_is_only_waited_for_is_looked_at_ever_more_rarely_and_every_minute_at_least():
+    play, waits = Play(), list[float]()
+    wipe = play.ask(WIPE, "a")
+    for _ in range(7):
+        assert play.begin() == [wipe]
+        play.ends(wipe, Result.WAITS, "2 pods are on it")
+        until = play.plan().until
+        assert until is not None
+        waits.append((until - at(play.now)).total_seconds())
+        play.now += waits[-1]
+    assert waits == [2, 4, 8, 16, 32, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("why", "said"), [("", "to be wiped (request 1)"), ("released", "to be wiped (request 1): released")]
+)
+def test_a_quarantine_names_its_request_and_the_reason_if_there_is_one(why: str, said: str):
+    play = Play()
+    play.ask(WIPE, "a", why=why)
+    assert play.state.quarantined["a"].why == said
+
+
+def test_a_try_that_names_no_renewal_proves_the_silence_that_was_asked_about():
+    play = Play()
+    play.fence("a", renewed="r3")
+    (fence,) = play.begin()
+    play.ends(fence, said="powered off")
+    assert [one.renewed for one in play.state.news] == ["r3"]
+    assert [one.fence for one in play.state.outcomes] == [True]
+
+
+def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
+    play = Play()
+    play.ask(WIPE, "a", by="somebody")
+    play.fence("b")
+    assert play.begin() == [2, 1]
+    play.ends(2, Result.AWAY, "timed out")
+    assert details(play.state, play.busy, at(1)).splitlines() == [
+        "**2 requests are pending, 1 of them under way, 1 of them fences; 0 have ended; 1 nodes are in quarantine; "
+        f"{HERE} is away since 01-01 00:00:00 UTC**",
+        "",
+        f"- `{HERE}` **does not answer**: timed out; asked 1 times, next at 00:00:02 UTC",
+        f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {HERE} is away: timed out: "
+        "asked again at 00:00:02 UTC",
+        "- 1: **wipe** `a`, asked 01-01 00:00:00 UTC by somebody: is under way",
+        "- quarantine: `a` since 01-01 00:00:00 UTC: to be wiped (request 1)",
+    ]
 
 
 @given(st.data())
@@ -400,6 +451,10 @@ def test_D10_nodes_whose_services_are_their_own_wait_for_no_other():
     play.enlist()
     begun = play.begin()
     assert len(begun) >= 50
+    waits = status(play.state, play.busy, at(0)).waits
+    assert {waits[one.number] for one in play.state.pending if one.number not in begun} == {
+        "64 fences are under way, which is the most at once"
+    }
     for number in begun:
         play.ends(number, Result.AWAY, "timed out")
     assert len(begun) + len(play.begin()) == 100, "one that is away takes no place"
@@ -434,6 +489,7 @@ def test_D10_memory_is_bounded_in_bytes_and_what_has_no_room_says_so():
         play.state = policy.enlisted(play.state, one.number, one.uid, service, "", at(0))
         play.state = policy.came_to(play.state, one.number, Result.WAITS, "é" * 200, Progress(sent=at(0)), at(0))
     assert len(play.state.model_dump_json()) < 1024 * 1024
+    assert sum(len(one.model_dump_json().encode()) for one in play.state.pending if one.fence) <= FENCES_BYTES
     assert f"{2_000 - len(fences)} fences found no room" in status(play.state, play.busy, at(0)).message
 
 
