@@ -9,8 +9,11 @@ from holdfast.model import (
     Action,
     ActionKind,
     Budget,
+    Checkpoint,
+    CheckpointProtocol,
     Match,
     OperationKind,
+    PodCounts,
     Policy,
     Remnant,
     Rule,
@@ -18,7 +21,7 @@ from holdfast.model import (
     Timings,
 )
 from holdfast.policy.edit import edit
-from holdfast.policy.events import Cancelled, Observed, RemoveDone, Suspended
+from holdfast.policy.events import Cancelled, CheckpointAsked, Observed, RemoveDone, Suspended
 from tests.policy.elements import Elements, streams
 from tests.policy.life import RULES, Life, workload
 
@@ -77,6 +80,19 @@ def _held() -> Life:
     return life.tell(Observed(life.look().model_copy(update={"attempt": 4, "owner_uid": "another"})))
 
 
+def _seen(**view: object) -> Life:
+    """What runs is seen as this all at once."""
+    life = Life().runs()
+    seen = life.look()
+    views = {name: edit(one, **view) for name, one in seen.components.items()}
+    return life.tell(Observed(edit(seen, components=views)))
+
+
+def _saving() -> Life:
+    spec = edit(workload(), checkpoint=Checkpoint(protocol=CheckpointProtocol.ANNOTATION))
+    return Life(spec=spec, hold={OperationKind.CHECKPOINT}).runs().tell(CheckpointAsked("nightly"))
+
+
 def _reset(*kinds: OperationKind) -> Life:
     return Life(hold=set(kinds)).runs().sees(failed=1, job_failed=True)
 
@@ -101,6 +117,9 @@ MOMENTS: dict[str, Callable[[], Life]] = {
     "pods were not created": lambda: Life().settle().sees().after(minutes=1),
     "pods did not run": lambda: Life().settle().sees(running=1, pending=1).after(minutes=5),
     "running": lambda: Life().runs(),
+    "saving": _saving,
+    "its kind is not served": lambda: _seen(unserved=True),
+    "scaled to nothing": lambda: _seen(released=2, pods=PodCounts(expected=0)),
     "a pod has gone": lambda: Life().runs().sees(running=1),
     "a pod has gone and may": lambda: (
         Life(

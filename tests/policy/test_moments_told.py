@@ -75,6 +75,24 @@ TOLD = {
         why all expected pods run
         now 2 of 2 pods run or have succeeded
     """,
+    "saving": """
+        Checkpointing 1 -> None
+        why a checkpoint was asked for: nightly
+        now checkpoint 1: 2 Pod are asked to save their state
+        next +600 unless all have saved by then, this checkpoint is given up; it runs on
+    """,
+    "its kind is not served": """
+        Running 1 -> None
+        why the cluster does not serve Job of batch/v1: nothing is known of Job train
+        now nothing is decided by what cannot be read; 2 pods run or have succeeded
+        unblock whoever operates the cluster serves that version again (its CustomResourceDefinition), or cancel
+    """,
+    "scaled to nothing": """
+        Pending 1 -> None
+        why Job train is scaled to 0: no pod of the workload is to run
+        now nothing of it is to run; its objects and its quota are kept
+        unblock whoever scaled it down scales it up again (kubectl scale), or cancel
+    """,
     "a pod has gone": """
         Running 1 -> None
         why the workload: InsufficientPodsReady: 1 of 2 pods do not run (rule default)

@@ -44,6 +44,7 @@ def test_before_anything_is_seen_a_status_tells_the_pods_that_are_expected():
     life = Life()
     status = status_of(life.spec, life.state, life.now, "uid")
     assert (status.attempt, status.pods, status.next) == (0, PodCounts(expected=2), None)
+    assert status.resumed_from == ""
 
 
 def test_a_settled_status_names_its_failure():
