@@ -41,6 +41,7 @@ from holdfast.policy.events import (
 )
 from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.fold import fold, observed
+from holdfast.policy.park import waits_to_return
 from holdfast.policy.report import quota_in
 from tests.policy.elements import Elements, config, element, job, jobs
 from tests.policy.test_order import after
@@ -99,6 +100,7 @@ def test_J14_it_is_suspended_where_it_is_and_goes_on_as_the_same_attempt():
     assert one.reasons()[-1] == "SuspendedInPlace"
     one.tell(Resumed())
     assert (one.state.phase, one.attempt, one.kinds()[-2:]) == (Phase.RESUMING, 1, ["unpark", "observe"])
+    assert (attempt(one).parking, attempt(one).parking_at) == (None, None)
     assert not condition(one, ConditionType.PODS_READY)
     one.pods(running=2)
     assert (one.state.phase, one.state.executions, one.state.restarts) == (Phase.RUNNING, 1, 0)
@@ -132,6 +134,7 @@ def test_J14_its_quota_is_let_go_only_once_no_pod_is_left_and_taken_again_as_it_
     one.tell(Resumed())
     assert (one.state.phase, quota(one)) == (Phase.RESUMING, True)
     assert explained(one).startswith("resuming Job driver, Job worker in place")
+    assert one.state.message == "resuming Job driver, Job worker in place"
 
 
 @ROW("J20", level="pure")
@@ -300,6 +303,35 @@ def test_the_default_is_not_written_so_that_an_older_release_reads_the_rest():
     assert not {"parking", "parkingAt", "parked", "resuming", "turns", "bodies"} & set(written)
 
 
+@pytest.mark.parametrize("lost", [{"owner_found": False}, {"owner_deleting": True}])
+def test_what_has_lost_its_owner_is_deleted_as_ever(lost: dict[str, bool]):
+    one = life()
+    assert one.state.observation is not None
+    one.state = edit(one.state, observation=edit(one.state.observation, **lost))
+    one.tell(Suspended())
+    assert (one.state.phase, one.kinds()[-1]) == (Phase.SUSPENDED, "remove")
+
+
+@pytest.mark.parametrize(("seen", "turn"), [(0, 1), (1, 1), (2, 3), (3, 3), (4, 5)])
+def test_a_suspension_that_is_not_done_is_begun_in_no_earlier_turn_than_the_cluster_has_seen(seen: int, turn: int):
+    one = life(hold=OperationKind.PARK)
+    one.tell(Suspended())
+    after = fold(one.state, ParkDone(False, turn=seen), one.now).attempt
+    assert after is not None
+    assert after.turns == turn
+
+
+@pytest.mark.parametrize(("seen", "turn"), [(0, 2), (2, 2), (3, 4), (4, 4), (5, 6)])
+def test_a_resumption_that_is_not_done_is_begun_in_no_earlier_turn_than_the_cluster_has_seen(seen: int, turn: int):
+    one = life()
+    one.tell(Suspended())
+    one.hold = {OperationKind.UNPARK}
+    one.tell(Resumed())
+    after = fold(one.state, UnparkDone(False, turn=seen), one.now).attempt
+    assert after is not None
+    assert after.turns == turn
+
+
 def test_what_brings_no_pods_stays_and_hinders_nothing():
     one = life(config(), "driver")
     one.tell(Suspended())
@@ -329,7 +361,10 @@ def test_the_loss_of_its_owner_while_suspended_is_confirmed_and_then_all_of_it_i
     one.state = fold(one.state, Observed(one.look(**gone)), one.now)
     one.hold = {OperationKind.OBSERVE}
     one.settle()
-    assert one.kinds()[-1] == "observe"
+    assert (one.kinds()[-1], one.waits_for) == (
+        "observe",
+        "what owns it seems to have been deleted: looking for itself",
+    )
     seen = one.look(live=True, **gone)
     one.hold.clear()
     operation = one.state.operation
@@ -377,6 +412,14 @@ def test_J14_the_order_of_start_is_kept_when_it_is_resumed():
     one.pods("third", running=2)
     one.pods("free", running=2)
     assert (one.state.phase, one.attempt, one.kinds().count("unpark")) == (Phase.RUNNING, 1, 3)
+
+
+@pytest.mark.parametrize(("followers", "more"), [(1, ""), (3, ""), (4, "; and 1 more wait"), (5, "; and 2 more wait")])
+def test_of_many_that_are_resumed_later_three_are_named(followers: int, more: str):
+    names = [f"f{number}" for number in range(followers)]
+    spec = jobs("first", *(after(name, "first") for name in names))
+    said = "; ".join(f"Job {name} is resumed once Job first is ready" for name in names[:3])
+    assert waits_to_return(spec, ("first", *names)) == said + more
 
 
 def test_what_had_not_started_comes_in_its_order_after_it_is_resumed():

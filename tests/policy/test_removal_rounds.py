@@ -11,6 +11,7 @@ from holdfast.policy.advance import advance
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, Observed, RemoveDone, Suspended
 from holdfast.policy.explain import explain_of
+from holdfast.policy.fold import fold
 from holdfast.policy.hold import hold
 from holdfast.policy.steps import Run
 from tests.policy.life import Life
@@ -121,6 +122,34 @@ def test_A8_the_proof_leaves_nothing_behind_of_what_was_seen():
     assert (attempt.remnants, attempt.remnants_total) == ((), 0)
     assert (state.observation, state.looked_at, state.in_doubt, state.unhealthy) == (None, None, False, None)
     assert state.pause_until == life.now + timedelta(seconds=90), "measured from the proof"
+
+
+@ROW("A8", level="pure")
+@pytest.mark.parametrize("gone", [True, False])
+def test_A8_the_proof_is_told_by_the_removal_that_brought_it_and_by_no_other(gone: bool):
+    life = Life(hold=set(REMOVALS)).runs().sees(failed=1, job_failed=True)
+    operation = life.state.operation
+    assert operation is not None
+    assert operation.report_done is not None
+    told = fold(life.state, RemoveDone(gone, (), 0), life.now).told
+    assert told == (operation.report_done if gone else operation.report)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, ""),
+        (3, ", but for what may still run on n0, n1, n2 until that is heard again or powered off"),
+        (4, ", but for what may still run on n0, n1, n2 and 1 more until that is heard again or powered off"),
+    ],
+)
+def test_the_proof_names_three_nodes_where_processes_may_be_left(count: int, said: str):
+    life = Life(hold=set(REMOVALS)).runs().sees(failed=1, job_failed=True)
+    assert life.state.attempt is not None
+    stranded = tuple(f"n{number}" for number in range(count))
+    life.state = edit(life.state, attempt=edit(life.state.attempt, stranded=stranded))
+    life.state = fold(life.state, RemoveDone(True, (), 0), life.now)
+    assert life.state.causes[-1].message == f"attempt 1 is proven gone{said}"
 
 
 @pytest.mark.parametrize("wish", [Suspended(), Cancelled()])

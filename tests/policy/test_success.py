@@ -87,6 +87,14 @@ def test_J12_what_runs_on_after_success_is_removed_with_the_rest_and_holds_quota
 
 
 @ROW("J12", level="pure")
+def test_J12_the_cluster_is_told_as_soon_as_what_ran_on_has_ended():
+    one = life(policy(ANY, "driver")).says(driver="Complete")
+    one.hold = {OperationKind.REPORT}
+    one.pods("driver", "worker", "helper", succeeded=2)
+    assert one.waits_for == "telling the cluster: its last pod has ended, and it holds no quota"
+
+
+@ROW("J12", level="pure")
 def test_J12_what_is_complete_as_soon_as_it_is_there_is_nobodys_success():
     one = Elements(spec=jobs("driver", config(), policy=policy(ANY))).up()
     assert one.state.phase is Phase.RUNNING
