@@ -108,6 +108,21 @@ def test_L11_a_broker_that_begins_anew_finds_in_one_cycle_all_that_the_last_one_
     assert (len(seen.candidates), seen.due) == (CANDIDATES_MAXIMUM, CANDIDATES_MAXIMUM + 5)
 
 
+def test_those_that_did_not_answer_are_counted_and_told() -> None:
+    seen = policy.weighed(BROKER, [one("a", 24)], saving=0, unheard=3, now=NOW)
+    state, _ = policy.looked(policy.begun(BROKER), seen, NOW)
+    assert (seen.unheard, policy.status(state).unheard) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"), [(None, "was never timed"), (90.0, "lasts 1m30s"), (1.26, "lasts 1.3s"), (0.04, "lasts 0s")]
+)
+def test_whoever_is_asked_hears_how_long_its_last_one_took(cost: float | None, said: str) -> None:
+    seen = policy.weighed(BROKER, [one("a", 24, cost=cost)], saving=0, unheard=0, now=NOW)
+    _, (asked,) = policy.looked(policy.begun(BROKER), seen, NOW)
+    assert asked.why.startswith(f"1d of 1 pods are unsaved; one that {said} is worth its cost every ")
+
+
 def test_one_that_takes_no_request_leaves_its_place_to_others() -> None:
     state = policy.begun(Broker(cluster="dev", at_once=1))
     found = [one("a", 24), one("b", 23)]

@@ -6,7 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model import Budget, Interval, Phase, Policy, Reason, State, Timings, Workload
+from holdfast.model import (
+    Action,
+    ActionKind,
+    Budget,
+    Interval,
+    Phase,
+    Policy,
+    Reason,
+    Rule,
+    State,
+    Timings,
+    Workload,
+)
 from holdfast.policy.advance import advance
 from holdfast.policy.change import PolicyChange, changed
 from holdfast.policy.edit import edit
@@ -85,6 +97,16 @@ def test_U10_any_unhealthiness_breaks_it_though_it_heals():
     life = fails(Life(spec=spec()).runs())
     life.after(hours=20).sees(running=1).after(seconds=10).sees(running=2)
     fails(life.after(hours=20))
+    assert life.state.used == {"restart": 2}
+
+
+@ROW("U10", level="pure")
+def test_U10_pods_that_are_missing_are_no_health_though_no_rule_minds_them():
+    let = Rule(name="let", action=Action(kind=ActionKind.IGNORE, charge=None))
+    life = fails(Life(spec=workload(policy=edit(policy(), rules=(*RULES, let)))).runs())
+    life.sees(running=1).after(days=2)
+    assert (life.state.unhealthy, shown(life)) == (None, 1)
+    fails(life)
     assert life.state.used == {"restart": 2}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -20,12 +22,13 @@ from holdfast.model import (
     Reason,
     Workload,
 )
+from holdfast.policy.checkpoint import check_ask, is_over
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, CheckpointAsked, CheckpointDone, Resumed, Suspended
 from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.fold import fold
 from holdfast.policy.steps import Sleep
-from tests.policy.life import Life, workload
+from tests.policy.life import START, Life, workload
 
 ROW = pytest.mark.row
 PREEMPTED = Suspended("a deadline of another", preempted=True)
@@ -373,6 +376,66 @@ def test_J3_a_checkpoint_that_is_asked_for_lets_it_run_on():
     assert (life.state.phase, life.attempt, life.kinds()[-1]) == (Phase.RUNNING, 1, "report")
     assert life.state.saved is not None
     assert life.state.saved.uri == "s3://nightly"
+
+
+@ROW("J3", level="pure")
+@pytest.mark.parametrize(("note", "message"), [("", "a checkpoint was asked for"), ("nightly", "nightly")])
+def test_J3_who_asks_for_a_checkpoint_is_recorded_with_their_note(note: str, message: str):
+    life = Life(saving()).runs()
+    assert fold(life.state, CheckpointAsked(note), life.now).causes[-1].message == message
+
+
+@ROW("J3", level="pure")
+@pytest.mark.parametrize(
+    ("life", "why"),
+    [
+        (lambda: Life().runs(), "it has no checkpoint, so that its pods cannot be asked: submit it with one"),
+        (lambda: Life(saving()).settle(), "it is Resuming: only what runs can save its state"),
+        (lambda: Life(saving()).runs().tell(Suspended()), "it is Suspended: only what runs can save its state"),
+        (preempted, "a checkpoint is under way already: `explain` says how far it is"),
+    ],
+    ids=["none", "not yet", "no longer", "twice"],
+)
+def test_J3_a_checkpoint_that_cannot_be_asked_for_is_refused_in_words(life: Callable[[], Life], why: str):
+    given = life()
+    with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
+        check_ask(given.spec, given.state)
+
+
+@ROW("J3", level="pure")
+def test_J3_requests_are_numbered():
+    life = Life(saving()).runs()
+    for number in (1, 2):
+        assert check_ask(life.spec, life.state) == number
+        life.tell(CheckpointAsked())
+
+
+@ROW("L32", level="pure")
+@pytest.mark.parametrize(
+    ("counts", "over"),
+    [
+        ({"done": 4}, True),
+        ({"done": 3, "finished": 1}, True),
+        ({"done": 3, "working": 1}, False),
+        ({"silent": 4}, False),
+        ({"working": 3, "failed": 1}, True),
+        ({"working": 3}, True),
+        ({"silent": 3}, True),
+    ],
+    ids=[
+        "all",
+        "all but one that has finished",
+        "one is at it",
+        "nobody",
+        "one cannot",
+        "one is gone",
+        "one is gone, others silent",
+    ],
+)
+def test_L32_answers_are_waited_for_while_all_may_still_come_to_something(counts: dict[str, int], over: bool):
+    alive = sum(count for name, count in counts.items() if name != "finished")
+    answers = Answers(at=START, running=alive, **counts)  # type: ignore[arg-type]
+    assert is_over(answers, 4, 0) is over
 
 
 @ROW("J3", level="pure")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.model import Component, Workload
+from holdfast.model.lifecycle import Reactive
 from holdfast.policy.demand import demand, of_pod
 
 pytestmark = pytest.mark.row("L9", level="pure")
@@ -81,6 +82,18 @@ def test_a_gang_asks_for_all_that_it_may_become() -> None:
         {"name": "w", "cluster": "dev", "components": [members], "gang": {"min": 2, "max": 5}}
     )
     assert demand(asked) == {"pods": 5000, "cpu": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("most", "asked"),
+    [
+        (3, {"pods": 3000, "cpu": 5000, "memory": MEBI}),
+        (6, {"pods": 6000, "cpu": 11_000, "memory": 4 * MEBI}),
+    ],
+)
+def test_what_an_autoscaler_may_add_is_as_large_as_its_largest_pod(most: int, asked: dict[str, int]) -> None:
+    one, other = component("a", pod(container("2")), 2), component("b", pod(container("1", "1Mi")), 1)
+    assert demand(spec(one, other, lifecycle=Reactive(min=3, max=most))) == asked
 
 
 def test_what_brings_no_pods_asks_for_none() -> None:

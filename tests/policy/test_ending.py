@@ -47,6 +47,7 @@ from holdfast.policy.fold import fold
 from holdfast.policy.report import quota_in
 from holdfast.policy.steps import Sleep
 from tests.policy.elements import Elements, config, element, job, jobs
+from tests.policy.test_order import after
 
 ROW = pytest.mark.row
 FAILS = Action(kind=ActionKind.FAIL, charge=None, grace=False)
@@ -232,6 +233,11 @@ def test_what_was_made_too_late_is_deleted_too():
     one.tell(Observed(one.look()))
     assert one.kinds()[-2:] == ["clear", "clear"]
     assert one.state.causes[-2].message == "Job worker: made too late, and deleted"
+
+
+def test_what_was_not_made_yet_is_not_active():
+    one = Elements(spec=jobs("driver", after("worker", "driver"), policy=policy())).settle()
+    assert active_in(one.spec, one.state) == ("driver",)
 
 
 def test_what_is_gone_is_shown_as_idle_and_what_has_ended_as_it_was():

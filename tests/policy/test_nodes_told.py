@@ -12,17 +12,22 @@ from holdfast.model import (
     Exclusion,
     Failure,
     FailureClass,
+    Match,
     NodeAvoidance,
     OperationKind,
     Policy,
+    Reason,
     Rule,
     Scope,
     Timings,
 )
+from holdfast.policy.decide import decide
+from holdfast.policy.decision import Replace
 from holdfast.policy.edit import edit
 from holdfast.policy.events import Retried
 from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.nodes import blamed_for, in_full, remembered, room_needed, without
+from holdfast.profiles.streams import POLICY as STREAMS
 from tests.policy.elements import Elements, streams
 from tests.policy.life import START, Life
 from tests.policy.moments import moment
@@ -137,6 +142,30 @@ def test_U9_a_component_restarted_alone_avoids_the_node_it_failed_on():
     assert one.state.causes[-1].message == one.state.message
     assert one.state.attempt is not None
     assert one.state.attempt.avoided == one.state.excluded
+
+
+@ROW("L4", level="pure")
+@pytest.mark.parametrize(
+    ("sensitive", "reason", "excluded"),
+    [
+        (False, Reason.NODE_DOWN, ["n1"]),
+        (True, Reason.NODE_DOWN, []),
+        (True, Reason.NODE_STILL_DOWN, ["n1"]),
+    ],
+)
+def test_L4_what_is_made_again_avoids_a_node_once_that_is_down_for_its_workload(
+    sensitive: bool, reason: Reason, excluded: list[str]
+):
+    lost = Match(classes=(FailureClass.NODE_LOST,))
+    rule = Rule(name="lost", match=lost, action=Action(charge=None, avoid=NodeAvoidance.PREFER))
+    policy = edit(STREAMS, rules=(rule,))
+    one = Elements(spec=edit(streams(3, policy), sensitive=sensitive), hold={OperationKind.OBSERVE}).up()
+    one.deleted("pe-1")
+    failure = failed_on("n1", cls=FailureClass.NODE_LOST, reason=reason, component="pe-1", attempt=1)
+    seen = edit(one.look(live=True), failures=(failure,))
+    decision = decide(one.spec, edit(one.state, observation=seen, looked_at=one.now), one.now)
+    assert isinstance(decision, Replace)
+    assert [each.name for each in decision.exclude] == excluded
 
 
 @ROW("U11", level="pure")

@@ -24,6 +24,7 @@ from holdfast.policy.fold import fold
 from holdfast.policy.report import conditions
 from holdfast.policy.requeue import CYCLE, RequeueRequest
 from holdfast.profiles import lattice
+from tests.policy.elements import Elements, streams
 from tests.policy.life import START, Life, workload
 from tests.policy.requeue_matrix import POLICIES, Cell, cells, page
 
@@ -290,6 +291,20 @@ def test_L36_what_is_done_to_sensitive_work_is_written_down_before_it_is_done() 
         "before 2 remove",
     ]
     assert "as default" in written[0] or one.spec.run_as in written[0]
+
+
+@ROW("L36", level="pure")
+def test_L36_each_time_that_a_component_is_made_again_is_written_down() -> None:
+    one = Elements(spec=edit(streams(), sensitive=True)).up()
+    for _ in range(2):
+        one.deleted("pe-1")
+        one.up()
+    written = [cause.message for cause in one.state.causes if cause.reason is Reason.AUDITED]
+    assert [text.split(":")[0] for text in written] == [
+        "before 1 create",
+        "before 1 replace pe-1=1",
+        "before 1 replace pe-1=2",
+    ]
 
 
 @ROW("L36", level="pure")

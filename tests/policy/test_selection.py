@@ -20,6 +20,7 @@ from holdfast.model import (
     Success,
     SuccessOperator,
 )
+from holdfast.policy.edit import edit
 from holdfast.policy.rules import rulings
 from holdfast.policy.selection import select, selection_of
 from holdfast.worker.cache import attempt_seen
@@ -123,6 +124,13 @@ def test_D16_the_ruling_that_decides_is_the_same_as_if_all_failures_travelled():
                     assert first == next((one for one in told if one.action.kind is not ActionKind.IGNORE), None)
                     cases += 1
     assert cases == (4 + 12 + 24 + 24) * 6
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_D16_without_rules_the_first_of_each_kind_of_failure_travels(scope: Scope):
+    failures = [edit(pod_failure(number, code=7 if number > 30 else 1), scope=scope) for number in range(40)]
+    told = [one.subject for one in select(failures, 4)]
+    assert told == ["pod-000", "pod-001", "pod-002", "pod-031"]
 
 
 def test_D16_what_travels_stays_in_the_order_of_time_and_within_its_bound():

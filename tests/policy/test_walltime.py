@@ -52,6 +52,8 @@ def test_L18_it_counts_from_when_the_attempt_first_runs_and_its_end_is_final_und
     one.after(minutes=2)
     assert (one.state.phase, one.state.reason) == (Phase.FAILED, Reason.WALLTIME_EXCEEDED)
     assert one.state.message == "its walltime of 1h is over"
+    assert one.state.outcome_failure is not None
+    assert one.state.outcome_failure.attempt == 1
     removed = [at for kind, _, at in one.ran if kind is OperationKind.REMOVE]
     assert removed[0] == until
     assert one.ended is Phase.FAILED
@@ -186,6 +188,17 @@ def test_L18_it_is_extended_while_it_runs_as_far_as_was_submitted() -> None:
     assert one.state.message == "its walltime of 3h is over"
     with pytest.raises(ValueError, match="it is Failed"):
         extend(one, "1m")
+
+
+@L18
+def test_L18_it_is_extended_while_it_is_suspended_in_place() -> None:
+    in_place = Policy(deletion=Deletion(suspend=SuspendMode.IN_PLACE))
+    one = life(policy=in_place, most=timedelta(hours=3)).runs().after(minutes=40)
+    one.tell(Suspended())
+    extend(one, "1h")
+    one.tell(Resumed()).sees(running=2)
+    assert one.state.attempt is not None
+    assert one.state.attempt.walltime_until == one.now + timedelta(minutes=80)
 
 
 @L18

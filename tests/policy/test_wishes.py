@@ -16,8 +16,9 @@ from holdfast.policy.edit import edit
 from holdfast.policy.events import Cancelled, Event, PolicyChanged, Reconfigured, Resumed, Retried, Suspended
 from holdfast.policy.explain import explain_of
 from holdfast.policy.fold import fold
+from holdfast.policy.submitted import submitted
 from tests.policy.elements import Elements, config
-from tests.policy.life import Life
+from tests.policy.life import START, Life, workload
 from tests.policy.moments import moment
 
 ROW = pytest.mark.row
@@ -43,6 +44,13 @@ def test_U12_each_wish_is_recorded_with_its_note_or_as_what_it_is(at: str, wish:
     for note, said in (("", message), ("mind the gap", "mind the gap")):
         last = fold(life.state, dataclasses.replace(wish, note=note), life.now).causes[-1]  # type: ignore[type-var]
         assert (last.reason, last.message, last.time) == (reason, said, life.now)
+
+
+@ROW("U12", level="pure")
+@pytest.mark.parametrize("suspend", [True, False])
+def test_U12_what_is_submitted_suspended_wants_to_be_so_and_says_why(suspend: bool):
+    intent = submitted(workload(suspend=suspend), START).intent
+    assert (intent.suspend, intent.note) == (suspend, "submitted suspended" if suspend else "")
 
 
 def test_a_note_of_any_length_is_kept_short():
