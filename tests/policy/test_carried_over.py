@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.graph import Graph, GraphNews, GraphState
-from holdfast.model.queue import Queue, QueueNews, QueueOrder, QueueState, Standing
+from holdfast.model.queue import Queue, QueueItem, QueueNews, QueueOrder, QueueState, Standing
 from holdfast.policy import graph as graph_policy
 from holdfast.policy import graph_owed, queue_owed
 from holdfast.policy import queue as queue_policy
+from holdfast.policy.edit import edit
 from tests.policy.life import START
 
 ROW = pytest.mark.row
@@ -95,6 +97,33 @@ def test_an_answer_to_an_earlier_request_and_a_refusal_do_not_go_along() -> None
     state, again = queue_owed.taken_over(queue_owed.carried_over(one.state, (*orders, full, ask)))
     assert [(order.workload, order.given.turn, order.given.again) for order in again] == [(ask.workload, 4, True)]
     assert state == one.state
+
+
+@ROW("D6", level="pure")
+@pytest.mark.parametrize(
+    ("known", "owed"),
+    [
+        ({"admitted": True}, [True]),
+        ({"admitted": False}, [False]),
+        ({"admitted": True, "turn": 2}, [False]),
+        (None, []),
+    ],
+    ids=["it holds its place", "it has let go", "it holds another", "it is forgotten"],
+)
+def test_D6_one_that_was_let_in_is_told_so_by_the_next_run_if_that_is_still_so(
+    known: dict[str, Any] | None, owed: list[bool]
+) -> None:
+    one, item = Runs(), QueueItem(workload="workload/c/team/w-1", turn=1, since=START)
+    state = edit(one.state, items={"w-1": edit(item, **known)} if known is not None else {})
+    order = queue_policy.Order(item.workload, QueueOrder(uid="w-1", turn=1, admit=True, why="queue q lets it in"))
+    assert [each.owed for each in queue_owed.carried_over(state, (order,)).items.values()] == owed
+
+
+def test_of_too_many_that_are_to_be_asked_those_go_along_that_no_look_finds() -> None:
+    again = [QueueOrder(turn=4, again=True, why="restored", uid=uid) for uid in ("",) * 600 + ("w-7",)]
+    orders = [queue_policy.Order(f"workload/c/team/w-{number}", order) for number, order in enumerate(again)]
+    owed = queue_owed.carried_over(Runs().state, orders).owed
+    assert (len(owed), owed[0].uid) == (queue_owed.ASKED_MAXIMUM, "w-7")
 
 
 @ROW("D6", level="pure")

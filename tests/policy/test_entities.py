@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.model import Phase, Status
+from holdfast.model import Cause, Phase, Status
 from holdfast.model.gang import Gang, GangPhase, Said
-from holdfast.model.graph import Edge, EdgeKind, Graph, GraphNode, GraphState, Item, ItemPhase
+from holdfast.model.graph import Edge, EdgeKind, Graph, GraphNews, GraphNode, GraphState, Item, ItemPhase
 from holdfast.model.queue import Queue, QueueNews, Standing
 from holdfast.model.rendezvous import CloseReason, Join, MemberState, Report
 from holdfast.model.vocabulary import Reason
@@ -229,6 +229,12 @@ def test_D2_what_a_workload_shows_its_graph() -> None:
     assert found_open(running) == Found("ua", admitted=True)
     assert found_closed("ua", running, failed=False).outcome is Phase.CANCELLED, "it was terminated"
     assert found_closed("ua", None, failed=True).outcome is Phase.FAILED
+    refused = Cause(
+        time=NOW, attempt=0, phase=Phase.PENDING, reason=Reason.DEPENDENCY_UNSATISFIABLE, message="a has not succeeded"
+    )
+    ended = Found("ua", Phase.CANCELLED, admitted=True, released=True, why="a has not succeeded")
+    assert found_closed("ua", edit(status, phase=Phase.CANCELLED, causes=(refused,)), failed=False) == ended
+    assert ended.news("a") == GraphNews(item="a", workload_uid="ua", outcome=Phase.CANCELLED, released=True)
     assert found_closed("ua", edit(running, phase=Phase.SUCCEEDED), failed=False).is_over
 
 
@@ -300,6 +306,7 @@ def test_D2_rounds_of_a_rendezvous_begun_anew_go_on_beyond_all_that_its_history_
     assert after.round > 7 + 120
     assert after.revision > 30 + 120
     assert after.run_id == before.run_id
+    assert after.why == "its rendezvous was begun anew"
     assert gang_rebuilt.rebuilt(edit(before, phase=GangPhase.CLOSED, closed=CloseReason.ENDED), 120, NOW).round == 7
 
 

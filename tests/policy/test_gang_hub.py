@@ -218,6 +218,21 @@ def test_T9_a_failure_waits_until_all_others_have_spoken():
 
 
 @ROW("T9", level="pure")
+def test_T9_a_failure_does_not_wait_for_members_that_have_no_place():
+    one = Scene(high=2)
+    one.running("a", "b")
+    one.joined("c")
+    one.wait(1, ("a", "b", "c"))
+    one.tell()
+    assert one.kind("c") == "Wait"
+    one.says("a", MemberState.FAILED, 1)
+    assert [name for name in "abc" if one.hub.asks(name)] == ["b"]
+    one.says("b", MemberState.HEALTHY, 1)
+    one.wait(1, ("a", "b", "c"))
+    assert one.due() == 0
+
+
+@ROW("T9", level="pure")
 def test_T9_a_failure_by_a_loss_is_told_with_the_loss_and_charged_to_nobody():
     one = Scene(high=3)
     one.running("a", "b", "c")
@@ -369,6 +384,13 @@ def test_nobody_is_silent_to_a_gang_that_is_closed():
     assert (one.kind("a"), one.kind("b")) == ("Finish", "Finish")
     one.wait(60)
     assert not one.hub.news.losses
+    assert not one.says("a", MemberState.HEALTHY, 1), "whatever its members still say changes nothing"
+    one.agent("c")
+    one.says("c", MemberState.INIT)
+    batch, _ = one.hub.batch(one.at, one.now)
+    one.hub.done(batch, one.at)
+    one.wait(60)
+    assert one.hub.suspects(one.at) == {}
 
 
 def test_a_flood_of_failures_is_told_in_short_but_for_the_earliest():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Attempt, Component, Phase, Reason, Stage, StatusRule, Workload
+from holdfast.model import Attempt, Component, OperationKind, Phase, Reason, Stage, StatusRule, Workload
 from holdfast.model.gang import Gang
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.model.rendezvous import CloseReason
@@ -146,6 +146,13 @@ def test_the_rendezvous_is_told_of_an_attempt_once_it_is_submitted_and_that_it_e
     one.after(seconds=60)
     assert attempt(one).number == 2
     assert beginning(one.state) is attempt(one)
+
+
+@pytest.mark.parametrize("under_way", [OperationKind.PREPARE, OperationKind.CREATE])
+def test_the_rendezvous_is_told_of_no_attempt_that_is_still_made(under_way: OperationKind) -> None:
+    one = Life(spec=spec(), hold={under_way}).settle()
+    assert attempt(one).meeting is not None
+    assert beginning(one.state) is None
 
 
 def test_the_rendezvous_of_what_has_ended_is_told_so() -> None:

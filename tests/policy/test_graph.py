@@ -251,7 +251,7 @@ def test_a_stranger_is_turned_away():
     for item, uid, why in (("a", "uid-2", "counted another workload"), ("x", "uid-x", "has no such workload")):
         order = policy.stranger(life.state, GraphNews(item=item, workload_uid=uid))
         assert order is not None
-        assert not order.admit
+        assert (order.item, order.uid, order.admit) == (item, uid, False)
         assert why in order.why
         assert policy.heard(life.graph, life.state, GraphNews(item=item, workload_uid=uid, outcome=S)) == life.state
     assert policy.stranger(life.state, GraphNews(item="a", workload_uid="uid-a")) is None
@@ -286,6 +286,34 @@ def test_a_graph_that_is_cancelled_ends_what_a_person_has_revived():
     assert life.over is None
     life.end("a", C)
     assert (life.phases("a"), life.over) == ([ItemPhase.FAILED], Phase.CANCELLED)
+
+
+def test_the_page_in_the_ui_says_what_waits_for_what():
+    life = Life(node("a"), node("b", "a"), node("c", "b:Any"), arrive=False)
+    life.arrive("a", "b")
+    assert policy.details(life.graph, life.state).splitlines() == [
+        "**Running**: 0 of 3 workloads have ended; 1 are not submitted yet: submit its file again if that was "
+        "broken off (1 Awaited, 1 Blocked, 1 Admitted)",
+        "",
+        "| workload | is | waits for |",
+        "|---|---|---|",
+        "| a | Admitted |  |",
+        "| b | Blocked | a to succeed |",
+        "| c | Awaited | b to end |",
+    ]
+    life.arrive("c")
+    life.end("a", F)
+    life.cancel("no time")
+    assert policy.details(life.graph, life.state).splitlines() == [
+        "**Running**: 1 of 3 workloads have ended (2 Refused, 1 Failed)",
+        "",
+        "| workload | is | waits for |",
+        "|---|---|---|",
+        "| b | Refused | a has not succeeded |",
+        "| c | Refused | its graph was cancelled |",
+        "",
+        "Cancelled: no time",
+    ]
 
 
 def test_what_is_told_and_kept_stays_small_at_the_maximum():

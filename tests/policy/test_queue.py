@@ -370,10 +370,17 @@ def test_a_queue_that_is_to_end_lets_nobody_in_and_ends_once_it_is_empty() -> No
 def test_the_page_in_the_ui_says_what_is_taken_and_who_is_next() -> None:
     one = Life()
     one.asks("a", "b", "c")
-    page = policy.details(one.state)
-    assert "**2 let in, 1 wait**" in page
-    assert "| pods | 4 | 4 |" in page
-    assert "| ns/c | 0 |" in page
+    assert policy.details(one.state).splitlines() == [
+        "**2 let in, 1 wait**: 1 wait; the first: it asks for 2 pods, and 0 of 4 are free (cycle 1)",
+        "",
+        "| resource | taken | quota |",
+        "|---|---|---|",
+        "| pods | 4 | 4 |",
+        "",
+        "| next | priority | since | waits because |",
+        "|---|---|---|---|",
+        "| ns/c | 0 | 2026-01-01 00:00:03 | it asks for 2 pods, and 0 of 4 are free |",
+    ]
     assert "nobody waits" in policy.details(Life().state)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from holdfast.agent.environment import variables
 from holdfast.agent.messages import Assignment
 from holdfast.model.gang import Absence, GangPhase
+from holdfast.model.gang_orders import GangEnding
 from holdfast.model.rendezvous import CloseReason, DirectiveKind, MemberState, WorkerFailure
-from holdfast.policy.gang_orders import answer
+from holdfast.policy.edit import edit
+from holdfast.policy.gang_orders import answer, orders
+from holdfast.policy.gang_outcome import outcome, status
 from tests.policy.gang import Meeting
 
 ROW = pytest.mark.row
@@ -483,11 +487,105 @@ def test_T9_no_agent_of_a_pod_that_is_proven_gone_is_believed() -> None:
     assert one.kind("b") is DirectiveKind.WAIT
 
 
-def test_who_is_gone_and_owes_least_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.policy.gang_members.MEMBERS_MAXIMUM", 3)
-    one = Meeting().start("a", "b").fails("a").loses("a").wait(1).join("c").loses("c").join("d")
-    assert sorted(one.state.members) == ["a", "b", "d"]
-    one.join("e")
-    assert sorted(one.state.members) == ["b", "d", "e"]
-    one.join("f")
-    assert sorted(one.state.members) == ["b", "d", "e"]
+def test_who_is_gone_and_owes_least_is_forgotten_first() -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("holdfast.policy.gang_members.MEMBERS_MAXIMUM", 3)
+        one = Meeting().start("a", "b").fails("a").loses("a").wait(1).join("c").loses("c").join("d")
+        assert sorted(one.state.members) == ["a", "b", "d"]
+        one.join("e")
+        assert sorted(one.state.members) == ["b", "d", "e"]
+        one.join("f")
+        assert sorted(one.state.members) == ["b", "d", "e"]
+
+
+ENDINGS: dict[str, tuple[Callable[[], Meeting], GangEnding, CloseReason, str, bool]] = {
+    "all have succeeded": (
+        lambda: Meeting().start(*FOUR).succeeds(*FOUR),
+        GangEnding.SUCCEEDED,
+        CloseReason.SUCCEEDED,
+        "",
+        False,
+    ),
+    "one has failed": (
+        lambda: Meeting(max_restarts=0).start(*FOUR).fails("b"),
+        GangEnding.FAILED,
+        CloseReason.RESTARTS_EXHAUSTED,
+        "b",
+        True,
+    ),
+    "one is lost": (
+        lambda: Meeting(low=4, max_restarts=0).start(*FOUR).loses("b"),
+        GangEnding.LOST,
+        CloseReason.MEMBER_LOST,
+        "b",
+        False,
+    ),
+    "one has failed in the last round": (
+        lambda: Meeting(max_rounds=1).start(*FOUR).fails("b"),
+        GangEnding.FAILED,
+        CloseReason.ROUNDS_EXHAUSTED,
+        "b",
+        True,
+    ),
+    "one is lost in the last round": (
+        lambda: Meeting(max_rounds=1).start(*FOUR).loses("b"),
+        GangEnding.FAILED,
+        CloseReason.ROUNDS_EXHAUSTED,
+        "b",
+        False,
+    ),
+    "too few have come": (
+        lambda: Meeting(low=2).join("a").wait(600),
+        GangEnding.FAILED,
+        CloseReason.JOIN_TIMEOUT,
+        "",
+        False,
+    ),
+}
+"""What befalls a gang; what that is to its workload, why, by whom, and whether that one's failure is told with it."""
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_a_workload_is_told_what_its_gang_came_to_and_by_whom(case: str) -> None:
+    lived, ending, reason, member, failed = ENDINGS[case]
+    one = lived()
+    told = outcome(one.state, "uid", one.now)
+    assert told is not None
+    assert (told.workload_uid, told.attempt, told.ending, told.reason) == ("uid", 1, ending, reason)
+    assert (told.why, told.round, told.at) == (one.state.why, one.state.round, one.now)
+    join = one.joins[member] if member else None
+    place = (join.member, join.pod_uid, join.node, join.role) if join is not None else ("", "", "", "")
+    assert (told.member, told.pod_uid, told.node, told.role) == place
+    assert (told.failure is not None) is failed
+
+
+def test_a_gang_that_is_open_or_was_ended_by_its_workload_tells_that_nothing() -> None:
+    for one in (Meeting().start(*FOUR), Meeting().start(*FOUR).ends()):
+        assert outcome(one.state, "uid", one.now) is None
+
+
+def test_where_a_gang_stands_is_told_whole() -> None:
+    one = Meeting(high=3).start("a", "b", "c").join("d").fails("b")
+    one.loses("c")
+    told = status(one.state, "uid", one.now, 7)
+    assert (told.workload_uid, told.attempt, told.hub) == ("uid", 1, 7)
+    assert (told.phase, told.round, told.min, told.max) == (GangPhase.FORMING, 1, 1, 3)
+    assert (told.present, told.participants, told.waiting) == (3, 3, ("d",))
+    assert (told.absent, told.charged) == ({"c": "its pod is gone"}, {"b": 1})
+    assert (told.since, told.why, told.closed) == (one.now, one.state.why, None)
+
+
+def test_who_knows_all_is_told_of_no_round() -> None:
+    one = Meeting().start("a", "b")
+    assert orders(one.state, 0).round is not None
+    assert (orders(one.state, one.state.revision).told, orders(one.state, one.state.revision).round) == ((), None)
+
+
+def test_of_too_many_long_errors_the_first_that_failed_are_kept_whole() -> None:
+    names = tuple(f"m-{number:03}" for number in range(300))
+    one = Meeting(high=300).start(*names)
+    said = [one.says(name, MemberState.FAILED) for name in names]
+    failure = WorkerFailure(local_rank=0, exit_code=1, at=one.now, error="x" * 1000)
+    one.tell(*[each.model_copy(update={"report": edit(each.report, failures=(failure,))}) for each in said])
+    kept = [len(one.state.members[name].report.failures[0].error) for name in names]
+    assert kept == [1000] * 64 + [64] * 236
