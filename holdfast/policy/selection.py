@@ -67,7 +67,7 @@ class _Tiers:
         first: dict[Hashable, Failure] = {}
         for group, failure in groups:
             first.setdefault(group, failure)
-        self._ranked |= dict.fromkeys(id(one) for one in first.values() if id(one) not in self._ranked)
+        self._ranked |= dict.fromkeys(id(one) for one in first.values())
 
     def first(self, rest: Iterable[Failure], most: int) -> frozenset[int]:
         """Return the identities of the first so many, filled up with the rest."""

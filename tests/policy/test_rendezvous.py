@@ -467,6 +467,15 @@ def test_T8_at_the_timeout_no_place_is_kept_for_who_has_not_stopped() -> None:
     assert one.kind("a") is DirectiveKind.REJOIN
 
 
+@ROW("T8", level="pure")
+def test_T8_who_finds_no_place_has_no_more_time_by_saying_so_again() -> None:
+    one = Meeting(high=2).start("a", "b").join("c")
+    due = one.deadlines
+    assert [(each.at - one.now, each.why) for each in due] == [(timedelta(minutes=10), "c finds no place")]
+    one.wait(300).tell(one.says("c", MemberState.INIT))
+    assert one.deadlines == due
+
+
 @ROW("T3", level="pure")
 def test_T3_a_success_in_a_round_that_others_have_ended_is_run_again() -> None:
     one = Meeting().start("a", "b").fails("a").succeeds("b")
