@@ -101,14 +101,13 @@ def with_pydantic(converter: DataConverter | None) -> DataConverter:
 
 def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
     """Return the runner with Holdfast's pure modules taken from the host; one without a sandbox stays as it is."""
-    from holdfast.runner import Runner  # A client does not need it.
+    from holdfast.runner import FailingOnce, with_failing_once  # A client does not need it.
 
-    runner = runner or Runner()
+    runner = runner or FailingOnce()
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner
-    if type(runner) is SandboxedWorkflowRunner:
-        runner = Runner(runner.restrictions, runner.runner_class)
-    return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*PASSTHROUGH))
+    ruled = with_failing_once(runner)
+    return dataclasses.replace(ruled, restrictions=ruled.restrictions.with_passthrough_modules(*PASSTHROUGH))
 
 
 def _fitting() -> list[Interceptor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
@@ -12,7 +13,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 Activate = Callable[[WorkflowActivation], WorkflowActivationCompletion]
 
 
-class Runner(SandboxedWorkflowRunner):
+class FailingOnce(SandboxedWorkflowRunner):
     """A sandbox in which a workflow that has failed an activation fails all others, until it is dropped.
 
     The SDK's core drops such a workflow, but may put a query to it before. What the workflow would have done had it not
@@ -25,6 +26,15 @@ class Runner(SandboxedWorkflowRunner):
         instance = super().create_instance(det)
         instance.activate = failing_once(instance.activate)  # type: ignore[method-assign]
         return instance
+
+
+def with_failing_once(runner: SandboxedWorkflowRunner) -> SandboxedWorkflowRunner:
+    """Return the same sandbox with that rule; one of a class of its own stays of that class."""
+    if isinstance(runner, FailingOnce):
+        return runner
+    own = type(runner)
+    ruled = type(f"FailingOnce{own.__name__}", (FailingOnce, own), {})
+    return ruled(**{one.name: getattr(runner, one.name) for one in dataclasses.fields(runner) if one.init})
 
 
 def failing_once(activate: Activate) -> Activate:

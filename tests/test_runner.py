@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.worker import UnsandboxedWorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from holdfast.runner import failing_once
+from holdfast.plugin import with_passthrough
+from holdfast.runner import FailingOnce, failing_once
 
 
 def activation(what: str) -> WorkflowActivation:
@@ -41,3 +46,26 @@ def test_what_has_failed_answers_a_query_with_that_failure_and_is_dropped_as_it_
         assert activated(activation("query_workflow")).failed.failure.message == "ask again"
     assert activated(activation("remove_from_cache")).HasField("successful")
     assert given == ["initialize_workflow", "resolve_activity", "remove_from_cache"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sandbox(SandboxedWorkflowRunner):
+    """A user's own."""
+
+    note: str = ""
+
+
+@pytest.mark.row("D1", level="pure")
+def test_every_sandbox_gets_the_rule_and_stays_what_it_is() -> None:
+    assert isinstance(with_passthrough(None), FailingOnce)
+    assert isinstance(with_passthrough(SandboxedWorkflowRunner()), FailingOnce)
+    theirs = SandboxRestrictions.default.with_passthrough_modules("theirs")
+    own = with_passthrough(Sandbox(restrictions=theirs, note="kept"))
+    assert isinstance(own, FailingOnce)
+    assert isinstance(own, Sandbox)
+    assert own.note == "kept"
+    assert {"theirs", "holdfast.policy"} <= set(own.restrictions.passthrough_modules)
+    assert type(with_passthrough(own)) is type(own)
+    assert isinstance(dataclasses.replace(own, note="another's plugin"), FailingOnce)
+    bare = UnsandboxedWorkflowRunner()
+    assert with_passthrough(bare) is bare

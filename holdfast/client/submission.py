@@ -115,10 +115,7 @@ async def in_the_way(
         return None
     if again and _settled(description):
         return InTheWay(description, _ENDED)
-    memo = await description.memo()
-    theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
-    if theirs and theirs != ours:
-        raise SpecConflict(workload.workflow_id, theirs, ours)
+    await _same(description, workload)
     if not again:
         return None
     if not _waits(description):
@@ -144,7 +141,6 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
     description = await _describe(client, place, workload.workflow_id)
     if description is None:
         return None
-    memo = await description.memo()
     if description.status is not WorkflowExecutionStatus.RUNNING:
         if again:
             return None
@@ -152,10 +148,15 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
     if again and _settled(description):
         await make_way(client, place, InTheWay(description, _ENDED))
         return None
-    theirs, ours = str(memo.get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
+    await _same(description, workload)
+    return Begun(description.id, await _uid(description), description.run_id)
+
+
+async def _same(description: WorkflowExecutionDescription, workload: Workload) -> None:
+    """Refuse with `SpecConflict` where the run that is there is of another workload."""
+    theirs, ours = str((await description.memo()).get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
     if theirs and theirs != ours:
         raise SpecConflict(workload.workflow_id, theirs, ours)
-    return Begun(description.id, str(memo.get(names.MEMO_UID, "")), description.run_id)
 
 
 def _settled(description: WorkflowExecutionDescription) -> bool:

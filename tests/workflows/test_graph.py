@@ -14,7 +14,6 @@ import pytest
 import pytest_asyncio
 from temporalio import workflow
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -31,8 +30,7 @@ from holdfast.model.graph import Edge, EdgeKind, Graph, GraphNews, GraphNode, Gr
 from holdfast.plugin import HoldfastPlugin
 from tests.e2e.site import until
 from tests.policy.life import workload
-from tests.simulation.server import time_skipping_server
-from tests.simulation.test_on_temporal import define_columns
+from tests.simulation.server import open_server
 from tests.workflows.test_workload import replays
 
 pytestmark = [
@@ -146,18 +144,6 @@ async def shown(handle: WorkflowHandle[Any, Any], text: str) -> Status:
 
     await until(check, 30, f"{handle.id} says {text}: {found}")
     return found[0]
-
-
-@asynccontextmanager
-async def open_server() -> AsyncIterator[WorkflowEnvironment]:
-    server = await asyncio.to_thread(time_skipping_server)
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=server,
-        test_server_startup_timeout=timedelta(minutes=4),
-        data_converter=pydantic_data_converter,
-    ) as env:
-        await define_columns(env.client)
-        yield env
 
 
 Opens = Callable[..., Scene]

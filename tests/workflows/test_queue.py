@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 from temporalio import activity, workflow
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -29,8 +28,7 @@ from holdfast.plugin import HoldfastPlugin
 from holdfast.workflows.queue import HEARD_MAXIMUM
 from tests.e2e.site import until
 from tests.policy.life import START, workload
-from tests.simulation.server import time_skipping_server
-from tests.simulation.test_on_temporal import define_columns
+from tests.simulation.server import open_server
 from tests.workflows.test_graph import shown
 from tests.workflows.test_workload import replays
 
@@ -156,13 +154,7 @@ async def told(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[QueueOr
 @pytest_asyncio.fixture(loop_scope="module")
 async def env() -> AsyncIterator[WorkflowEnvironment]:
     # One for each test: a workflow that is terminated amid a task keeps this server from skipping time ever after.
-    server = await asyncio.to_thread(time_skipping_server)
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=server,
-        test_server_startup_timeout=timedelta(minutes=4),
-        data_converter=pydantic_data_converter,
-    ) as env:
-        await define_columns(env.client)
+    async with open_server() as env:
         yield env
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 import pytest_asyncio
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateFailedError
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -25,7 +23,7 @@ from holdfast.model.gang_orders import GangEnding
 from holdfast.model.rendezvous import CloseReason, MemberState
 from holdfast.plugin import HoldfastPlugin
 from tests.e2e.site import until
-from tests.simulation.server import time_skipping_server
+from tests.simulation.server import open_server
 from tests.workflows.gathered import CLUSTER, Gathering, ToldWorkload
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
@@ -36,17 +34,6 @@ Opens = Callable[..., Awaitable[Gathering]]
 async def no_hub(given: HubInput) -> None:
     """The test itself is the hub: time is never skipped while an activity is under way."""
     raise ApplicationError("not here", next_retry_delay=timedelta(days=1))
-
-
-@asynccontextmanager
-async def open_server() -> AsyncIterator[WorkflowEnvironment]:
-    server = await asyncio.to_thread(time_skipping_server)
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=server,
-        test_server_startup_timeout=timedelta(minutes=4),
-        data_converter=pydantic_data_converter,
-    ) as env:
-        yield env
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
