@@ -100,13 +100,12 @@ def with_pydantic(converter: DataConverter | None) -> DataConverter:
 
 
 def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
-    """Return the runner with Holdfast's pure modules taken from the host; one without a sandbox stays as it is."""
-    from holdfast.runner import FailingOnce, with_failing_once  # A client does not need it.
+    """Return the runner with the rule of `FailingOnce`, and a sandbox with Holdfast's pure modules from the host."""
+    from holdfast.runner import with_failing_once  # A client does not need it.
 
-    runner = runner or FailingOnce()
-    if not isinstance(runner, SandboxedWorkflowRunner):
-        return runner
-    ruled = with_failing_once(runner)
+    ruled = with_failing_once(runner or SandboxedWorkflowRunner())
+    if not isinstance(ruled, SandboxedWorkflowRunner):
+        return ruled
     return dataclasses.replace(ruled, restrictions=ruled.restrictions.with_passthrough_modules(*PASSTHROUGH))
 
 

@@ -1,20 +1,19 @@
-"""The sandbox that workflows run in: one that has failed does nothing more until it is dropped (row D1)."""
+"""What runs workflows: one that has failed does nothing more until it is dropped (row D1)."""
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 from collections.abc import Callable
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
 Activate = Callable[[WorkflowActivation], WorkflowActivationCompletion]
 
 
-class FailingOnce(SandboxedWorkflowRunner):
-    """A sandbox in which a workflow that has failed an activation fails all others, until it is dropped.
+class FailingOnce(WorkflowRunner):
+    """Runs workflows so that one that has failed an activation fails all others, until it is dropped.
 
     The SDK's core drops such a workflow, but may put a query to it before. What the workflow would have done had it not
     failed would then be done beside the answer. Core takes no such answer, and waits for another for as long as the
@@ -23,18 +22,19 @@ class FailingOnce(SandboxedWorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Create an instance that fails once and for all."""
-        instance = super().create_instance(det)
+        instance = super().create_instance(det)  # type: ignore[safe-super] of the class that it stands before
         instance.activate = failing_once(instance.activate)  # type: ignore[method-assign]
         return instance
 
 
-def with_failing_once(runner: SandboxedWorkflowRunner) -> SandboxedWorkflowRunner:
-    """Return the same sandbox with that rule; one of a class of its own stays of that class."""
+def with_failing_once(runner: WorkflowRunner) -> WorkflowRunner:
+    """Return the same runner with that rule; it stays of its class, with all that it holds."""
     if isinstance(runner, FailingOnce):
         return runner
     own = type(runner)
-    ruled = type(f"FailingOnce{own.__name__}", (FailingOnce, own), {})
-    return ruled(**{one.name: getattr(runner, one.name) for one in dataclasses.fields(runner) if one.init})
+    ruled = copy.copy(runner)
+    object.__setattr__(ruled, "__class__", type(f"FailingOnce{own.__name__}", (FailingOnce, own), {}))
+    return ruled
 
 
 def failing_once(activate: Activate) -> Activate:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.worker import UnsandboxedWorkflowRunner
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from holdfast.plugin import with_passthrough
 from holdfast.runner import FailingOnce, failing_once
+from holdfast.worker import roles
+from holdfast.worker.settings import Role, Settings
 
 
 def activation(what: str) -> WorkflowActivation:
@@ -56,7 +59,7 @@ class Sandbox(SandboxedWorkflowRunner):
 
 
 @pytest.mark.row("D1", level="pure")
-def test_every_sandbox_gets_the_rule_and_stays_what_it_is() -> None:
+def test_every_runner_gets_the_rule_and_stays_what_it_is() -> None:
     assert isinstance(with_passthrough(None), FailingOnce)
     assert isinstance(with_passthrough(SandboxedWorkflowRunner()), FailingOnce)
     theirs = SandboxRestrictions.default.with_passthrough_modules("theirs")
@@ -67,5 +70,20 @@ def test_every_sandbox_gets_the_rule_and_stays_what_it_is() -> None:
     assert {"theirs", "holdfast.policy"} <= set(own.restrictions.passthrough_modules)
     assert type(with_passthrough(own)) is type(own)
     assert isinstance(dataclasses.replace(own, note="another's plugin"), FailingOnce)
-    bare = UnsandboxedWorkflowRunner()
-    assert with_passthrough(bare) is bare
+    bare = with_passthrough(UnsandboxedWorkflowRunner())
+    assert isinstance(bare, FailingOnce)
+    assert isinstance(bare, UnsandboxedWorkflowRunner)
+
+
+@pytest.mark.row("D1", level="pure")
+def test_the_workers_own_runner_has_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`holdfast worker` runs workflows without a sandbox."""
+    given = list[WorkflowRunner]()
+
+    def worker(_client: object, _settings: Settings, runner: WorkflowRunner) -> None:
+        given.append(runner)
+
+    monkeypatch.setattr(roles, "_workflows", worker)
+    client: Any = None
+    roles.workers(client, Settings(roles=(Role.WORKFLOWS,)), None, UnsandboxedWorkflowRunner())
+    assert [isinstance(one, FailingOnce) for one in given] == [True]

@@ -26,6 +26,7 @@ from temporalio.worker import (
 
 from holdfast import __version__, names
 from holdfast.activities.cluster import ClusterActivities
+from holdfast.runner import with_failing_once
 from holdfast.worker.gang_hub import GangActivities
 from holdfast.worker.logs import LogContext
 from holdfast.worker.node_watch import NodeWatchActivities
@@ -84,6 +85,7 @@ def workers(
         around: what else intercepts the activities, outside of all that is here.
     """
     made: list[Worker | Admission] = []
+    runner = with_failing_once(runner)
     for role in settings.roles:
         if role is Role.WORKFLOWS:
             made.append(_workflows(client, settings, runner))

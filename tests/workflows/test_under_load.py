@@ -23,7 +23,7 @@ from holdfast.model.graph import Graph, GraphNews, GraphOrder
 from holdfast.model.queue import Queue, QueueNews, QueueOrder, QueueStatus, Standing
 from holdfast.plugin import HoldfastPlugin
 
-pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.temporal, pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.row("D6", level="e2e")]
 CLUSTER = "c"
 PLAYERS, TURNS, BURST = 20, 15, 400
 EVENTS_MAXIMUM = 1_500
