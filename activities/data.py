@@ -34,12 +34,18 @@ class Data:
         Raises:
             ApplicationError: of type `Refused`.
         """
-        given = [source for whose, source in self.grants if whose in {"*", namespace}]
-        if not any(is_under(mount.source, source) for source in given):
-            raise refused(
-                f"mount {mount.name}: source {mount.source} is not granted to namespace {namespace}: "
-                f"expected one under {', '.join(given) or 'what its operator grants'} (setting `data_sources`)"
-            )
+        if why := self.not_granted(namespace, mount.source):
+            raise refused(f"mount {mount.name}: {why}")
+
+    def not_granted(self, namespace: str, source: str) -> str:
+        """Say that a source is not granted to a namespace, and what is; empty if it is."""
+        given = [granted for whose, granted in self.grants if whose in {"*", namespace}]
+        if any(is_under(source, granted) for granted in given):
+            return ""
+        return (
+            f"source {source} is not granted to namespace {namespace}: "
+            f"expected one under {', '.join(given) or 'what its operator grants'} (setting `data_sources`)"
+        )
 
     async def away(self) -> str:
         """Return why the store cannot be used; empty if it can."""

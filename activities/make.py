@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.attempts import living_owner_of
+from holdfast.activities.closed import withdrawn
 from holdfast.activities.contract import MakeInput, has_copy
 from holdfast.activities.inject import InjectionError, inject
 from holdfast.activities.inject_data import place_of
@@ -118,6 +119,9 @@ async def _bear(site: Site, given: MakeInput, sent: Object, pulse: Pulse, waitin
         await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
         begun = asyncio.get_running_loop().time()
         try:
+            closed = await withdrawn(site, given.target, sent, [one.source for one in given.data if one.source])
+            if closed is not None:
+                raise Refusal(names.ERROR_REFUSED, closed.why, final=not (given.waits and closed.opens))
             made = await _make_once(site, given, sent, adopts=sent_before or not given.replaces_interrupted)
         except Unreachable as error:
             sent_before = True  # It may have been made all the same: then it is this try's own.

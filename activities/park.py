@@ -14,6 +14,7 @@ from typing import Any
 from holdfast import names
 from holdfast.activities.ancestry import own_pods
 from holdfast.activities.attempts import living_owner_of
+from holdfast.activities.closed import withdrawn
 from holdfast.activities.contract import (
     ObserveInput,
     Parked,
@@ -260,6 +261,8 @@ async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
     while True:
         try:
             await _taken(site, given)
+            if closed := await withdrawn(site, given.target):
+                raise _Refused(closed.why)
             left = [name for one in given.components for name in await _resumed(site, given, one)]
             if not left:
                 return

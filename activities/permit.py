@@ -1,21 +1,22 @@
-"""Who may refuse a workload before anything of it is made: its namespace, its account, the kinds it is made of."""
+"""Who may refuse a workload before anything of it is made: its namespace, its accounts, the kinds it is made of."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
+from holdfast.activities.accounts import accounts_of
+from holdfast.activities.closed import SECRET, account_refusal, closed_to, opted_in
 from holdfast.activities.contract import PrepareInput, RehearseInput, Target
-from holdfast.activities.kube import Forbidden, Kube, NotFound, UnknownKind
+from holdfast.activities.kube import Forbidden, UnknownKind
 from holdfast.activities.permits import Permits
 from holdfast.activities.places import written
-from holdfast.activities.raw import mapping
 from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, refused, user_of
 
 _VERBS = ("create", "get", "delete")
+_ACCOUNT = ("v1", "ServiceAccount")
 _LABEL_AGGREGATE = f"{names.GROUP}/aggregate-to-worker"
 """On a ClusterRole: its rules are the worker's too (`deploy/rbac.yaml`)."""
 _VERBS_OF_SIGHT = ("get", "list", "watch")
@@ -92,52 +93,9 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
     if found:
         # What no waiting mends is told first; then what a right would mend, then what is yet to be installed.
         raise min(found, key=lambda one: isinstance(one, _NotYet) + isinstance(one, _NoKind))
+    await _check_accounts(site, given, permits)
     ruled = {(one.api_version, one.kind) for _, one in plan if one.status.settles}
     await asyncio.gather(*(_check_sight(site, given.target, *kind, permits) for kind in sorted(ruled)))
-
-
-class Closed(NamedTuple):
-    """Why no workload may begin in a namespace."""
-
-    why: str
-    opens: bool
-    """Whether it ends when somebody enables the namespace: some workloads wait for that."""
-
-
-async def closed_to(kube: Kube, namespace: str, run_as: str) -> Closed | None:
-    """Return why no workload may begin in a namespace, with the command that mends it; None if one may (row D37).
-
-    Args:
-        kube: a client of its cluster.
-        namespace: its name.
-        run_as: the service account that components are created as.
-
-    Raises:
-        KubeError: if the API server does not say.
-    """
-    command = f"`holdfast namespace enable {namespace}`"
-    enable = f"run {command}"
-    try:
-        found = await kube.get("v1", "Namespace", namespace)
-    except NotFound:
-        return Closed(f"namespace {namespace} does not exist: {command} makes and enables it", opens=False)
-    metadata = mapping(found["metadata"])
-    if mapping(metadata.get("labels")).get(names.LABEL_NAMESPACE_ENABLED) != "true":
-        return Closed(f"namespace {namespace} is not enabled for Holdfast: {enable}", opens=True)
-    if "deletionTimestamp" in metadata:
-        return Closed(f"namespace {namespace} is being deleted", opens=False)
-    try:
-        account = await kube.get("v1", "ServiceAccount", run_as, namespace)
-    except NotFound:
-        return Closed(f"service account {namespace}/{run_as} does not exist: {enable}", opens=True)
-    annotations = mapping(mapping(account["metadata"]).get("annotations"))
-    if annotations.get(names.ANNOTATION_RUN_AS) != names.RUN_AS_ALLOWED:
-        return Closed(
-            f"service account {namespace}/{run_as} does not let workloads run as it: {enable}, "
-            f"or annotate it with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}",
-            opens=True,
-        )
-    return None
 
 
 async def _check_namespace(site: Site, target: Target, permits: Permits) -> None:
@@ -149,11 +107,28 @@ async def _check_namespace(site: Site, target: Target, permits: Permits) -> None
     permits.give("namespace", target.namespace, target.run_as)
 
 
+async def _check_accounts(site: Site, given: PrepareInput | RehearseInput, permits: Permits) -> None:
+    """Refuse pods that would run as an account that has not opted in; one of the workload's own says so itself."""
+    brought = {
+        str(one.template["metadata"]["name"]): one.template["metadata"]
+        for one in given.components
+        if (one.template["apiVersion"], one.template["kind"]) == _ACCOUNT
+    }
+    places = {planned.name: index for index, planned in enumerate(given.plan)}
+    for component in given.components:
+        for account, path in accounts_of(component.template):
+            if account in brought and opted_in(brought[account]):
+                continue
+            why = await account_refusal(site, given.target, account, permits)
+            if why:
+                raise _NotYet(f"{written(given, places[component.name], f'template.{path}')}: {account!r}: {why}")
+
+
 async def _check_kind(
     site: Site, given: PrepareInput | RehearseInput, api_version: str, kind: str, place: str, permits: Permits
 ) -> None:
     target = given.target
-    if (api_version, kind) == ("v1", "Secret"):
+    if (api_version, kind) == SECRET:
         raise refused(
             f"{place}: a Secret is among the components, and its contents would stand readable in the workflow's "
             "history: create it beforehand and refer to it by name (components of kind Secret need payload encryption)"

@@ -93,6 +93,8 @@ class DataVolume(Payload):
     """Where containers find it."""
     components: tuple[str, ...]
     """Whose pods read it."""
+    source: str = ""
+    """What it was fetched from: that must be granted to the namespace for as long as pods are made (row X4)."""
 
 
 def has_copy(base: str, copies: int, name: str) -> bool:

@@ -12,6 +12,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.closed import withdrawn
 from holdfast.activities.contract import PlannedComponent, Scaled, ScaleInput
 from holdfast.activities.copies import read_objects
 from holdfast.activities.gang_contract import GangSize
@@ -134,6 +135,8 @@ async def _planned(site: Site, given: ScaleInput) -> bool:
 
 
 async def _sized(site: Site, given: ScaleInput, *, dry_run: bool = False) -> bool:
+    if dry_run and (closed := await withdrawn(site, given.target)):
+        raise _Refused(closed.why)
     found = await read_objects(site, given.target, _plan_of(given), given.attempt, lean)
     jobs = [one for one in found if one is not None and is_owned(one, given.owner_uid) and not _is_over(one)]
     wanted = size(given.pods)

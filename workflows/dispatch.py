@@ -147,6 +147,7 @@ def data_of(spec: Workload, state: State) -> tuple[DataVolume, ...]:
             digest=digests[mount.name],
             path=mount.path,
             components=readers(mount, spec.components),
+            source=mount.source,
         )
         for mount in spec.mounts
         if mount.name in digests

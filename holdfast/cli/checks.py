@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from holdfast.client import Holdfast
 
 
+_POD_SECURITY = "pod-security.kubernetes.io/enforce"
+
+
 @dataclass(frozen=True)
 class Check:
     """One thing that was looked at."""
@@ -30,6 +33,8 @@ class Check:
     """Whether a whole server could not be reached, so that nothing behind it was looked at."""
     unknown: bool = False
     """Whether it could not be asked: it is not known to be right, and nothing is known to be wrong (row D51)."""
+    warns: bool = False
+    """Whether it works and somebody should look at it all the same."""
 
 
 def not_known(name: str, why: str, remedy: str = "") -> Check:
@@ -377,15 +382,32 @@ async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
         yield not_known("namespaces", "this identity may not list them", "use a context that may")
         return
     staying = [each["metadata"] for each in listed["items"] if "deletionTimestamp" not in each["metadata"]]
-    found = [str(metadata["name"]) for metadata in staying]
-    if not found:
+    if not staying:
         yield Check("namespaces", False, "none is enabled", "holdfast namespace enable NAMESPACE")
-    for name in found:
-        accounts: dict[str, Any] = await kube.list("v1", "ServiceAccount", name)
+    for metadata in staying:
+        accounts: dict[str, Any] = await kube.list("v1", "ServiceAccount", metadata["name"])
         allowed = [str(each["metadata"]["name"]) for each in accounts["items"] if _opted_in(each["metadata"])]
-        remedy = "" if allowed else f"holdfast namespace enable {name}"
-        text = f"components run as {', '.join(allowed)}" if allowed else "no service account is opted in"
-        yield Check(f"namespace {name}", bool(allowed), text, remedy)
+        yield namespace(metadata, allowed)
+
+
+def namespace(metadata: dict[str, Any], allowed: Sequence[str]) -> Check:
+    """Say whether workloads can run in an enabled namespace, and whether anything bounds what their pods may do.
+
+    Args:
+        metadata: the namespace's.
+        allowed: the service accounts that have opted in.
+    """
+    name = str(metadata["name"])
+    if not allowed:
+        return Check(f"namespace {name}", False, "no service account is opted in", f"holdfast namespace enable {name}")
+    text = f"components run as {', '.join(allowed)}"
+    labels: dict[str, str] = metadata.get("labels") or {}
+    if labels.get(_POD_SECURITY, "privileged") != "privileged":
+        return Check(f"namespace {name}", True, text)
+    # Row X12: host paths, host networks and privileged pods are Pod Security's to refuse.
+    loose = "its labels enforce no Pod Security level: pods may be privileged, or use the node's files and network"
+    remedy = f"kubectl label namespace {name} {_POD_SECURITY}=baseline"
+    return Check(f"namespace {name}", True, f"{text}; {loose}", remedy, warns=True)
 
 
 def _opted_in(metadata: dict[str, Any]) -> bool:

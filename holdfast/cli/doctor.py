@@ -63,10 +63,10 @@ def text(found: list[Check]) -> str:
     """Write the checks as a person reads them."""
     lines: list[str] = []
     for check in found:
-        word = "ok" if check.good else "unknown" if check.unknown else "NOT OK"
-        lines.append(f"{word:<7} {check.name:<20} {check.found}")
-        if not check.good and check.remedy:
-            lines.append(f"{'':<7} {'':<20} try: {check.remedy}")
+        word = "warning" if check.warns else "ok" if check.good else "unknown" if check.unknown else "NOT OK"
+        lines.append(f"{word:<8}{check.name:<20} {check.found}")
+        if check.remedy and (check.warns or not check.good):
+            lines.append(f"{'':<8}{'':<20} try: {check.remedy}")
     return "\n".join(lines)
 
 

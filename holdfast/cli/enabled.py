@@ -56,7 +56,7 @@ def _has_default() -> bool:
 
 
 async def _closed(kube: Kube, workloads: Sequence[Workload]) -> list[str]:
-    from holdfast.activities.permit import closed_to
+    from holdfast.activities.closed import closed_to
     from holdfast.model import RefusedCreate
 
     asked = {which: await closed_to(kube, *which) for which in {(one.namespace, one.run_as): None for one in workloads}}

@@ -124,8 +124,8 @@ async def answer_of(kube: Kube, workload: Workload) -> Answer:
     Raises:
         KubeError: if the server cannot be reached.
     """
+    from holdfast.activities.closed import closed_to
     from holdfast.activities.kube_errors import Forbidden
-    from holdfast.activities.permit import closed_to
 
     answer = Answer()
     namespace = workload.namespace

@@ -118,8 +118,9 @@ class TestRehearsal:
 
     async def test_an_account_that_pods_lack(self, bench: Bench):
         missing = spoiled(pod(), serviceAccountName="nobody")
-        assert 'serviceaccount "nobody" not found' in await asked(bench, missing)
-        assert not await asked(bench, missing, waits=True)
+        assert f"service account {bench.namespace}/nobody does not exist" in await asked(bench, missing)
+        with pytest.raises(ApplicationError, match=r"not submitted in time: .*nobody does not exist"):
+            await bench.prepare(components=(missing,), waits=True, patience=0.3)
 
     async def test_a_later_attempt_is_not_rehearsed(self, bench: Bench):
         await bench.prepare()
@@ -178,8 +179,8 @@ class TestRehearsalOfAChange:
     async def test_what_others_bring_is_there_unless_it_is_made_again_too(self, bench: Bench):
         bench.components = (config(), pod())
         await bench.launch()
-        missing = spoiled(pod(), serviceAccountName="nobody")
-        assert 'serviceaccount "nobody" not found' in await bench.rehearse(missing)
+        missing = spoiled(pod(), priorityClassName="none-such")
+        assert "no PriorityClass with name none-such" in await bench.rehearse(missing)
         assert not await bench.rehearse(config(), missing)
         assert not await bench.rehearse(missing, standing=False)
         assert not await bench.rehearse(missing, waits=True)

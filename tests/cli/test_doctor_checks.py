@@ -87,3 +87,29 @@ def test_D51_the_cluster_that_is_meant_is_compared(bound: str, here: str, good: 
     assert (found.good, found.unknown) == (good, unknown)
     assert said in found.found
     assert text([found]).startswith("ok" if good else "unknown" if unknown else "NOT OK")
+
+
+@pytest.mark.row("X12", level="pure")
+@pytest.mark.parametrize(
+    ("labels", "warns"),
+    [
+        ({}, True),
+        ({"pod-security.kubernetes.io/enforce": "privileged"}, True),
+        ({"pod-security.kubernetes.io/warn": "baseline"}, True),
+        ({"pod-security.kubernetes.io/enforce": "baseline"}, False),
+        ({"pod-security.kubernetes.io/enforce": "restricted"}, False),
+    ],
+)
+def test_X12_a_namespace_that_enforces_no_pod_security_is_warned_of(labels: dict[str, str], warns: bool) -> None:
+    check = checks.namespace({"name": "team", "labels": labels}, ["runner"])
+    assert (check.good, check.warns) == (True, warns), "it works all the same"
+    assert ("pods may be privileged" in check.found) is warns
+    assert bool(check.remedy) is warns
+    shown = text([check])
+    assert shown.startswith("warning namespace team" if warns else "ok      namespace team")
+    assert ("try: kubectl label namespace team pod-security.kubernetes.io/enforce=baseline" in shown) is warns
+
+
+def test_a_namespace_in_which_no_account_has_opted_in_is_not_ok() -> None:
+    check = checks.namespace({"name": "team"}, [])
+    assert (check.good, check.warns, check.remedy) == (False, False, "holdfast namespace enable team")

@@ -59,7 +59,7 @@ async def test_D37_each_cluster_and_each_namespace_is_asked_for_once(monkeypatch
         return SimpleNamespace(opens=False, why=f"{namespace} is closed")
 
     monkeypatch.setattr(kubernetes, "reached", reached)
-    monkeypatch.setattr("holdfast.activities.permit.closed_to", closed_to)
+    monkeypatch.setattr("holdfast.activities.closed.closed_to", closed_to)
     temporal = Temporal(here="here", there="there")
     workload = a_workload(cluster="here")
     elsewhere = a_workload(cluster="there", namespace="other")

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import combinations
@@ -203,14 +203,19 @@ async def _live(site: Site, scenario: Scenario | EntityScenario, crashes: Crashe
 
 async def points_of(site: Site, scenario: Scenario | EntityScenario, shared: Path) -> list[Passing]:
     """Return the points that a scenario passes, in their order: found by living it once, by whoever comes first."""
-    known = shared / f"points-{scenario.name}"
-    with (shared / f"points-{scenario.name}.lock").open("w") as lock:
+    return await points_in(shared, scenario.name, lambda trace: live(site, scenario, trace=trace))
+
+
+async def points_in(shared: Path, name: str, lives: Callable[[Path], Coroutine[Any, Any, int]]) -> list[Passing]:
+    """Return the points that a life passes, which is lived by whoever comes first and writes them to a file."""
+    known = shared / f"points-{name}"
+    with (shared / f"points-{name}.lock").open("w") as lock:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
         if not known.exists():
             known.with_suffix(".all").unlink(missing_ok=True)  # Of whoever tried before, in vain.
-            await asyncio.wait_for(live(site, scenario, trace=known.with_suffix(".new")), RUN_SECONDS)
+            await asyncio.wait_for(lives(known.with_suffix(".new")), RUN_SECONDS)
             known.with_suffix(".new").rename(known)
-    return [Passing.parse(line) for line in known.read_text().splitlines()]
+    return [Passing.parse(line) for line in dict.fromkeys(known.read_text().splitlines())]
 
 
 def pairs_of(points: Sequence[Passing], count: int = PAIRS) -> list[Crashes]:

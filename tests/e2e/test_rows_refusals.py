@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import formats, names
 from holdfast.activities.kube import NotFound
+from holdfast.activities.permits import STANDING
 from holdfast.errors import InvalidWorkload
 from holdfast.model import Status
 from tests.e2e.site import appwrapper, job
 from tests.e2e.space import Handle, Space, pod
+from tests.e2e.test_component_restart import document, fail
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -79,6 +82,41 @@ async def test_a_service_account_that_is_not_opted_in(space: Space):
     assert f"{space.namespace}/{names.RUN_AS_DEFAULT} does not let workloads run as it" in status.message
     assert f"{names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}" in status.message
     await assert_nothing_was_created(space, handle)
+
+
+@pytest.mark.row("X12", level="e2e")
+async def test_X12_pods_that_would_run_as_an_account_that_has_not_opted_in(space: Space):
+    await space.make({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "admin"}})
+    one = job()
+    one["template"]["spec"]["template"]["spec"]["serviceAccountName"] = "admin"
+    handle = await space.submit(appwrapper("train", one))
+    status = await refusal(handle)
+    assert status.reason == "Refused"
+    assert status.message == (
+        f"spec.components[0].template.spec.template.spec.serviceAccountName: 'admin': service account "
+        f"{space.namespace}/admin does not let workloads run as it: expected {names.RUN_AS_DEFAULT}, or an account "
+        f"that is annotated with {names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
+    )
+    await assert_nothing_was_created(space, handle)
+
+
+@pytest.mark.row("X4", level="e2e")
+async def test_X4_an_account_that_opts_out_in_the_middle_of_an_attempt_makes_nothing_more(space: Space):
+    handle = await space.submit(document(job("learner"), warmupGracePeriod="30s"))
+    await space.reach(handle, "Running", 1)
+    unset = {"metadata": {"annotations": {names.ANNOTATION_RUN_AS: None}}}
+    await space.patch("v1", "ServiceAccount", names.RUN_AS_DEFAULT, unset)
+    await asyncio.sleep(STANDING)  # What was allowed as it began is remembered for so long.
+    await fail(space, "learner")
+    with pytest.raises(WorkflowFailureError) as error:
+        await handle.result()
+    cause = error.value.cause
+    assert isinstance(cause, ApplicationError)
+    status = Status.model_validate(cause.details[0])
+    assert (status.phase, status.attempt) == ("Failed", 1)
+    assert f"{space.namespace}/{names.RUN_AS_DEFAULT} does not let workloads run as it" in status.message
+    await space.truth.settle()
+    assert len(list(space.truth.of(1, "Job"))) == 1, "the Job was not made again"
 
 
 async def test_a_kind_that_the_cluster_lacks(space: Space):

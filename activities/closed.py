@@ -1,0 +1,123 @@
+"""Whether workloads may live in a namespace and run as an account: asked before an attempt, and again as it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from holdfast import names
+from holdfast.activities.accounts import accounts_of
+from holdfast.activities.contract import Target
+from holdfast.activities.kube import Kube, NotFound
+from holdfast.activities.permits import FRESH, STANDING, Permits
+from holdfast.activities.raw import mapping
+from holdfast.activities.site import Site
+
+SECRET = ("v1", "Secret")
+_OPTED_IN = f"{names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
+
+
+class Closed(NamedTuple):
+    """Why no workload may begin in a namespace."""
+
+    why: str
+    opens: bool
+    """Whether it ends when somebody enables the namespace: some workloads wait for that."""
+
+
+async def closed_to(kube: Kube, namespace: str, run_as: str) -> Closed | None:
+    """Return why no workload may begin in a namespace, with the command that mends it; None if one may (row D37).
+
+    Args:
+        kube: a client of its cluster.
+        namespace: its name.
+        run_as: the service account that components are created as.
+
+    Raises:
+        KubeError: if the API server does not say.
+    """
+    command = f"`holdfast namespace enable {namespace}`"
+    enable = f"run {command}"
+    try:
+        found = await kube.get("v1", "Namespace", namespace)
+    except NotFound:
+        return Closed(f"namespace {namespace} does not exist: {command} makes and enables it", opens=False)
+    metadata = mapping(found["metadata"])
+    if mapping(metadata.get("labels")).get(names.LABEL_NAMESPACE_ENABLED) != "true":
+        return Closed(f"namespace {namespace} is not enabled for Holdfast: {enable}", opens=True)
+    if "deletionTimestamp" in metadata:
+        return Closed(f"namespace {namespace} is being deleted", opens=False)
+    why = await _account_closed(kube, namespace, run_as)
+    if why is None:
+        return None
+    more = f", or annotate it with {_OPTED_IN}" if why.is_there else ""
+    return Closed(f"{why.sentence}: {enable}{more}", opens=True)
+
+
+class _ClosedAccount(NamedTuple):
+    sentence: str
+    is_there: bool
+
+
+async def _account_closed(kube: Kube, namespace: str, name: str) -> _ClosedAccount | None:
+    """Return why nothing may run as a service account; None if workloads may."""
+    try:
+        account = await kube.get("v1", "ServiceAccount", name, namespace)
+    except NotFound:
+        return _ClosedAccount(f"service account {namespace}/{name} does not exist", is_there=False)
+    if not opted_in(account["metadata"]):
+        return _ClosedAccount(f"service account {namespace}/{name} does not let workloads run as it", is_there=True)
+    return None
+
+
+def opted_in(metadata: object) -> bool:
+    """Whether a service account's metadata says that workloads may run as it."""
+    return mapping(mapping(metadata).get("annotations")).get(names.ANNOTATION_RUN_AS) == names.RUN_AS_ALLOWED
+
+
+async def account_refusal(site: Site, target: Target, account: str, permits: Permits, within: float = FRESH) -> str:
+    """Return why no pod of a workload may run as an account, with what is allowed; empty if one may (row X12)."""
+    if account == target.run_as or permits.has("account", target.namespace, account, within=within):
+        return ""
+    closed = await _account_closed(site.kube, target.namespace, account)
+    if closed is not None:
+        return f"{closed.sentence}: expected {target.run_as}, or an account that is annotated with {_OPTED_IN}"
+    permits.give("account", target.namespace, account)
+    return ""
+
+
+async def withdrawn(
+    site: Site, target: Target, thing: Mapping[str, Any] | None = None, sources: Iterable[str] = ()
+) -> Closed | None:
+    """Return why what was permitted as an attempt was prepared is not any more; None while it is (row X4).
+
+    Asked by whoever makes something of an attempt, or lets it run again, and answered from what was allowed within the
+    last `STANDING` seconds. Removal asks nobody.
+
+    Args:
+        site: the cluster.
+        target: the workload.
+        thing: what is about to be made, as it is sent; None where what is there is to run again or to grow.
+        sources: what the data sets of its pods were fetched from.
+
+    Raises:
+        KubeError: if the API server does not say.
+    """
+    if not site.permits.has("namespace", target.namespace, target.run_as, within=STANDING):
+        closed = await closed_to(site.kube, target.namespace, target.run_as)
+        if closed is not None:
+            return closed
+        site.permits.give("namespace", target.namespace, target.run_as)
+    for source in sources:
+        if site.data is not None and (why := site.data.not_granted(target.namespace, source)):
+            return Closed(why, opens=False)
+    if thing is None:
+        return None
+    what = f"{thing['kind']} {thing['metadata']['name']}"
+    if (thing["apiVersion"], thing["kind"]) == SECRET:
+        return Closed(f"{what}: its contents would stand readable in the workflow's history", opens=False)
+    for account, path in accounts_of(thing):
+        why = await account_refusal(site, target, account, site.permits, STANDING)
+        if why:
+            return Closed(f"{what}: {path}: {account!r}: {why}", opens=True)
+    return None
