@@ -59,7 +59,7 @@ REFUSED_BY_THE_WORKER: dict[str, str] = {
     "a volume twice": f"{PODS}.spec.volumes[1].name",
     "a mount of no volume": f"{MAIN}.volumeMounts[0].name",
     "a probe on no port": f"{MAIN}.livenessProbe.httpGet.port",
-    "an account that is missing": TEMPLATE,
+    "an account that is missing": "template.spec.serviceAccountName",
     "a priority class that is missing": TEMPLATE,
     "a bad finalizer": f"{METADATA}.finalizers[0]",
     "a time that is none": f"{METADATA}.creationTimestamp",
