@@ -1,43 +1,52 @@
-"""As whom the pods of a template run: each service account that it names, and where (row X12). Pure."""
+"""As whom the pods of an object run: each service account that it names, and where (row X12). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-_FIELDS: Final = ("serviceAccountName", "serviceAccount")
-"""The second is the older name of the first, which Kubernetes and some custom resources still read."""
-_WORDS: Final = frozenset({"annotations", "labels", "data", "binaryData", "stringData", "env", "matchLabels"})
-"""What lies below these is text of the user's, in which no field of a pod can stand."""
-EVERYBODYS: Final = "default"
-"""As this account run all pods that name none: to name it asks for nothing more."""
+_FIELD: Final = "serviceaccountname"
+_OLDER: Final = "serviceaccount"
+"""The older name of that field, which Kubernetes and some custom resources still read; some hold an object there."""
+_TEXT_MAPS: Final = frozenset(
+    {"annotations", "labels", "matchLabels", "selector", "nodeSelector", "data", "binaryData", "stringData", "env"}
+)
+"""Their keys are the user's own words: a text below one of them is no field."""
+DEFAULT_ACCOUNT: Final = "default"
+"""Pods that name no account run as this one: to name it asks for nothing more."""
 
 
 class Named(NamedTuple):
-    """An account that a template names."""
+    """An account that an object names."""
 
     account: str
     path: str
     """Of the field, as in `spec.template.spec.serviceAccountName`."""
 
 
-def accounts_of(template: Mapping[str, Any]) -> tuple[Named, ...]:
-    """Return the accounts that an object names for its pods, wherever in it they stand.
+def accounts_of(thing: Mapping[str, Any]) -> tuple[Named, ...]:
+    """Return the accounts that an object names for its pods, by the names of its fields.
 
-    By the fields' names, not by where pods are said to be: who leaves a pod set out does not get around the question.
+    Leaving out a pod set does not avoid the check. Any field whose name ends in `serviceAccountName` counts, also the
+    dotted key of a setting. A field that holds the text of another document is not read.
     """
-    return tuple(_found(template, ""))
+    return tuple(one for one in _found(thing, "", is_text=False) if one.account not in {"", DEFAULT_ACCOUNT})
 
 
-def _found(here: Any, path: str) -> Iterator[Named]:
+def _found(here: Any, path: str, *, is_text: bool) -> Iterator[Named]:
     if isinstance(here, Mapping):
         for key, value in cast("Mapping[str, Any]", here).items():
             below = f"{path}.{key}" if path else str(key)
-            if key in _FIELDS and isinstance(value, str):
-                if value and value != EVERYBODYS:
+            field = str(key).rpartition(".")[2].lower()
+            if isinstance(value, str):
+                if not is_text and (field == _OLDER or field.endswith(_FIELD)):
                     yield Named(value, below)
-            elif key not in _WORDS:
-                yield from _found(value, below)
+                continue
+            if field == _OLDER and isinstance(value, Mapping):
+                named = cast("Mapping[str, Any]", value).get("name")
+                if isinstance(named, str):
+                    yield Named(named, f"{below}.name")
+            yield from _found(value, below, is_text=key in _TEXT_MAPS)
     elif isinstance(here, Sequence) and not isinstance(here, str | bytes):
         for index, value in enumerate(cast("Sequence[Any]", here)):
-            yield from _found(value, f"{path}[{index}]")
+            yield from _found(value, f"{path}[{index}]", is_text=False)

@@ -90,7 +90,7 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
     """Delete what is active again and again until it is proven gone; return False where time is up before that."""
     clock = asyncio.get_running_loop().time
     deadline = _deadline(given, clock())
-    grace, delay = Grace(given.grace), _POLL_FIRST
+    grace, delay = Grace(site.grace(given.grace)), _POLL_FIRST
     while True:
         try:
             going = await _active(site, given)

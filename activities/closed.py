@@ -15,14 +15,15 @@ from holdfast.activities.site import Site
 
 SECRET = ("v1", "Secret")
 _OPTED_IN = f"{names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
+_NAME_MAXIMUM = 253
 
 
 class Closed(NamedTuple):
-    """Why no workload may begin in a namespace."""
+    """Why something may not be made."""
 
     why: str
     opens: bool
-    """Whether it ends when somebody enables the namespace: some workloads wait for that."""
+    """Whether it ends when somebody grants what is missing: some workloads wait for that."""
 
 
 async def closed_to(kube: Kube, namespace: str, run_as: str) -> Closed | None:
@@ -75,49 +76,68 @@ def opted_in(metadata: object) -> bool:
     return mapping(mapping(metadata).get("annotations")).get(names.ANNOTATION_RUN_AS) == names.RUN_AS_ALLOWED
 
 
-async def account_refusal(site: Site, target: Target, account: str, permits: Permits, within: float = FRESH) -> str:
-    """Return why no pod of a workload may run as an account, with what is allowed; empty if one may (row X12)."""
-    if account == target.run_as or permits.has("account", target.namespace, account, within=within):
-        return ""
-    closed = await _account_closed(site.kube, target.namespace, account)
-    if closed is not None:
-        return f"{closed.sentence}: expected {target.run_as}, or an account that is annotated with {_OPTED_IN}"
-    permits.give("account", target.namespace, account)
-    return ""
+async def namespace_closed(kube: Kube, target: Target, permits: Permits, within: float = FRESH) -> Closed | None:
+    """Return why nothing of a workload may be made in its namespace; None if it may, or might so many seconds ago.
+
+    Raises:
+        KubeError: if the API server does not say.
+    """
+    what = ("namespace", target.namespace, target.run_as)
+    if permits.has(*what, within=within):
+        return None
+    closed = await closed_to(kube, target.namespace, target.run_as)
+    if closed is None:
+        permits.give(*what)
+    return closed
 
 
-async def withdrawn(
-    site: Site, target: Target, thing: Mapping[str, Any] | None = None, sources: Iterable[str] = ()
+async def account_closed(
+    kube: Kube, target: Target, account: str, permits: Permits, within: float = FRESH
 ) -> Closed | None:
+    """Return why no pod of a workload may run as an account, with what is allowed; None if one may (row X12).
+
+    Raises:
+        KubeError: if the API server does not say.
+    """
+    what = ("account", target.namespace, account)
+    if account == target.run_as or permits.has(*what, within=within):
+        return None
+    expected = f"expected {target.run_as}, or an account that is annotated with {_OPTED_IN}"
+    if len(account) > _NAME_MAXIMUM or not names.DNS_SUBDOMAIN.match(account):
+        return Closed(f"is no name of a service account: {expected}", opens=False)
+    closed = await _account_closed(kube, target.namespace, account)
+    if closed is not None:
+        return Closed(f"{closed.sentence}: {expected}", opens=True)
+    permits.give(*what)
+    return None
+
+
+async def withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sources: Iterable[str] = ()) -> Closed | None:
     """Return why what was permitted as an attempt was prepared is not any more; None while it is (row X4).
 
-    Asked by whoever makes something of an attempt, or lets it run again, and answered from what was allowed within the
-    last `STANDING` seconds. Removal asks nobody.
+    Asked by whoever makes something of an attempt, or lets more of it run, and answered from what was allowed within
+    the last `STANDING` seconds. Removal asks nobody.
 
     Args:
         site: the cluster.
         target: the workload.
-        thing: what is about to be made, as it is sent; None where what is there is to run again or to grow.
+        thing: what is about to be made, or to run.
         sources: what the data sets of its pods were fetched from.
 
     Raises:
         KubeError: if the API server does not say.
     """
-    if not site.permits.has("namespace", target.namespace, target.run_as, within=STANDING):
-        closed = await closed_to(site.kube, target.namespace, target.run_as)
-        if closed is not None:
-            return closed
-        site.permits.give("namespace", target.namespace, target.run_as)
+    closed = await namespace_closed(site.kube, target, site.permits, STANDING)
+    if closed is not None:
+        return closed
     for source in sources:
         if site.data is not None and (why := site.data.not_granted(target.namespace, source)):
             return Closed(why, opens=False)
-    if thing is None:
-        return None
     what = f"{thing['kind']} {thing['metadata']['name']}"
     if (thing["apiVersion"], thing["kind"]) == SECRET:
         return Closed(f"{what}: its contents would stand readable in the workflow's history", opens=False)
     for account, path in accounts_of(thing):
-        why = await account_refusal(site, target, account, site.permits, STANDING)
-        if why:
-            return Closed(f"{what}: {path}: {account!r}: {why}", opens=True)
+        closed = await account_closed(site.kube, target, account, site.permits, STANDING)
+        if closed is not None:
+            return Closed(f"{what}: {path}: {account!r}: {closed.why}", closed.opens)
     return None

@@ -66,9 +66,10 @@ class PrepareInput(Payload):
     """Ensure the anchor and this attempt's owner exist, after everything that can refuse has had its say.
 
     In order: the cluster is the one that was meant (`ClusterMismatch`, retried); the namespace is enabled, the service
-    account opted in, every component's kind is served and namespaced, the account may create and delete it (`Refused`,
-    not retried); the anchor is ours or absent, while a settled anchor of an earlier workload of the same name is
-    replaced (`ObjectConflict`, not retried). Where components are given, the API server would create them (`Refused`).
+    account and those of the pods opted in, every component's kind is served and namespaced, the account may create and
+    delete it (`Refused`, not retried); the anchor is ours or absent, while a settled anchor of an earlier workload of
+    the same name is replaced (`ObjectConflict`, not retried). Where components are given, the API server would create
+    them (`Refused`).
     """
 
     target: Target
@@ -152,7 +153,8 @@ class MakeInput(Payload):
     """What it takes to make some components under an attempt's owner, as `run_as`.
 
     A transient refusal (quota, webhook, conflict with an object whose owner is dying) is retried inside. A final one
-    (invalid, forbidden, a foreign object of the same name) comes back as a failure, never as an exception.
+    (invalid, forbidden, a foreign object of the same name, something that is not permitted any more) comes back as a
+    failure, never as an exception.
     """
 
     target: Target
@@ -319,7 +321,8 @@ class UnparkInput(Payload):
     """Resume components of an attempt that was suspended in place (row J14).
 
     Into each unfinished Job what its pod template has now by way of labels, annotations, node selector, tolerations and
-    scheduling gates is merged. What has ended stays as it is; what is gone is noticed by whoever looks next.
+    scheduling gates is merged. What has ended stays as it is; what is gone is noticed by whoever looks next. Refused
+    where its pods may not run any more (row X4).
     """
 
     target: Target
@@ -361,7 +364,8 @@ class ScaleInput(Payload):
     """Give a living attempt's gang another size: its Job as many pods, its rendezvous as many members (row T6).
 
     Of fewer pods a Job takes those of the highest indexes away. What is gone or has ended is left as it is: whoever
-    looks next notices. May be repeated: the last size that was asked for stands.
+    looks next notices. May be repeated: the last size that was asked for stands. Growing is refused where its pods may
+    not run any more (row X4).
     """
 
     target: Target

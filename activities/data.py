@@ -38,7 +38,7 @@ class Data:
             raise refused(f"mount {mount.name}: {why}")
 
     def not_granted(self, namespace: str, source: str) -> str:
-        """Say that a source is not granted to a namespace, and what is; empty if it is."""
+        """Return why a source is not granted to a namespace; empty if it is."""
         given = [granted for whose, granted in self.grants if whose in {"*", namespace}]
         if any(is_under(source, granted) for granted in given):
             return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -76,7 +76,8 @@ async def make_patiently(
     """
     try:
         sent = _sent(site, given, component, copy_index)
-        return await _bear(site, given, sent, pulse, waiting_for)
+        sources = tuple(one.source for one in given.data if one.source and component.name in one.components)
+        return await _bear(site, given, sent, sources, pulse, waiting_for)
     except Refusal as refusal:
         if copy_index is not None:
             refusal.subject = names.copy_name(str(component.template["metadata"]["name"]), copy_index)
@@ -109,7 +110,9 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
         raise Refusal("Invalid", str(error), final=True) from None
 
 
-async def _bear(site: Site, given: MakeInput, sent: Object, pulse: Pulse, waiting_for: str) -> ObjectRef:
+async def _bear(
+    site: Site, given: MakeInput, sent: Object, sources: Sequence[str], pulse: Pulse, waiting_for: str
+) -> ObjectRef:
     subject = f"{sent['kind']} {sent['metadata']['name']}"
     delay = RETRY_FIRST
     sent_before = False
@@ -118,10 +121,12 @@ async def _bear(site: Site, given: MakeInput, sent: Object, pulse: Pulse, waitin
         # A worker that another has taken over from learns it here: one request may come late, but no second one.
         await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
         begun = asyncio.get_running_loop().time()
+        withdrawal = await persist(
+            pulse, "asking whether it is still permitted", lambda: _withdrawal(site, given, sent, sources)
+        )
         try:
-            closed = await withdrawn(site, given.target, sent, [one.source for one in given.data if one.source])
-            if closed is not None:
-                raise Refusal(names.ERROR_REFUSED, closed.why, final=not (given.waits and closed.opens))
+            if withdrawal is not None:
+                raise withdrawal
             made = await _make_once(site, given, sent, adopts=sent_before or not given.replaces_interrupted)
         except Unreachable as error:
             sent_before = True  # It may have been made all the same: then it is this try's own.
@@ -136,6 +141,21 @@ async def _bear(site: Site, given: MakeInput, sent: Object, pulse: Pulse, waitin
         else:
             return ref_of(made, sent["apiVersion"], sent["kind"])
         delay = min(delay * 2, RETRY_LAST)
+
+
+async def _withdrawal(site: Site, given: MakeInput, sent: Object, sources: Sequence[str]) -> Refusal | None:
+    """Return the refusal of what was permitted before and is not any more (row X4)."""
+    try:
+        closed = await withdrawn(site, given.target, sent, sources)
+    except Unreachable:
+        raise
+    except KubeError as error:
+        return Refusal("Forbidden", f"whether it is still permitted is not known: {error.message}")
+    if closed is None:
+        return None
+    # An account that is made beside it may come a moment later.
+    brings = any(one.template["kind"] == "ServiceAccount" for one in given.components)
+    return Refusal(names.ERROR_REFUSED, closed.why, final=not (closed.opens and (given.waits or brings)))
 
 
 def ref_of(made: Mapping[str, Any], api_version: str, kind: str) -> ObjectRef:

@@ -28,7 +28,16 @@ from holdfast.activities.copies import each, read_objects
 from holdfast.activities.deadline import Grace
 from holdfast.activities.inject import InjectionError, inject
 from holdfast.activities.kept import PodTrace, lean, pod_trace, unsigned
-from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
+from holdfast.activities.kube import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    Object,
+    Unreachable,
+    WebhookFailed,
+)
 from holdfast.activities.make import is_owned
 from holdfast.activities.object_facts import turn_of
 from holdfast.activities.observe import look
@@ -165,7 +174,7 @@ async def _annotate(site: Site, given: ParkInput | UnparkInput, owner: Object, a
 
 async def _until_asleep(site: Site, given: ParkInput, pulse: Pulse) -> None:
     """Suspend what is not yet, again and again, until none of it is awake and no pod is left."""
-    grace, delay = Grace(given.grace), _POLL_FIRST
+    grace, delay = Grace(site.grace(given.grace)), _POLL_FIRST
     while True:
         try:
             await _taken(site, given)
@@ -261,8 +270,7 @@ async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
     while True:
         try:
             await _taken(site, given)
-            if closed := await withdrawn(site, given.target):
-                raise _Refused(closed.why)
+            await _still_permitted(site, given)
             left = [name for one in given.components for name in await _resumed(site, given, one)]
             if not left:
                 return
@@ -272,6 +280,19 @@ async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
             await asyncio.sleep(RETRY_FIRST)
         await asyncio.sleep(delay)
         delay = min(delay * 1.5, _POLL_LAST)
+
+
+async def _still_permitted(site: Site, given: UnparkInput) -> None:
+    """Refuse to let pods come that may not run any more (row X4)."""
+    for component in given.components:
+        try:
+            closed = await withdrawn(site, given.target, component.template)
+        except Unreachable:
+            raise
+        except KubeError as error:
+            raise _Refused(f"whether it is still permitted is not known: {error.message}") from None
+        if closed is not None:
+            raise _Refused(closed.why)
 
 
 async def _resumed(site: Site, given: UnparkInput, component: Component) -> list[str]:

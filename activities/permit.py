@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.accounts import accounts_of
-from holdfast.activities.closed import SECRET, account_refusal, closed_to, opted_in
+from holdfast.activities.closed import SECRET, Closed, account_closed, namespace_closed, opted_in
 from holdfast.activities.contract import PrepareInput, RehearseInput, Target
 from holdfast.activities.kube import Forbidden, UnknownKind
 from holdfast.activities.permits import Permits
 from holdfast.activities.places import written
+from holdfast.activities.raw import mapping
 from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, refused, user_of
 
 _VERBS = ("create", "get", "delete")
@@ -81,6 +84,7 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
     # Whoever asks before a change of what runs wants to know how things are, not how they were a moment ago.
     permits = site.permits if isinstance(given, PrepareInput) else Permits()
     await _check_namespace(site, given.target, permits)
+    await _check_accounts(site, given, permits)
     plan = list(enumerate(given.plan))
     if isinstance(given, RehearseInput):
         changed = {one.name for one in given.components}
@@ -93,35 +97,37 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
     if found:
         # What no waiting mends is told first; then what a right would mend, then what is yet to be installed.
         raise min(found, key=lambda one: isinstance(one, _NotYet) + isinstance(one, _NoKind))
-    await _check_accounts(site, given, permits)
     ruled = {(one.api_version, one.kind) for _, one in plan if one.status.settles}
     await asyncio.gather(*(_check_sight(site, given.target, *kind, permits) for kind in sorted(ruled)))
 
 
+def _raise(closed: Closed, place: str = "") -> NoReturn:
+    why = f"{place}: {closed.why}" if place else closed.why
+    raise _NotYet(why) if closed.opens else refused(why)
+
+
 async def _check_namespace(site: Site, target: Target, permits: Permits) -> None:
-    if permits.has("namespace", target.namespace, target.run_as):
-        return
-    closed = await closed_to(site.kube, target.namespace, target.run_as)
+    closed = await namespace_closed(site.kube, target, permits)
     if closed is not None:
-        raise _NotYet(closed.why) if closed.opens else refused(closed.why)
-    permits.give("namespace", target.namespace, target.run_as)
+        _raise(closed)
 
 
 async def _check_accounts(site: Site, given: PrepareInput | RehearseInput, permits: Permits) -> None:
     """Refuse pods that would run as an account that has not opted in; one of the workload's own says so itself."""
-    brought = {
-        str(one.template["metadata"]["name"]): one.template["metadata"]
-        for one in given.components
-        if (one.template["apiVersion"], one.template["kind"]) == _ACCOUNT
-    }
     places = {planned.name: index for index, planned in enumerate(given.plan)}
+    brought: dict[str, Mapping[str, Any]] = {}
     for component in given.components:
+        index = places[component.name]
+        planned = given.plan[index]
         for account, path in accounts_of(component.template):
-            if account in brought and opted_in(brought[account]):
+            if opted_in(brought.get(account)):
                 continue
-            why = await account_refusal(site, given.target, account, permits)
-            if why:
-                raise _NotYet(f"{written(given, places[component.name], f'template.{path}')}: {account!r}: {why}")
+            closed = await account_closed(site.kube, given.target, account, permits)
+            if closed is not None:
+                _raise(closed, f"{written(given, index, f'template.{path}')}: {account!r}")
+        if (planned.api_version, planned.kind) == _ACCOUNT:
+            # Only for those after it: creation goes by their order.
+            brought[planned.object_name] = mapping(component.template["metadata"])
 
 
 async def _check_kind(

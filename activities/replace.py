@@ -128,7 +128,7 @@ async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pu
 async def _until_gone(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> None:
     """Delete a component and wait until it and its pods are proven gone; its next launch is left alone."""
     plan = planned(component, given.target.workload_uid, given.attempt)
-    grace, delay = Grace(given.graces.get(component.name, given.grace)), _POLL_FIRST
+    grace, delay = Grace(site.grace(given.graces.get(component.name, given.grace))), _POLL_FIRST
     while True:
         try:
             found = await _old_objects(site, given, plan)

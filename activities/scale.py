@@ -18,7 +18,16 @@ from holdfast.activities.copies import read_objects
 from holdfast.activities.gang_contract import GangSize
 from holdfast.activities.inject_gang import size
 from holdfast.activities.kept import lean
-from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
+from holdfast.activities.kube import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    Object,
+    Unreachable,
+    WebhookFailed,
+)
 from holdfast.activities.make import is_owned
 from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, told, user_of
@@ -135,14 +144,26 @@ async def _planned(site: Site, given: ScaleInput) -> bool:
 
 
 async def _sized(site: Site, given: ScaleInput, *, dry_run: bool = False) -> bool:
-    if dry_run and (closed := await withdrawn(site, given.target)):
-        raise _Refused(closed.why)
     found = await read_objects(site, given.target, _plan_of(given), given.attempt, lean)
     jobs = [one for one in found if one is not None and is_owned(one, given.owner_uid) and not _is_over(one)]
     wanted = size(given.pods)
     late = [one for one in jobs if {key: one["spec"].get(key) for key in wanted} != wanted]
+    for one in late:
+        if given.pods > int(one["spec"].get("parallelism") or 0) and (why := await _withdrawn(site, given, one)):
+            raise _Refused(why)
     done = [await _patched(site, given, one, {"spec": dict(wanted)}, dry_run=dry_run) for one in late]
     return all(done)
+
+
+async def _withdrawn(site: Site, given: ScaleInput, job: Object) -> str:
+    """Return why a Job may have no more pods than it has (row X4); empty if it may."""
+    try:
+        closed = await withdrawn(site, given.target, job)
+    except Unreachable:
+        raise
+    except KubeError as error:
+        return f"whether it is still permitted is not known: {error.message}"
+    return closed.why if closed is not None else ""
 
 
 def _is_over(job: Object) -> bool:

@@ -144,6 +144,10 @@ class Site:
         found = await self.kube.find("v1", "Namespace", namespace)
         return found is None or "deletionTimestamp" in found["metadata"]
 
+    def grace(self, seconds: float) -> float:
+        """Return a grace as far as the operator allows it now, whatever was allowed as the attempt began (row X4)."""
+        return min(seconds, self.limits.grace_period_maximum.total_seconds())
+
     def blind(self, earlier: Sequence[Interval] = ()) -> tuple[Interval, ...]:
         """Return when the cluster could not be seen, with what an earlier try of this activity knew of it."""
         recent = self.sight.intervals(datetime.now(UTC) - BLIND_TOLD)

@@ -1,4 +1,4 @@
-"""What runs workflows: one that has failed does nothing more until it is dropped (row D1)."""
+"""After a failed activation, a workflow instance answers only with that failure until it is evicted (row D1)."""
 
 from __future__ import annotations
 

@@ -374,6 +374,7 @@ async def lacking(kube: Kube, needed: Sequence[Right], user: str = "") -> list[R
 
 
 async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
+    from holdfast.activities.closed import opted_in
     from holdfast.activities.kube_errors import Forbidden
 
     try:
@@ -386,7 +387,7 @@ async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
         yield Check("namespaces", False, "none is enabled", "holdfast namespace enable NAMESPACE")
     for metadata in staying:
         accounts: dict[str, Any] = await kube.list("v1", "ServiceAccount", metadata["name"])
-        allowed = [str(each["metadata"]["name"]) for each in accounts["items"] if _opted_in(each["metadata"])]
+        allowed = [str(each["metadata"]["name"]) for each in accounts["items"] if opted_in(each["metadata"])]
         yield namespace(metadata, allowed)
 
 
@@ -406,10 +407,5 @@ def namespace(metadata: dict[str, Any], allowed: Sequence[str]) -> Check:
         return Check(f"namespace {name}", True, text)
     # Row X12: host paths, host networks and privileged pods are Pod Security's to refuse.
     loose = "its labels enforce no Pod Security level: pods may be privileged, or use the node's files and network"
-    remedy = f"kubectl label namespace {name} {_POD_SECURITY}=baseline"
+    remedy = f"kubectl label namespace {name} {_POD_SECURITY}=baseline (which forbids data sets on nodes' own disks)"
     return Check(f"namespace {name}", True, f"{text}; {loose}", remedy, warns=True)
-
-
-def _opted_in(metadata: dict[str, Any]) -> bool:
-    annotations: dict[str, str] = metadata.get("annotations") or {}
-    return annotations.get(names.ANNOTATION_RUN_AS) == names.RUN_AS_ALLOWED

@@ -189,14 +189,14 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     assert attempt is not None
     if attempt.interrupted:
         return Resubmit(attempt.interrupted)
-    refusal = attempt.launch_failure
-    if refusal is not None and refusal.reason in {Reason.REFUSED, Reason.SUBMISSION_TIMEOUT}:
-        return Fail(Reason(refusal.reason), refusal, refusal.message)
     seen = current(state)
     due = due_replacements(spec, state, seen)
     succeeded = reached(spec, state, seen, {one.component for one in due})
     if succeeded:
         return Succeed(succeeded)
+    refusal = attempt.launch_failure
+    if refusal is not None and refusal.reason in {Reason.REFUSED, Reason.SUBMISSION_TIMEOUT}:
+        return Fail(Reason(refusal.reason), refusal, refusal.message)
     found = judged(spec, state, seen, failures(spec, state, now))
     ruled = _ruled(spec, state, found, now) if found else None
     if isinstance(ruled, Restart | Fail):

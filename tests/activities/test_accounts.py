@@ -36,6 +36,18 @@ def kind(spec: Any, name: str = "Thing", **more: Any) -> dict[str, Any]:
         (kind({"serviceAccountName": ""}, "Pod"), []),
         (kind({"containers": []}, "Pod"), []),
         (kind({"serviceAccountName": None}, "Pod"), []),
+        (
+            kind({"sparkConf": {"spark.kubernetes.authenticate.driver.serviceAccountName": "a"}}),
+            [("a", "spec.sparkConf.spark.kubernetes.authenticate.driver.serviceAccountName")],
+        ),
+        (kind({"taskServiceAccountName": "a"}), [("a", "spec.taskServiceAccountName")]),
+        (kind({"serviceAccount": {"name": "a", "create": False}}), [("a", "spec.serviceAccount.name")]),
+        (
+            kind({"generate": {"data": {"spec": POD}}}, "Policy"),
+            [("admin", "spec.generate.data.spec.serviceAccountName")],
+        ),
+        (kind({"selector": {"serviceAccount": "a"}}, "Service"), []),
+        (kind({"nodeSelector": {"example.com/serviceAccountName": "a"}}, "Pod"), []),
         ({"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"serviceAccountName": "admin"}}, []),
         ({"kind": "Pod", "metadata": {"annotations": {"serviceAccountName": "admin"}}}, []),
     ],

@@ -5,6 +5,7 @@ On a real cluster: each right is taken away in the middle of an attempt, and a w
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
-from holdfast.activities.permits import Permits
+from holdfast.activities.contract import GangPods
 from holdfast.model import Component, FailureClass, PodSet
-from tests.activities.bench import Bench, job, pod_spec
+from tests.activities.bench import Bench, eventually, job, pod_spec
 from tests.activities.test_replace import changes
 from tests.activities.test_scale import Gang
 
@@ -94,7 +95,7 @@ async def test_X4_creation_and_replacement_make_nothing_more(bench: Bench, taken
 
 @ROW("X4", level="e2e")
 @pytest.mark.parametrize("taken", TAKEN)
-async def test_X4_what_sleeps_goes_on_sleeping(bench: Bench, taken: str):
+async def test_X4_what_sleeps_is_not_resumed(bench: Bench, taken: str):
     take, why = TAKEN[taken]
     bench.components = (job("driver", 1),)
     await bench.launch()
@@ -109,18 +110,24 @@ async def test_X4_what_sleeps_goes_on_sleeping(bench: Bench, taken: str):
 
 @ROW("X4", level="e2e")
 @pytest.mark.parametrize("taken", TAKEN)
-async def test_X4_a_gang_does_not_grow(bench: Bench, taken: str):
+async def test_X4_a_gang_does_not_grow_and_may_shrink(bench: Bench, taken: str):
     take, why = TAKEN[taken]
-    bench.components = (job("work", 2),)
-    await bench.launch()
+    bench.components = (job("work", 1),)
+    await bench.prepare()
+    assert (await bench.create(gang=GangPods(component="work", pods=2))).failure is None
     await take(bench)
     gang = Gang(bench)
     scaled = await gang.scaled(4)
     assert not scaled.done
     assert why in scaled.refused
     assert not gang.told
-    found = await bench.admin.get("batch/v1", "Job", "work", bench.namespace)
-    assert found["spec"]["parallelism"] == 2
+
+    async def pods() -> int:
+        return (await bench.admin.get("batch/v1", "Job", "work", bench.namespace))["spec"]["parallelism"]
+
+    assert await pods() == 2
+    assert (await gang.scaled(1)).done, "what is there can always be taken away"
+    assert await pods() == 1
 
 
 @ROW("X12", level="e2e")
@@ -161,9 +168,51 @@ async def test_X12_an_account_that_opts_out_in_the_middle_runs_no_more_pods(benc
     )
 
 
-async def test_what_was_allowed_is_asked_again_after_a_while():
-    permits = Permits()
-    permits.give("namespace", "team")
-    assert permits.has("namespace", "team", within=60)
-    assert not permits.has("namespace", "team", within=0)
-    assert not permits.has("namespace", "other", within=60)
+@ROW("X4", level="e2e")
+async def test_X4_pods_that_sleep_do_not_come_back_as_an_account_that_opted_out(bench: Bench):
+    await account(bench, opted_in=True)
+    bench.components = (as_account(ADMIN),)
+    await bench.launch()
+    assert (await bench.park()).done
+    await annotated(bench, ADMIN, None)
+    unparked = await (await as_another_worker(bench)).unpark()
+    assert not unparked.done
+    assert f"{bench.namespace}/{ADMIN} does not let workloads run as it" in unparked.refused
+
+
+@ROW("X12", level="e2e")
+async def test_X12_an_account_that_comes_with_the_workload_says_so_itself_and_comes_before_its_pods(bench: Bench):
+    role = await bench.admin.get("rbac.authorization.k8s.io/v1", "Role", bench.target.run_as, bench.namespace)
+    rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create", "get", "delete", "patch"]}
+    await bench.admin.patch(
+        "rbac.authorization.k8s.io/v1",
+        "Role",
+        bench.target.run_as,
+        bench.namespace,
+        uid=role["metadata"]["uid"],
+        patch={"rules": [*role["rules"], rule]},
+    )
+
+    def brought(**metadata: Any) -> Component:
+        template = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+        return Component(name="account", template=template)
+
+    opted_in = {"annotations": {names.ANNOTATION_RUN_AS: names.RUN_AS_ALLOWED}}
+    for components in (
+        (as_account(ADMIN), brought(name=ADMIN, **opted_in)),
+        (brought(name=ADMIN), as_account(ADMIN)),
+        (brought(generateName="other-", **opted_in), as_account(ADMIN)),
+    ):
+        bench.components = components
+        with pytest.raises(ApplicationError, match="does not exist: expected"):
+            await bench.prepare(components=components)
+    bench.components = (brought(name=ADMIN, **opted_in), as_account(ADMIN))
+
+    async def granted() -> bool:
+        with contextlib.suppress(ApplicationError):  # The authorizer learns of new roles a moment later.
+            return bool((await bench.prepare(components=bench.components)).owner_uid)
+        return False
+
+    await eventually(granted)
+    assert (await bench.create()).failure is None
+    assert (await bench.replace()).failure is None, "both are made again at once"

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
+from holdfast.agent.environment import ERROR_FILE
 from holdfast.local import Stack
 from holdfast.model import Status
 from holdfast.model.gang_orders import GangStatus
@@ -69,6 +70,8 @@ class Process:
     rank: int | None
     world: int
     restarts: int
+    round: str = ""
+    """Of a worker: where its agent reads errors of its round, which tells one round from another."""
 
 
 @dataclass
@@ -114,6 +117,8 @@ class Elastic:
         async def check() -> bool:
             seen[:] = await self.workers()
             whole = [one.rank for one in seen] == list(range(size)) and {one.world for one in seen} == {size}
+            # One that has not heard yet that its round is over has a place in a world of that size, too.
+            whole = whole and len({one.round for one in seen}) == 1
             return whole and without not in {one.member for one in seen} and all(_traps(one.pid) for one in seen)
 
         await self.waits(check, seconds, f"{size} workers run in one round")
@@ -247,6 +252,7 @@ def _found(marker: str) -> list[Process]:
                 int(rank) if rank is not None else None,
                 int(env.get("WORLD_SIZE", 0)),
                 int(env.get("TORCHELASTIC_RESTART_COUNT", 0)),
+                Path(env.get(ERROR_FILE, "")).parent.parent.name,
             )
         )
     return found

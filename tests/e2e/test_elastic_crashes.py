@@ -101,7 +101,7 @@ if EVERY:
             failpoints.record(outcomes, f"{failpoints.ROUNDS}-{index}")
         broken = [f"{one.crashes}: {one.problem}" for one in outcomes if one.problem]
         assert not broken, "\n\n".join(broken)
-        assert any(one.reached for one in outcomes), "no run reached its failpoint"
+        assert sum(one.reached for one in outcomes) > len(outcomes) / 2
 
 else:
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.model import Limits, OperationKind, Phase, Reason, Stage
+from holdfast.model import Failure, FailureClass, Limits, OperationKind, Phase, Reason, Scope, Stage
 from holdfast.policy.advance import advance
 from holdfast.policy.decide import decide
 from holdfast.policy.edit import edit
@@ -242,6 +242,28 @@ def test_a_refusal_is_a_failure_to_launch_with_its_reason_and_words(type_: str, 
         life.now,
     )
     assert life.state.causes[-1].reason is Reason.SUBMISSION_FAILED
+
+
+@pytest.mark.row("X4", level="pure")
+@pytest.mark.parametrize(
+    ("view", "phase"), [({"succeeded": 2, "complete": True}, Phase.SUCCEEDED), ({"running": 2}, Phase.FAILED)]
+)
+def test_X4_what_has_succeeded_is_not_failed_by_a_refusal_in_its_middle(view: dict[str, Any], phase: Phase):
+    life = Life().runs()
+    attempt = life.state.attempt
+    assert attempt is not None
+    refusal = Failure(
+        cls=FailureClass.LAUNCH,
+        scope=Scope.COMPONENT,
+        reason=names.ERROR_REFUSED,
+        message="namespace team is not enabled for Holdfast",
+        component="train",
+        attempt=1,
+        time=life.now,
+    )
+    life.state = edit(life.state, attempt=edit(attempt, launch_failure=refusal))
+    life.sees(**view)
+    assert life.state.phase is phase
 
 
 @pytest.mark.parametrize("event", [OperationRefused("Refused", "no"), CreateDone((), None), ReplaceDone((), None)])
