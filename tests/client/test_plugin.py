@@ -13,7 +13,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import CompositePayloadConverter, DataConverter, DefaultPayloadConverter, PayloadCodec
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import Replayer, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from holdfast import Holdfast, HoldfastError, HoldfastPlugin, Phase, names
@@ -121,11 +121,6 @@ def test_a_payload_converter_of_the_users_own_is_not_thrown_away() -> None:
 
     mine = DataConverter(payload_converter_class=Better)
     assert with_pydantic(mine) is mine
-
-
-def test_a_runner_without_a_sandbox_stays_as_it_is() -> None:
-    runner = UnsandboxedWorkflowRunner()
-    assert with_passthrough(runner) is runner
 
 
 def test_a_sandbox_keeps_its_own_restrictions() -> None:
