@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 from holdfast import names
 from holdfast.activities.accounts import accounts_of
 from holdfast.activities.contract import Target
-from holdfast.activities.kube import Kube, NotFound
+from holdfast.activities.kube import Kube, KubeError, NotFound, Unreachable
 from holdfast.activities.permits import FRESH, STANDING, Permits
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import Site
 
-SECRET = ("v1", "Secret")
+_SECRET = ("v1", "Secret")
+_SERVICE_ACCOUNT = ("v1", "ServiceAccount")
 _OPTED_IN = f"{names.ANNOTATION_RUN_AS}={names.RUN_AS_ALLOWED}"
 _NAME_MAXIMUM = 253
 
@@ -24,6 +25,8 @@ class Closed(NamedTuple):
     why: str
     opens: bool
     """Whether it ends when somebody grants what is missing: some workloads wait for that."""
+    known: bool = True
+    """False where the API server did not say: it may say so the next time."""
 
 
 async def closed_to(kube: Kube, namespace: str, run_as: str) -> Closed | None:
@@ -49,26 +52,33 @@ async def closed_to(kube: Kube, namespace: str, run_as: str) -> Closed | None:
     if "deletionTimestamp" in metadata:
         return Closed(f"namespace {namespace} is being deleted", opens=False)
     why = await _account_closed(kube, namespace, run_as)
-    if why is None:
-        return None
-    more = f", or annotate it with {_OPTED_IN}" if why.is_there else ""
-    return Closed(f"{why.sentence}: {enable}{more}", opens=True)
+    return Closed(f"{why}: {enable}, which makes it and annotates it with {_OPTED_IN}", opens=True) if why else None
 
 
-class _ClosedAccount(NamedTuple):
-    sentence: str
-    is_there: bool
-
-
-async def _account_closed(kube: Kube, namespace: str, name: str) -> _ClosedAccount | None:
-    """Return why nothing may run as a service account; None if workloads may."""
+async def _account_closed(kube: Kube, namespace: str, name: str) -> str:
+    """Return why nothing may run as a service account; empty if workloads may."""
     try:
-        account = await kube.get("v1", "ServiceAccount", name, namespace)
+        account = await kube.get(*_SERVICE_ACCOUNT, name, namespace)
     except NotFound:
-        return _ClosedAccount(f"service account {namespace}/{name} does not exist", is_there=False)
+        return f"service account {namespace}/{name} does not exist"
     if not opted_in(account["metadata"]):
-        return _ClosedAccount(f"service account {namespace}/{name} does not let workloads run as it", is_there=True)
-    return None
+        return f"service account {namespace}/{name} does not let workloads run as it"
+    return ""
+
+
+def secret_closed(api_version: str, kind: str) -> str:
+    """Return why no workload may make an object of a kind, whoever asks; empty if it may."""
+    if (api_version, kind) != _SECRET:
+        return ""
+    return (
+        "the contents of a Secret among the components would stand readable in the workflow's history: create it "
+        "beforehand and refer to it by name (components of kind Secret need payload encryption)"
+    )
+
+
+def is_account(api_version: str, kind: str) -> bool:
+    """Whether objects of a kind are what pods run as."""
+    return (api_version, kind) == _SERVICE_ACCOUNT
 
 
 def opted_in(metadata: object) -> bool:
@@ -105,9 +115,9 @@ async def account_closed(
     expected = f"expected {target.run_as}, or an account that is annotated with {_OPTED_IN}"
     if len(account) > _NAME_MAXIMUM or not names.DNS_SUBDOMAIN.match(account):
         return Closed(f"is no name of a service account: {expected}", opens=False)
-    closed = await _account_closed(kube, target.namespace, account)
-    if closed is not None:
-        return Closed(f"{closed.sentence}: {expected}", opens=True)
+    why = await _account_closed(kube, target.namespace, account)
+    if why:
+        return Closed(f"{why}: {expected}", opens=True)
     permits.give(*what)
     return None
 
@@ -125,8 +135,17 @@ async def withdrawn(site: Site, target: Target, thing: Mapping[str, Any], source
         sources: what the data sets of its pods were fetched from.
 
     Raises:
-        KubeError: if the API server does not say.
+        Unreachable: if the API server does not answer.
     """
+    try:
+        return await _withdrawn(site, target, thing, sources)
+    except Unreachable:
+        raise
+    except KubeError as error:
+        return Closed(f"whether it is still permitted is not known: {error.message}", opens=False, known=False)
+
+
+async def _withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sources: Iterable[str]) -> Closed | None:
     closed = await namespace_closed(site.kube, target, site.permits, STANDING)
     if closed is not None:
         return closed
@@ -134,8 +153,8 @@ async def withdrawn(site: Site, target: Target, thing: Mapping[str, Any], source
         if site.data is not None and (why := site.data.not_granted(target.namespace, source)):
             return Closed(why, opens=False)
     what = f"{thing['kind']} {thing['metadata']['name']}"
-    if (thing["apiVersion"], thing["kind"]) == SECRET:
-        return Closed(f"{what}: its contents would stand readable in the workflow's history", opens=False)
+    if why := secret_closed(thing["apiVersion"], thing["kind"]):
+        return Closed(f"{what}: {why}", opens=False)
     for account, path in accounts_of(thing):
         closed = await account_closed(site.kube, target, account, site.permits, STANDING)
         if closed is not None:

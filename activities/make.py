@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.attempts import living_owner_of
-from holdfast.activities.closed import withdrawn
+from holdfast.activities.closed import is_account, withdrawn
 from holdfast.activities.contract import MakeInput, has_copy
 from holdfast.activities.inject import InjectionError, inject
 from holdfast.activities.inject_data import place_of
@@ -145,16 +145,13 @@ async def _bear(
 
 async def _withdrawal(site: Site, given: MakeInput, sent: Object, sources: Sequence[str]) -> Refusal | None:
     """Return the refusal of what was permitted before and is not any more (row X4)."""
-    try:
-        closed = await withdrawn(site, given.target, sent, sources)
-    except Unreachable:
-        raise
-    except KubeError as error:
-        return Refusal("Forbidden", f"whether it is still permitted is not known: {error.message}")
+    closed = await withdrawn(site, given.target, sent, sources)
     if closed is None:
         return None
+    if not closed.known:
+        return Refusal("Forbidden", closed.why)
     # An account that is made beside it may come a moment later.
-    brings = any(one.template["kind"] == "ServiceAccount" for one in given.components)
+    brings = any(is_account(one.template["apiVersion"], one.template["kind"]) for one in given.components)
     return Refusal(names.ERROR_REFUSED, closed.why, final=not (closed.opens and (given.waits or brings)))
 
 

@@ -32,7 +32,6 @@ from holdfast.activities.kube import (
     Conflict,
     Forbidden,
     Invalid,
-    KubeError,
     NotFound,
     Object,
     Unreachable,
@@ -285,12 +284,7 @@ async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
 async def _still_permitted(site: Site, given: UnparkInput) -> None:
     """Refuse to let pods come that may not run any more (row X4)."""
     for component in given.components:
-        try:
-            closed = await withdrawn(site, given.target, component.template)
-        except Unreachable:
-            raise
-        except KubeError as error:
-            raise _Refused(f"whether it is still permitted is not known: {error.message}") from None
+        closed = await withdrawn(site, given.target, component.template)
         if closed is not None:
             raise _Refused(closed.why)
 

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.accounts import accounts_of
-from holdfast.activities.closed import SECRET, Closed, account_closed, namespace_closed, opted_in
+from holdfast.activities.closed import Closed, account_closed, is_account, namespace_closed, opted_in, secret_closed
 from holdfast.activities.contract import PrepareInput, RehearseInput, Target
 from holdfast.activities.kube import Forbidden, UnknownKind
 from holdfast.activities.permits import Permits
@@ -19,7 +19,6 @@ from holdfast.activities.raw import mapping
 from holdfast.activities.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, refused, user_of
 
 _VERBS = ("create", "get", "delete")
-_ACCOUNT = ("v1", "ServiceAccount")
 _LABEL_AGGREGATE = f"{names.GROUP}/aggregate-to-worker"
 """On a ClusterRole: its rules are the worker's too (`deploy/rbac.yaml`)."""
 _VERBS_OF_SIGHT = ("get", "list", "watch")
@@ -125,7 +124,7 @@ async def _check_accounts(site: Site, given: PrepareInput | RehearseInput, permi
             closed = await account_closed(site.kube, given.target, account, permits)
             if closed is not None:
                 _raise(closed, f"{written(given, index, f'template.{path}')}: {account!r}")
-        if (planned.api_version, planned.kind) == _ACCOUNT:
+        if is_account(planned.api_version, planned.kind):
             # Only for those after it: creation goes by their order.
             brought[planned.object_name] = mapping(component.template["metadata"])
 
@@ -134,11 +133,8 @@ async def _check_kind(
     site: Site, given: PrepareInput | RehearseInput, api_version: str, kind: str, place: str, permits: Permits
 ) -> None:
     target = given.target
-    if (api_version, kind) == SECRET:
-        raise refused(
-            f"{place}: a Secret is among the components, and its contents would stand readable in the workflow's "
-            "history: create it beforehand and refer to it by name (components of kind Secret need payload encryption)"
-        )
+    if why := secret_closed(api_version, kind):
+        raise refused(f"{place}: {why}")
     try:
         resource = await site.kube.resource(api_version, kind)
     except UnknownKind:

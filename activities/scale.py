@@ -22,7 +22,6 @@ from holdfast.activities.kube import (
     Conflict,
     Forbidden,
     Invalid,
-    KubeError,
     NotFound,
     Object,
     Unreachable,
@@ -149,21 +148,11 @@ async def _sized(site: Site, given: ScaleInput, *, dry_run: bool = False) -> boo
     wanted = size(given.pods)
     late = [one for one in jobs if {key: one["spec"].get(key) for key in wanted} != wanted]
     for one in late:
-        if given.pods > int(one["spec"].get("parallelism") or 0) and (why := await _withdrawn(site, given, one)):
-            raise _Refused(why)
+        grows = given.pods > int(one["spec"].get("parallelism") or 0)
+        if grows and (closed := await withdrawn(site, given.target, one)):
+            raise _Refused(closed.why)
     done = [await _patched(site, given, one, {"spec": dict(wanted)}, dry_run=dry_run) for one in late]
     return all(done)
-
-
-async def _withdrawn(site: Site, given: ScaleInput, job: Object) -> str:
-    """Return why a Job may have no more pods than it has (row X4); empty if it may."""
-    try:
-        closed = await withdrawn(site, given.target, job)
-    except Unreachable:
-        raise
-    except KubeError as error:
-        return f"whether it is still permitted is not known: {error.message}"
-    return closed.why if closed is not None else ""
 
 
 def _is_over(job: Object) -> bool:

@@ -24,11 +24,11 @@ from holdfast.worker.settings import ENV_FAILPOINT
 from tests.audited import BEGUN, Log, reset
 from tests.e2e import failpoints, invariants
 from tests.e2e.asking import Asking
-from tests.e2e.failpoints import Outcome, pairs_of, share, summary
+from tests.e2e.failpoints import SLICES, Outcome, pairs_of, share, summary
 from tests.e2e.ledger import read
 from tests.e2e.scenarios import BY_NAME, SCENARIOS, Scenario
 from tests.e2e.site import Site
-from tests.e2e.test_failpoints import SAMPLE, SLICES
+from tests.e2e.test_failpoints import SAMPLE
 
 POINTS = [Passing(f"http.create.pods.{when}", number) for number in (1, 2, 3, 4) for when in ("before", "after")]
 

@@ -11,7 +11,7 @@ from holdfast import names
 from holdfast.activities.closed import withdrawn
 from holdfast.activities.contract import Target
 from holdfast.activities.data import Data
-from holdfast.activities.kube import NotFound
+from holdfast.activities.kube import Forbidden, NotFound, Unreachable
 from holdfast.activities.permits import STANDING, Permits
 
 ROW = pytest.mark.row
@@ -68,7 +68,7 @@ def named(account: str) -> dict[str, Any]:
         ({("Namespace", "team"): {**OPEN, "deletionTimestamp": "now"}}, POD, "is being deleted", False),
         ({("ServiceAccount", "runner"): {}}, POD, "does not let workloads run as it", True),
         ({("ServiceAccount", "runner"): None}, POD, "service account team/runner does not exist", True),
-        ({}, {**POD, "kind": "Secret"}, "Secret p: its contents", False),
+        ({}, {**POD, "kind": "Secret"}, "Secret p: the contents of a Secret among the components", False),
         ({}, named("admin"), "Pod p: spec.serviceAccountName: 'admin': service account team/admin does not let", True),
         ({}, named("nobody"), "team/nobody does not exist: expected runner, or an account", True),
         ({}, named("x/token"), "'x/token': is no name of a service account: expected runner", False),
@@ -99,6 +99,27 @@ async def test_X4_a_source_that_is_granted_no_more_closes_for_good() -> None:
     assert closed is not None
     assert "source s3://data/corpus is not granted to namespace team: expected one under s3://other" in closed.why
     assert not closed.opens
+
+
+@ROW("X4", level="pure")
+async def test_X4_an_api_server_that_does_not_say_neither_permits_nor_refuses() -> None:
+    cluster = Cluster()
+
+    async def get(*_: Any) -> dict[str, Any]:
+        raise Forbidden(403, "Forbidden", "User worker cannot get namespaces")
+
+    cluster.get = get  # type: ignore[method-assign]
+    closed = await withdrawn(site(cluster), TARGET, POD)
+    assert closed is not None
+    assert closed.why == "whether it is still permitted is not known: User worker cannot get namespaces"
+    assert not closed.known
+
+    async def silent(*_: Any) -> dict[str, Any]:
+        raise Unreachable(0, "", "no route")
+
+    cluster.get = silent  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        await withdrawn(site(cluster), TARGET, POD)
 
 
 @ROW("X4", level="pure")

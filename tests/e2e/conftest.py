@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
@@ -41,6 +42,13 @@ async def site(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
     async with open_site(stack, tmp_path) as opened:
         await opened.start_worker()
         yield opened
+
+
+@pytest.fixture
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this test run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -35,6 +35,8 @@ REPORTS = Path("reports/crash")
 PAIRS = 16
 """How many runs with two crashes are sampled of each scenario."""
 RUN_SECONDS = 300.0
+SLICES = 8
+"""Into how many tests a scenario's runs are divided, so that several processes share them."""
 ROUNDS = "elastic-rounds"
 """What a gang's rounds are called, which are lived on the real node (test_elastic_crashes.py)."""
 

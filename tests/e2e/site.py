@@ -25,8 +25,6 @@ from typing import Any, TypeVar
 
 import yaml
 from google.protobuf.duration_pb2 import Duration
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -34,6 +32,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import errors, formats, names
 from holdfast.activities.kube import Kube, NotFound
+from holdfast.client.connection import add_search_attributes
 from holdfast.local import Stack, worker_kubeconfig
 from holdfast.local.ports import choose
 from holdfast.model import Explanation, Status, Workload
@@ -446,19 +445,11 @@ async def make_temporal_namespace(address: str, name: str) -> None:
     await client.workflow_service.register_namespace(
         RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=Duration(seconds=86400))
     )
-    kinds = {
-        "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-        "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
-        "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
-        "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
-    }
-    wanted = {attribute: kinds[kind] for attribute, kind in names.SEARCH_ATTRIBUTES.items()}
+    made = await Client.connect(address, namespace=name)
 
     async def added() -> bool:
         try:
-            await client.operator_service.add_search_attributes(
-                AddSearchAttributesRequest(namespace=name, search_attributes=wanted)
-            )
+            await add_search_attributes(made, dict(names.SEARCH_ATTRIBUTES))
         except RPCError:
             return False
         return True

@@ -16,12 +16,11 @@ from holdfast.worker.failpoints import Passing
 from tests.e2e import failpoints, invariants
 from tests.e2e.asking import Asking
 from tests.e2e.elastic import DIES, FAILS, FINISHES, Elastic, door
+from tests.e2e.failpoints import SLICES
 from tests.e2e.held import open_real
 from tests.e2e.site import Site, open_site
 from tests.e2e.space import Space
-from tests.e2e.test_failpoints import SLICES, shared
 
-__all__ = ["shared"]
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
 
 EVERY = os.environ.get("TEST_CRASH") == "every"

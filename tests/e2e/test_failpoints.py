@@ -16,12 +16,11 @@ from _pytest.mark import ParameterSet
 from holdfast.local import Stack
 from holdfast.worker.failpoints import Passing
 from tests.e2e import failpoints
+from tests.e2e.failpoints import SLICES
 from tests.e2e.scenarios import BY_NAME, SCENARIOS
 from tests.e2e.site import Site, open_site
 
 EVERY = os.environ.get("TEST_CRASH") == "every"
-SLICES = 8
-"""Into how many tests a scenario's runs are divided, so that several processes share them."""
 STREAMS_ROWS = [pytest.mark.row(row, level="e2e") for row in ("S1", "S4", "S5", "S6")]
 """Rows that are shown by submissions that were interrupted anywhere."""
 SAMPLE = (
@@ -76,13 +75,6 @@ async def workerless(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
     """A site whose workers the harness starts."""
     async with open_site(stack, tmp_path, prefix="f") as site:
         yield site
-
-
-@pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all processes of this test run share."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 if EVERY:

@@ -149,7 +149,7 @@ async def test_a_secret(space: Space):
     handle = await space.submit(unchecked)
     status = await refusal(handle)
     assert status.reason == "Refused"
-    assert "a Secret is among the components" in status.message
+    assert "the contents of a Secret among the components would stand readable" in status.message
     await assert_nothing_was_created(space, handle)
 
 

@@ -16,13 +16,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from holdfast import names
+from holdfast.client.connection import add_search_attributes
 from holdfast.local.lock import file_lock
 from holdfast.local.paths import cache_dir
 
@@ -47,22 +45,8 @@ async def open_server() -> AsyncIterator[WorkflowEnvironment]:
         test_server_startup_timeout=timedelta(minutes=4),
         data_converter=pydantic_data_converter,
     ) as env:
-        await _define_columns(env.client)
+        await add_search_attributes(env.client, dict(names.SEARCH_ATTRIBUTES))
         yield env
-
-
-async def _define_columns(client: Client) -> None:
-    """Define Holdfast's search attributes, without which the server refuses what the workflow shows."""
-    kinds = {
-        "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-        "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
-        "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
-        "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
-    }
-    wanted = {attribute: kinds[kind] for attribute, kind in names.SEARCH_ATTRIBUTES.items()}
-    await client.operator_service.add_search_attributes(
-        AddSearchAttributesRequest(namespace=client.namespace, search_attributes=wanted)
-    )
 
 
 @cache
