@@ -212,10 +212,13 @@ class Handler:
     def _tell_outcome(self, error: BaseException | None) -> None:
         result = launcher.final_result(self)
         told: Any = result or (error if hasattr(error, "failures") else None)
-        if (told is None and error is None) or (result and not result.is_failed()):
+        report = self._member.report
+        if told is None and error is None and report is not None and report.stopping:
+            self._say_failed(report.failures)  # Torchrun does not say it here, and it was seen.
+        elif (told is None and error is None) or (result and not result.is_failed()):
             self._tell_success()
             return
-        if told is not None:
+        elif told is not None:
             failed = launcher.failures(told.failures.values(), self._seen_running)
             self._say_failed(failed or launcher.unexplained(time.time()))
         elif error and (failure := launcher.not_started(error)):

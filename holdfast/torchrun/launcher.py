@@ -46,10 +46,17 @@ def round_result(handler: object) -> Any | None:
 
 
 def final_result(handler: object) -> Any | None:
-    """Return the `RunResult` with which the agent has ended; None if it has not, but by an exception."""
+    """Return the `RunResult` with which the agent ends; None if it ends by an exception.
+
+    PyTorch 2.5 shuts the handler down within the agent, before its launcher has the result; others do so there.
+    """
     for found in _callers():
-        if getattr(found.get("spec"), "rdzv_handler", None) is handler and "result" in found:
-            return found["result"]
+        group = getattr(found.get("self"), "_worker_group", None)
+        spec = found.get("spec") or getattr(group, "spec", None)
+        if getattr(spec, "rdzv_handler", None) is handler:
+            for name in ("result", "run_result"):
+                if hasattr(found.get(name), "is_failed"):
+                    return found[name]
     return None
 
 

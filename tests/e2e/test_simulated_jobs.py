@@ -60,34 +60,39 @@ class Real:
             "active": [] if end else sorted(index_of(one) or 0 for one in await self.active()),
         }
 
-    async def comes_to(self, expected: dict[str, Any]) -> dict[str, Any]:
-        """Wait until it stands as expected, and return how it stands then, or once that takes too long."""
+    async def comes_to(self, expected: dict[str, Any], ended: str = "") -> dict[str, Any]:
+        """Wait until it stands as expected, and return how it stands then, or once that takes too long.
+
+        A pod that was told to end has ended first: it may stand as before once another is in its place.
+        """
         there: dict[str, Any] = {}
 
         async def stands_so() -> bool:
             nonlocal there
             there = await self.stands()
-            return there == expected
+            return there == expected and ended not in {one["metadata"]["name"] for one in await self.active()}
 
         with contextlib.suppress(AssertionError):
             await until(stands_so, REST, "it stands as simulated", pause=0.5)
         return there
 
-    async def happens(self, step: Step) -> None:
+    async def happens(self, step: Step) -> str:
+        """Let a step happen; return the name of the pod that was told to end, empty if none was."""
         if step.what == "begin":
-            return
+            return ""
         if step.what == "deadline":
             await self.space.patch("batch/v1", "Job", self.name, {"spec": {"activeDeadlineSeconds": 1}})
-            return
+            return ""
         pod = await self._pod(step)
         what, _, code = step.what.partition(":")
         if what == "restart":
             await self._restart(pod)
-            return
+            return ""
         told = {"kwok_complete": "0s"} if what == "succeed" else {"kwok_fail": "0s", "kwok_exit_code": code or "1"}
         if what == "disrupt":
             told["kwok_disruption"] = DISRUPTION
         await self.space.site.annotate("Pod", pod["metadata"]["name"], self.space.namespace, **told)
+        return str(pod["metadata"]["name"])
 
     async def _restart(self, pod: dict[str, Any]) -> None:
         """Count one more restart of a pod's container, as its kubelet would."""
@@ -140,8 +145,7 @@ async def played(space: Space, seed: int) -> list[str]:
     real = Real(space, template["metadata"]["name"])
     await space.make(template)
     for number, step in enumerate(steps):
-        await real.happens(step)
-        there = await real.comes_to(step.after)
+        there = await real.comes_to(step.after, await real.happens(step))
         if there != step.after:
             done = ", ".join(one.what for one in steps[1 : number + 1])
             return [f"seed {seed}: {template['spec']}", f"  after {done}", f"  real {there}", f"  here {step.after}"]

@@ -40,6 +40,46 @@ def test_anothers_frames_are_not_ones_own() -> None:
     assert agent(handler, "its own") == "its own"
 
 
+class Result:
+    """A `RunResult`, as far as it is recognised."""
+
+    def __init__(self, *, failed: bool) -> None:
+        self.failed = failed
+
+    def is_failed(self) -> bool:
+        return self.failed
+
+
+class Agent:
+    """Calls a handler's shutdown from where the agents of some releases do."""
+
+    def __init__(self, handler: object) -> None:
+        self._worker_group = SimpleNamespace(spec=SimpleNamespace(rdzv_handler=handler))
+        self.handler = handler
+
+    def run(self, result: object) -> object:
+        return launcher.final_result(self.handler)
+
+    def _invoke_run(self, run_result: object) -> object:
+        spec = self._worker_group.spec
+        assert spec.rdzv_handler is self.handler
+        return launcher.final_result(self.handler)
+
+
+@pytest.mark.row("D41", level="pure")
+def test_D41_a_result_is_found_where_pytorch_2_5_shuts_down_within_its_agent() -> None:
+    agent, failed = Agent(object()), Result(failed=True)
+    assert agent._invoke_run(failed) is failed, "as it stops its workers for good"
+    assert agent.run(failed) is failed, "as it has ended"
+    assert agent.run("no result yet") is None
+
+    def launch_agent(spec: object, result: object) -> object:
+        return launcher.final_result(agent.handler)
+
+    assert launch_agent(agent._worker_group.spec, failed) is failed, "as the launchers of other releases do"
+    assert launch_agent(Agent(object())._worker_group.spec, failed) is None
+
+
 def test_what_a_signal_ended_is_taken_to_have_fallen_first() -> None:
     gave_up, killed = failure(1, local_rank=0), failure(-9, local_rank=1)
     found = launcher.failures([gave_up, killed], seen_running=999.5)
