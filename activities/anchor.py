@@ -1,21 +1,103 @@
-"""Letting go of a workload's anchor: our finalizer off it, and the anchor deleted where its workload is no more."""
+"""What stands in the cluster for a workload: an Anchor of its own, or the custom resource that asked for it (F2)."""
 
 from __future__ import annotations
 
-from holdfast import names
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from holdfast import formats, names
 from holdfast.activities.contract import Target
-from holdfast.activities.kube import Conflict, NotFound
+from holdfast.activities.kube import Conflict, NotFound, Object
 from holdfast.activities.raw import mapping
 from holdfast.activities.site import Site
+from holdfast.formats.life import life_in
+from holdfast.model import Report
+from holdfast.model.observation import Asked
+
+Key = tuple[str, str, str, str]
+"""API version, kind, name and namespace."""
+
+
+def key_of(target: Target) -> Key:
+    """Return where what stands for a workload is."""
+    if target.anchor is not None:
+        return (target.anchor.api_version, target.anchor.kind, target.name, target.namespace)
+    return (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+
+
+def is_ours(target: Target, anchor: Mapping[str, Any]) -> bool:
+    """Whether an object stands for this workload, and not for another of its name."""
+    if target.anchor is not None:
+        return mapping(anchor["metadata"]).get("uid") == target.workload_uid
+    return mapping(anchor.get("spec")).get("workloadUid") == target.workload_uid
+
+
+def is_held(anchor: Mapping[str, Any]) -> bool:
+    """Whether it bears our finalizer."""
+    return names.FINALIZER in (mapping(anchor["metadata"]).get("finalizers") or ())
+
+
+def sequence_of(target: Target, anchor: Mapping[str, Any]) -> int:
+    """Return the number of the report that it shows; -1 where it shows none."""
+    status = mapping(anchor.get("status"))
+    if target.anchor is not None:
+        life = life_in(status)
+        return life.sequence if life is not None else -1
+    sequence = status.get("sequence")
+    return sequence if isinstance(sequence, int) else -1
+
+
+def asked_of(target: Target, anchor: Mapping[str, Any]) -> Asked | None:
+    """Return what a custom resource asks for; None where an Anchor stands for the workload, which asks for nothing."""
+    return asked_by(anchor) if target.anchor is not None else None
+
+
+def asked_by(resource: Mapping[str, Any]) -> Asked:
+    """Return what a custom resource asks for."""
+    form = formats.RESOURCES[resource["apiVersion"], resource["kind"]]
+    return Asked(
+        kind=form.kind,
+        generation=int(mapping(resource["metadata"]).get("generation") or 1),
+        suspend=form.is_suspended(dict(resource)),
+    )
+
+
+def shown(target: Target, anchor: Mapping[str, Any], report: Report, now: datetime) -> Object | None:
+    """Return the status of a custom resource for a report; None where an Anchor stands for the workload."""
+    if target.anchor is None:
+        return None
+    return formats.RESOURCES[target.anchor.api_version, target.anchor.kind].status(dict(anchor), report, now)
+
+
+def labels_of(installation: str, target: Target) -> dict[str, str]:
+    """Return the labels by which what stands for a workload is found."""
+    return {
+        names.LABEL_INSTALLATION: installation,
+        names.LABEL_WORKLOAD_UID: target.workload_uid,
+        names.LABEL_SHARD: str(target.shard),
+    }
+
+
+def claim_of(installation: str, target: Target, resource: Mapping[str, Any]) -> Object:
+    """Return the change that marks a custom resource as the one that stands for a workload."""
+    finalizers = [*(mapping(resource["metadata"]).get("finalizers") or ()), names.FINALIZER]
+    return {
+        "metadata": {
+            "labels": labels_of(installation, target),
+            "annotations": {names.ANNOTATION_LIFE: target.workload_uid},
+            "finalizers": finalizers,
+        }
+    }
 
 
 async def release_anchor(site: Site, target: Target, *, delete: bool) -> None:
-    """Take our finalizer off the workload's anchor, and delete it if told to; one that is another's is left alone."""
-    kube, key = site.kube, (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+    """Take our finalizer off what stands for the workload, and delete it if told to; another's is left alone."""
+    kube, key = site.kube, key_of(target)
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await kube.find(*key)
-        if anchor is None or mapping(anchor.get("spec")).get("workloadUid") != target.workload_uid:
+        if anchor is None or not is_ours(target, anchor):
             return
         metadata = anchor["metadata"]
         finalizers = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]

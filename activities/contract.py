@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.activities.plan import (
+    AnchorKind,
     DataVolume,
     GangPods,
     PlannedComponent,
@@ -37,11 +38,13 @@ from holdfast.model import (
     ObjectRef,
     Observation,
     Payload,
+    PodSet,
     Probe,
     Remnant,
     Report,
     Time,
 )
+from holdfast.model.observation import Asked
 from holdfast.model.packed import PackedPayload
 from holdfast.model.selection import Selection
 
@@ -112,6 +115,10 @@ class Prepared(Payload):
     """Seconds for which it has borne refusals."""
     broken_off: bool = False
     """Whether it was broken off, at the workflow's wish, before it was done."""
+    asked: Annotated[Asked | None, Field(exclude_if=lambda value: value is None)] = None
+    """What the custom resource asks for that stands for the workload; None where an Anchor does."""
+    pod_sets: Annotated[dict[str, tuple[PodSet, ...]], Field(exclude_if=lambda value: not value)] = {}
+    """Of each component, as that resource has them now: what whoever admitted it adds to them is obeyed (row F4)."""
 
 
 class RehearseInput(Payload):
@@ -594,6 +601,7 @@ class MarkedNodes(Payload):
 
 
 __all__ = [
+    "AnchorKind",
     "CheckpointInput",
     "Checkpointed",
     "ClearInput",

@@ -201,13 +201,13 @@ def _lower(spec: dict[str, Any], deadline: int | None, path: str) -> None:
 
 
 def owner_reference(name: str, uid: str) -> dict[str, Any]:
-    """Return a component's reference to its attempt's owner object."""
+    """Return a component's reference to its attempt's owner object: Kueue walks controllers alone (row F6)."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.ATTEMPT_KIND,
         "name": name,
         "uid": uid,
-        "controller": False,
+        "controller": True,
         "blockOwnerDeletion": True,
     }
 

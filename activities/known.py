@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.activities.contract import Target
+from holdfast.activities.raw import mapping
 
 _MOST = 1000
 
@@ -28,7 +29,10 @@ class KnownAnchors:
     def keep(self, target: Target, anchor: Mapping[str, Any]) -> None:
         """Remember a workload's anchor as the API server has just answered it."""
         metadata = {key: value for key, value in anchor["metadata"].items() if key != "managedFields"}
-        self._anchors[_key(target)] = {**anchor, "metadata": metadata}
+        kept = {**anchor, "metadata": metadata}
+        if target.anchor is not None and mapping(anchor.get("status")).get("componentStatus"):
+            kept.pop("spec", None)  # As large as the workload, and its status says all that the next one needs.
+        self._anchors[_key(target)] = kept
         if len(self._anchors) > _MOST:
             self._anchors.popitem(last=False)
 

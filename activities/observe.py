@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from holdfast import names
 from holdfast.activities import refused_pods, unprepared
 from holdfast.activities.ancestry import ancestry
+from holdfast.activities.anchor import asked_of, is_held, is_ours, key_of
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.copies import read_objects
@@ -65,7 +66,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     at = datetime.now(UTC)
     owner_name = names.attempt_name(target.name, given.attempt)
     anchor, owners = await asyncio.gather(
-        kube.find(names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace),
+        kube.find(*key_of(target)),
         attempts_of(site, target),
     )
     owner = next((one for one in owners if one["metadata"]["name"] == owner_name), None)
@@ -80,7 +81,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     foreign = [pod for pod in seen_pods if chains.is_foreign(pod.controller)]
     seen_pods = [pod for pod in seen_pods if not chains.is_foreign(pod.controller)]
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
-    if anchor is not None and anchor.get("spec", {}).get("workloadUid") != target.workload_uid:
+    if anchor is not None and not is_ours(target, anchor):
         anchor = None
     owned = object_facts(owner) if owner else None
     seen = summarize(
@@ -111,10 +112,10 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         refused = refused_pods.words(events, given.plan, owned.created or at)
         ours = [pod for pod in seen_pods if pod.attempt == given.attempt]
         seen = seen.model_copy(update={"waiting": groups(ours, refused, absent, at)})
-    held = anchor is not None and names.FINALIZER in (anchor["metadata"].get("finalizers") or ())
     return seen.model_copy(
         update={
-            "anchor_found": held,
+            "anchor_found": anchor is not None and is_held(anchor),
+            "asked": asked_of(target, anchor) if anchor is not None else None,
             "foreign": named(pod.controller for pod in foreign),
             "owner_submitted": owned.submitted if owned else None,
             "quietest": quietest,

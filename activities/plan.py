@@ -11,6 +11,13 @@ from holdfast import names
 from holdfast.model import Component, ObjectRef, Payload, StatusRule
 
 
+class AnchorKind(Payload):
+    """A kind of custom resource."""
+
+    api_version: str
+    kind: str
+
+
 class Target(Payload):
     """Whose objects an activity may touch, in every activity's input."""
 
@@ -24,6 +31,8 @@ class Target(Payload):
     shard: int
     run_as: str
     source_kind: str = ""
+    anchor: Annotated[AnchorKind | None, Field(exclude_if=lambda value: value is None)] = None
+    """The kind of the custom resource that stands for the workload, with its name and uid; None: an Anchor does."""
 
 
 def _known_of_status(value: Any) -> Any:

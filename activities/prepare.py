@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast import names
-from holdfast.activities.anchor import release_anchor
+from holdfast import formats, names
+from holdfast.activities.anchor import (
+    asked_of,
+    claim_of,
+    is_held,
+    is_ours,
+    key_of,
+    labels_of,
+    release_anchor,
+    sequence_of,
+)
 from holdfast.activities.attempts import refuse_revived
 from holdfast.activities.contract import Prepared, PrepareInput, Target
 from holdfast.activities.kube import (
@@ -27,6 +37,8 @@ from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.rehearse import rehearse
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, conflict, is_broken_off, refused, told
+from holdfast.errors import HoldfastError
+from holdfast.model import PodSet
 
 _WAIT_SECONDS = 0.5
 
@@ -46,7 +58,7 @@ async def prepare(site: Site, given: PrepareInput) -> Prepared:
                 raise
             return Prepared(cluster_uid="", anchor_uid="", owner_uid="", borne=pulse.borne, broken_off=True)
         except ApplicationError as error:
-            if error.non_retryable and given.attempt == 1:
+            if error.non_retryable and given.attempt == 1 and given.target.anchor is None:
                 await _withdraw(site, given.target)
             raise
 
@@ -70,17 +82,19 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
     await until_permitted(site, given, pulse)
     await refuse_revived(site, given.target, given.attempt)
     await rehearse(site, given)
-    anchor = await _ensure_anchor(site, given, pulse)
+    anchor = await (_ensure_anchor(site, given, pulse) if given.target.anchor is None else _resource(site, given))
+    pod_sets = _pod_sets(given.target, anchor)
     await apply_report(site, given.target, given.report)
     owner = await _ensure_owner(site, given, anchor, pulse)
-    sequence = mapping(anchor.get("status")).get("sequence")
     return Prepared(
-        sequence=max(sequence if isinstance(sequence, int) else 0, given.report.sequence),
+        sequence=max(sequence_of(given.target, anchor), given.report.sequence),
         cluster_uid=site.cluster_uid,
         anchor_uid=anchor["metadata"]["uid"],
         owner_uid=owner["metadata"]["uid"],
         limits=site.limits,
         borne=pulse.borne,
+        asked=asked_of(given.target, anchor),
+        pod_sets=pod_sets,
     )
 
 
@@ -93,6 +107,38 @@ def _check_names(given: PrepareInput) -> None:
                 place = written(given, index, "template.metadata.name")
                 raise refused(f"{place}: components {seen[key]} and {component.name} are both {component.kind} {name}")
             seen[key] = component.name
+
+
+async def _resource(site: Site, given: PrepareInput) -> Object:
+    """Return the custom resource that stands for the workload, marked as ours so that it goes last."""
+    target, key = given.target, key_of(given.target)
+    what = f"{key[1]} {target.namespace}/{target.name}"
+    while True:
+        found = await site.kube.find(*key)
+        if found is None or not is_ours(target, found):
+            raise conflict(f"{what} of uid {target.workload_uid} is not there any more")
+        if is_held(found):
+            site.known.keep(target, found)
+            return found
+        if "deletionTimestamp" in found["metadata"]:
+            raise conflict(f"{what} is being deleted, and its finalizer was taken off")
+        with contextlib.suppress(Conflict, NotFound):  # It has changed since it was read: read it again.
+            await site.kube.patch(
+                *key,
+                uid=found["metadata"]["uid"],
+                resource_version=found["metadata"]["resourceVersion"],
+                patch=claim_of(site.installation, target, found),
+            )
+
+
+def _pod_sets(target: Target, anchor: Object) -> dict[str, tuple[PodSet, ...]]:
+    """Return where the pods of an attempt run, as whoever admitted it has said (row F4)."""
+    if target.anchor is None:
+        return {}
+    try:
+        return formats.pod_sets(anchor)
+    except HoldfastError as error:
+        raise refused(str(error)) from None
 
 
 async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Object:
@@ -171,19 +217,11 @@ async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: 
 def _orphaned(owner: Mapping[str, Any], anchor: Mapping[str, Any]) -> bool:
     """Whether an owner's anchor is gone, since ours now has that anchor's name."""
     return any(
-        reference.get("kind") == names.ANCHOR_KIND
+        reference.get("controller") is True
         and reference.get("name") == anchor["metadata"]["name"]
         and reference.get("uid") != anchor["metadata"]["uid"]
         for reference in mappings(owner["metadata"].get("ownerReferences"))
     )
-
-
-def _labels(site: Site, target: Target) -> dict[str, str]:
-    return {
-        names.LABEL_INSTALLATION: site.installation,
-        names.LABEL_WORKLOAD_UID: target.workload_uid,
-        names.LABEL_SHARD: str(target.shard),
-    }
 
 
 def _anchor(site: Site, given: PrepareInput) -> Object:
@@ -194,7 +232,7 @@ def _anchor(site: Site, given: PrepareInput) -> Object:
         "metadata": {
             "name": names.anchor_name(target.name),
             "namespace": target.namespace,
-            "labels": _labels(site, target),
+            "labels": labels_of(site.installation, target),
             "finalizers": [names.FINALIZER],
         },
         "spec": {
@@ -218,12 +256,12 @@ def _owner(site: Site, given: PrepareInput, anchor: Mapping[str, Any]) -> Object
         "metadata": {
             "name": names.attempt_name(target.name, given.attempt),
             "namespace": target.namespace,
-            "labels": {**_labels(site, target), names.LABEL_ATTEMPT: str(given.attempt)},
+            "labels": {**labels_of(site.installation, target), names.LABEL_ATTEMPT: str(given.attempt)},
             "annotations": {names.ANNOTATION_WORKLOAD: target.name},
             "ownerReferences": [
                 {
-                    "apiVersion": names.API_VERSION,
-                    "kind": names.ANCHOR_KIND,
+                    "apiVersion": key_of(target)[0],
+                    "kind": key_of(target)[1],
                     "name": anchor["metadata"]["name"],
                     "uid": anchor["metadata"]["uid"],
                     "controller": True,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.anchor import is_ours, key_of, sequence_of, shown
 from holdfast.activities.contract import Reported, ReportInput, Target
 from holdfast.activities.kube import Conflict, Forbidden, Kube, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, mappings
@@ -15,6 +16,7 @@ from holdfast.activities.site import Pulse, Site, told, user_of
 from holdfast.model import Report
 
 MESSAGE_MAXIMUM = 1024
+_ANCHOR = (names.API_VERSION, names.ANCHOR_KIND)
 
 
 async def report(site: Site, given: ReportInput) -> Reported:
@@ -51,18 +53,17 @@ async def _unlist(site: Site, target: Target, report: Report) -> None:
 
 async def _apply(site: Site, target: Target, report: Report) -> int:
     await _unlist(site, target, report)
-    kube, key = site.kube, (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+    kube, key = site.kube, key_of(target)
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await kube.find(*key)
-        if anchor is None or mapping(anchor.get("spec")).get("workloadUid") != target.workload_uid:
+        if anchor is None or not is_ours(target, anchor):
             return 0
-        metadata, status = anchor["metadata"], mapping(anchor.get("status"))
-        sequence = status.get("sequence", -1)
+        metadata, sequence, now = anchor["metadata"], sequence_of(target, anchor), datetime.now(UTC)
         if remembered is not None and sequence >= report.sequence:
             continue  # What was written is not to be told from memory.
         if sequence > report.sequence:
-            return int(sequence)
+            return sequence
         if sequence == report.sequence:
             break
         try:
@@ -71,7 +72,7 @@ async def _apply(site: Site, target: Target, report: Report) -> int:
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
                 subresource="status",
-                patch={"status": status_of(report, status, datetime.now(UTC))},
+                patch={"status": _shown(target, anchor, report, now)},
             )
             break
         except Conflict:
@@ -80,9 +81,13 @@ async def _apply(site: Site, target: Target, report: Report) -> int:
             if remembered is None:
                 return 0
     site.known.keep(target, anchor)
-    for event in events_of(report, anchor, datetime.now(UTC)):
+    for event in events_of(report, anchor, datetime.now(UTC), key[:2]):
         await _write_event(kube, event)
     return 0
+
+
+def _shown(target: Target, anchor: Mapping[str, Any], report: Report, now: datetime) -> Object:
+    return shown(target, anchor, report, now) or status_of(report, mapping(anchor.get("status")), now)
 
 
 def status_of(report: Report, before: Mapping[str, Any], now: datetime) -> Object:
@@ -114,25 +119,32 @@ def status_of(report: Report, before: Mapping[str, Any], now: datetime) -> Objec
     }
 
 
-def events_of(report: Report, anchor: Mapping[str, Any], now: datetime) -> list[Object]:
+def events_of(
+    report: Report, anchor: Mapping[str, Any], now: datetime, kind: tuple[str, str] = _ANCHOR
+) -> list[Object]:
     """Return a report's Events; each has the same name whenever it is made. Pure."""
     metadata: Mapping[str, Any] = anchor["metadata"]
     made: list[Object] = []
     for index, event in enumerate(report.events):
         suffix = f".{metadata['uid']}.{report.sequence}.{index}"
-        one = event_on(names.ANCHOR_KIND, metadata, suffix, event.reason.value, event.message, now)
+        one = event_on(kind, metadata, suffix, event.reason.value, event.message, now)
         one["metadata"]["annotations"] = {names.LABEL_ATTEMPT: str(event.attempt)}
         made.append({**one, "type": event.type})
     return made
 
 
 def event_on(
-    kind: str, metadata: Mapping[str, Any], suffix: str, reason: str, message: str, now: datetime
+    kind: tuple[str, str],
+    metadata: Mapping[str, Any],
+    suffix: str,
+    reason: str,
+    message: str,
+    now: datetime,
 ) -> dict[str, Any]:
-    """Return an Event on one of Holdfast's own objects. Pure.
+    """Return an Event on an object. Pure.
 
     Args:
-        kind: the object's.
+        kind: the object's API version and kind.
         metadata: the object's: name, namespace and uid.
         suffix: what the Event's name ends in after the object's, so that it is written once.
         reason: a word.
@@ -147,8 +159,8 @@ def event_on(
             "namespace": metadata["namespace"],
         },
         "involvedObject": {
-            "apiVersion": names.API_VERSION,
-            "kind": kind,
+            "apiVersion": kind[0],
+            "kind": kind[1],
             "name": metadata["name"],
             "namespace": metadata["namespace"],
             "uid": metadata["uid"],

@@ -17,7 +17,7 @@ from holdfast.activities.pod_facts import PodFacts, PodState
 from holdfast.activities.pod_waits import groups
 from holdfast.activities.raw import mapping, mappings
 from holdfast.model import ComponentView, Failure, Interval, Observation
-from holdfast.model.observation import FAILURES_MAXIMUM
+from holdfast.model.observation import FAILURES_MAXIMUM, Asked
 from holdfast.model.selection import Selection
 from holdfast.policy.selection import select
 
@@ -58,6 +58,7 @@ def summarize(
     marks: Mapping[str, NodeMark] = MappingProxyType({}),
     refused: Mapping[str, str] = MappingProxyType({}),
     selection: Selection | None = None,
+    asked: Asked | None = None,
 ) -> Observation:
     """Return the snapshot of one attempt.
 
@@ -82,6 +83,7 @@ def summarize(
         marks: the nodes that are marked as bad, by name.
         refused: why pods of a component cannot be created, by component.
         selection: the rules that judge the failures; None where they are not known.
+        asked: what the custom resource asks for that stands for the workload, where one does.
     """
     ours = [pod for pod in pods if pod.workload_uid == workload_uid and pod.attempt == attempt]
     if owner is not None and owner_uid and owner.uid != owner_uid:
@@ -134,5 +136,6 @@ def summarize(
         failures_total=len(failures),
         stuck=select(stuck, FAILURES_MAXIMUM, selection),
         waiting=groups(ours, refused, {name: view.absent for name, view in views.items()}, at),
+        asked=asked,
         blind=blind,
     )

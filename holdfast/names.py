@@ -60,6 +60,9 @@ ANNOTATION_CHECKPOINT_BEGUN: Final = f"{GROUP}/checkpoint-begun"
 """Written by the worker: the number of the request for which it has seen the pod InProgress."""
 ANNOTATION_RESUME_FROM: Final = f"{GROUP}/resume-from"
 
+ANNOTATION_LIFE: Final = f"{GROUP}/life"
+"""On a custom resource that stands for a workload: its own uid. A copy or a restored one bears that of another (F7)."""
+
 FINALIZER: Final = f"{GROUP}/workload"
 MANAGED_BY: Final = f"{GROUP}/holdfast"
 FIELD_MANAGER: Final = "holdfast"
@@ -253,6 +256,12 @@ DNS_SUBDOMAIN: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-
 def workflow_id(cluster: str, namespace: str, name: str) -> str:
     """Return the one workflow id a workload has: `workload/<cluster>/<namespace>/<name>`."""
     return f"workload/{cluster}/{namespace}/{name}"
+
+
+def is_own_manager(managed_by: str) -> bool:
+    """Whether a document's `managedBy` names an installation of Holdfast."""
+    group, _, name = managed_by.partition("/")
+    return group == GROUP and bool(DNS_LABEL.match(name))
 
 
 def copy_name(name: str, index: int) -> str:

@@ -88,6 +88,9 @@ def await_default_account(kubectl: Kubectl) -> None:
     kubectl("wait", "--for=create", "--timeout=60s", "serviceaccount/default", "--namespace=default")
 
 
+_APPWRAPPERS = "appwrappers.workload.codeflare.dev"
+
+
 def apply_deploy(kubectl: Kubectl) -> bool:
     """Apply the CRDs of deploy/, wait until they are established, then apply the rest of what a cluster needs.
 
@@ -106,6 +109,9 @@ def apply_deploy(kubectl: Kubectl) -> bool:
         _apply(kubectl, ["-k", str(folder)])
     elif (folder / "rbac").is_dir():
         _apply(kubectl, ["-f", str(folder / "rbac")])
+    theirs = ("--selector=app.kubernetes.io/part-of!=holdfast", f"--field-selector=metadata.name={_APPWRAPPERS}")
+    if (folder / "appwrapper").is_dir() and not kubectl("get", "crd", *theirs, "--output=name"):
+        _apply(kubectl, ["-k", str(folder / "appwrapper")])
     return True
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.model import Interval, Observation
+from holdfast.model.observation import Asked
 from holdfast.worker.cache import AnchorSeen, AttemptSeen, Cache, KindKey, Place
 from holdfast.worker.facts import DIGEST_BYTES, KEY_BYTES, Facts, Urgency, facts_of, short_key, urgency
 from holdfast.worker.signals import Signals, Wanted
@@ -291,7 +292,7 @@ class Attention:
 
     def _known(self, subject: _Subject, facts: Facts, key: str) -> bool:
         acknowledged = self._acknowledged.get(short_key(key))
-        if acknowledged is None and facts.blank:
+        if acknowledged is None and facts.blank and self._asked_known(subject, facts):
             self._tell(subject, facts, (key,))
             return True
         if acknowledged != facts.digest():
@@ -299,6 +300,10 @@ class Attention:
         if subject.told_of(key) is None:
             subject.told, subject.keys = facts, (key,)
         return True
+
+    def _asked_known(self, subject: _Subject, facts: Facts) -> bool:
+        """Whether what its custom resource asks for was told before, as news of another attempt."""
+        return not facts.asked or (subject.told is not None and subject.told.asked == facts.asked)
 
     def _tell(self, subject: _Subject, facts: Facts, keys: tuple[str, ...]) -> None:
         for key in set(subject.keys) - set(keys):
@@ -333,10 +338,25 @@ class Attention:
             self.counts.own_deletion += 1
         elif newest is not None:
             self.counts.not_submitted += 1
+        if anchor is not None and anchor.asked is not None and not anchor.deletion_wanted:
+            return self._only_asked(anchor, anchor.asked, at)
         if anchor is None or not anchor.deletion_wanted or self._anchor_told(anchor):
             return None
         observation = self._anchor_deleted(anchor, newest, at)
         return facts_of(observation), anchor.facts.uid, observation
+
+    def _only_asked(self, anchor: AnchorSeen, asked: Asked, at: datetime) -> tuple[Facts, str, Observation] | None:
+        """Return what a custom resource asks for while there is no attempt to say it of, if that is news (row F7)."""
+        subject, key = self._subjects.get(anchor.workload_uid), f"{anchor.facts.uid}/asked"
+        observation = Observation(
+            workload_uid=anchor.workload_uid, attempt=0, owner_uid="", at=at, owner_found=False, asked=asked
+        )
+        facts = Facts(asked=facts_of(observation).asked)
+        if subject is not None and key in subject.closed:
+            return None
+        if self._asked_known(subject or _Subject(), facts):
+            return None
+        return facts, key, observation
 
     def _vanished(self, last: AnchorSeen) -> bool:
         """Whether anchor and attempt are both gone, and not by our own hand: nobody who knows of it is left but us."""
@@ -373,6 +393,7 @@ class Attention:
             owner_found=newest is not None,
             owner_deleting=newest is not None and newest.facts.deleting,
             anchor_deleting=True,
+            asked=anchor.asked,
         )
 
     def _revision(self, anchor: AnchorSeen) -> int:
@@ -424,11 +445,13 @@ class Attention:
         subject, anchor = self._subjects.get(uid), self._cache.anchor(uid)
         if subject is None or anchor is None or self._cache.newest(uid) is not None or not self._listed():
             return  # What cannot be read is not gone.
-        ours = (anchor.facts.uid, f"{anchor.facts.uid}/{anchor.attempt}")
+        ours = (anchor.facts.uid, f"{anchor.facts.uid}/{anchor.attempt}", f"{anchor.facts.uid}/asked")
         if subject.keys and not set(subject.keys) & set(ours):
             for key in subject.keys:
                 self._acknowledged.pop(short_key(key), None)
-            subject.told, subject.keys = None, ()
+            # What its custom resource asks for was not told of that attempt alone.
+            asked = subject.told.asked if subject.told is not None else ""
+            subject.told, subject.keys = Facts(asked=asked) if asked else None, ()
 
 
 def _orphaned(anchor: AnchorSeen, newest: AttemptSeen | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from holdfast import names
+from holdfast.activities.anchor import asked_by, is_held
 from holdfast.activities.component_view import UNSEEN, failures_said, says_complete
 from holdfast.activities.contract import PlannedComponent
 from holdfast.activities.lineage import named, of_another
@@ -19,7 +20,9 @@ from holdfast.activities.object_facts import ObjectFacts, object_facts
 from holdfast.activities.pod_facts import PodFacts, PodState, pod_facts
 from holdfast.activities.raw import mapping, mappings, version_of
 from holdfast.activities.snapshot import plan_of, selection_in, summarize
+from holdfast.formats.life import life_in
 from holdfast.model import ConditionType, Interval, Observation, Phase, Reason
+from holdfast.model.observation import Asked
 from holdfast.model.selection import Selection
 
 Place = tuple[str, str, str, str]
@@ -42,6 +45,9 @@ class AnchorSeen:
     """Whether our finalizer is on it."""
     deployed: bool = False
     """Whether its status says that everything of its attempt exists and nothing is being removed."""
+
+    asked: Asked | None = None
+    """What it asks for, where it is the custom resource that the workload came of."""
 
     @property
     def deletion_wanted(self) -> bool:
@@ -128,15 +134,42 @@ def anchor_seen(raw: Mapping[str, Any]) -> AnchorSeen | None:
         workload_uid=workload_uid,
         workflow_id=workflow_id,
         attempt=attempt if isinstance(attempt, int) else 0,
-        held=names.FINALIZER in (metadata.get("finalizers") or ()),
-        deployed=status.get("phase") == Phase.RUNNING
-        or status.get("reason") in {Reason.SUBMITTED, Reason.STARTING}
-        or (status.get("phase") == Phase.SUSPENDED and _is_deployed(status)),
+        held=is_held(raw),
+        deployed=_is_deployed(str(status.get("phase")), str(status.get("reason")), status),
     )
 
 
-def _is_deployed(status: Mapping[str, Any]) -> bool:
-    """Whether a status says that what was created is there: so what is suspended in place."""
+def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], AnchorSeen | None]:
+    """Return what reads a custom resource that stands for a workload; None if it stands for none of ours."""
+
+    def decode(raw: Mapping[str, Any]) -> AnchorSeen | None:
+        metadata = mapping(raw.get("metadata"))
+        uid, namespace, name = (str(metadata.get(one, "")) for one in ("uid", "namespace", "name"))
+        if mapping(metadata.get("labels")).get(names.LABEL_WORKLOAD_UID) != uid:
+            return None
+        status = mapping(raw.get("status"))
+        life = life_in(status)
+        return AnchorSeen(
+            facts=object_facts(raw),
+            namespace=namespace,
+            workload_uid=uid,
+            workflow_id=names.workflow_id(cluster, namespace, name),
+            attempt=life.attempt if life is not None else 0,
+            held=is_held(raw),
+            deployed=life is not None and _is_deployed(life.phase.value, life.reason, status),
+            # A list's items do not say of which kind they are.
+            asked=asked_by({**raw, "apiVersion": kind[0], "kind": kind[1]}),
+        )
+
+    return decode
+
+
+def _is_deployed(phase: str, reason: str, status: Mapping[str, Any]) -> bool:
+    """Whether a status says that what was created is there: so what runs, and what is suspended in place."""
+    if phase == Phase.RUNNING or reason in {Reason.SUBMITTED, Reason.STARTING}:
+        return True
+    if phase != Phase.SUSPENDED:
+        return False
     told = [one for one in mappings(status.get("conditions")) if one.get("type") == ConditionType.RESOURCES_DEPLOYED]
     return any(one.get("status") in {"True", True} for one in told)
 
@@ -403,6 +436,7 @@ class Cache:
             owner_uid=attempt.facts.uid,
             plan=attempt.plan,
             anchor=anchor.facts if anchor is not None else None,
+            asked=anchor.asked if anchor is not None else None,
             owner=attempt.facts,
             objects=objects,
             copies=copies,

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from holdfast.model import ComponentView, FailureClass, Observation, PodCounts, Waiting
-from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
+from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE, Asked
 from holdfast.policy.health import shortfall
 
 DIGEST_BYTES: Final = 6
@@ -94,6 +94,9 @@ class Facts:
     foreign: tuple[str, ...] = ()
     """Whose pods bear the workload's labels and are not its own: not how many (row D26)."""
 
+    asked: str = ""
+    """What its custom resource asks for, where one stands for it: its generation, but for the first (row F7)."""
+
     @property
     def blank(self) -> bool:
         """Whether a workflow that has just created everything knows this already."""
@@ -128,6 +131,7 @@ class Facts:
         said = astuple(self)
         later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
         later += (bool(self.waiting), bool(self.scaled), bool(self.unserved), bool(self.foreign))
+        later += (bool(self.asked),)
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
@@ -168,7 +172,13 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
         ),
         unserved=tuple(name for name, view in sorted(observation.components.items()) if view.unserved),
         foreign=tuple(one.partition(" of ")[2] for one in observation.foreign),
+        asked=_asked(observation.asked),
     )
+
+
+def _asked(asked: Asked | None) -> str:
+    """Return what of a custom resource's wish is news: a workload knows the generation that it began with."""
+    return f"{asked.generation}/{asked.suspend}" if asked is not None and asked.generation > 1 else ""
 
 
 def _scaled(view: ComponentView) -> str:
@@ -227,7 +237,7 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     first_failure = bool(now.failures) and not before.failures
     fallen = not set(now.missing) <= set(before.missing) or not set(now.failed) <= set(before.failed)
     ended = (now.finished and not before.finished) or (now.anchor_deleting and not before.anchor_deleting)
-    if first_failure or fallen or ended:
+    if first_failure or fallen or ended or now.asked != before.asked:
         return Urgency.URGENT
     troubled = (before.missing, before.failed, before.failures) != (now.missing, now.failed, now.failures)
     freed = before.lingering and not now.lingering

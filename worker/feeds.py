@@ -16,6 +16,7 @@ from holdfast.activities.nodes import Marks
 from holdfast.activities.object_facts import ObjectFacts, component_facts
 from holdfast.activities.raw import mapping
 from holdfast.activities.sight import SPANS_KEPT, Sight
+from holdfast.formats import RESOURCES
 from holdfast.model import Interval
 from holdfast.policy.sight import union
 from holdfast.worker.cache import (
@@ -32,6 +33,7 @@ from holdfast.worker.cache import (
     in_shards,
     node_seen,
     pod_seen,
+    resource_seen,
 )
 from holdfast.worker.informer import Informer, Standing, StreamSight
 from holdfast.worker.kube import WorkerKube
@@ -148,9 +150,11 @@ class Feeds:
         metrics: Metrics,
         touch: Touch,
         marks: Marks,
+        cluster: str = "",
     ) -> None:
         """Begin with nothing; `connect` makes a client with a sight, and a deadline in seconds for its requests."""
         self._marks = marks
+        self._cluster = cluster
         self._cache = cache
         self._connect = connect
         self._labels = f"{names.LABEL_INSTALLATION}={installation}"
@@ -173,7 +177,9 @@ class Feeds:
     def settled(self) -> bool:
         """Whether the anchors, attempts and pods have all been listed once: nothing can be said without them."""
         feeds = [self._feeds.get(kind) for kind in CORE]
-        return all(feed is not None and feed.settled and not feed.unseen for feed in feeds)
+        if not all(feed is not None and feed.settled and not feed.unseen for feed in feeds):
+            return False
+        return all(self._feeds[kind].settled for kind in RESOURCES if kind in self._feeds)
 
     def settled_for(self, attempt: AttemptSeen) -> bool:
         """Whether all that an attempt rests on has been listed once, or cannot be."""
@@ -240,6 +246,8 @@ class Feeds:
         attempts: _Sink[AttemptSeen] = _Sink(self._put_attempt, cache.drop_attempt, self._touch)
         pods: _Sink[PodSeen] = _Sink(cache.put_pod, cache.drop_pod, self._touch, _hot_pod)
         await self._follow(ANCHOR, anchors, anchor_seen)
+        for kind in RESOURCES:
+            await self._follow(kind, anchors, resource_seen(kind, self._cluster))
         await self._follow(ATTEMPT, attempts, attempt_seen)
         await self._follow(POD, pods, pod_seen)
         nodes: _Sink[NodeSeen] = _Sink(cache.put_node, cache.drop_node, self._touch)
@@ -313,7 +321,11 @@ class Feeds:
         feed.standing_changed()
         resource = f"{kind[1]}.{kind[0]}"
         self._metrics.unwatchable.labels(resource).set(1 if feed.unseen else 0)
-        if feed.unseen and kind == NODE:
+        if feed.unserved and kind in RESOURCES:
+            pass  # A cluster need not have it.
+        elif feed.unseen and kind in RESOURCES:
+            Log.warning("a kind of custom resource cannot be watched: none is run", kind=resource, why=feed.message)
+        elif feed.unseen and kind == NODE:
             Log.warning("nodes cannot be watched: marked ones are not noticed", why=feed.message)
         elif feed.unseen:
             Log.warning("a kind cannot be watched: such components count as found", kind=resource, why=feed.message)

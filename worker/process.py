@@ -166,6 +166,7 @@ class Process:
             namespaces=given.namespaces,
             signals_per_second=given.watch_signals_per_second,
             marks=given.marks_for(installation),
+            managed_by=given.managed_by,
         )
         nodes = NodeWatchActivities(
             client, connector, cluster_uid=uid, metrics=self.metrics, marks=given.marks_for(installation)

@@ -216,6 +216,17 @@ def _read(path: Path) -> dict[str, Any]:
     return flat
 
 
+def own_manager(value: str) -> str:
+    """Refuse a `managedBy` that is another controller's.
+
+    Raises:
+        ValueError: if it is not one of Holdfast's own.
+    """
+    if not names.is_own_manager(value):
+        raise ValueError(f"{value!r}: expected {names.GROUP}/ and a DNS label, for example {names.MANAGED_BY}")
+    return value
+
+
 class Settings(BaseSettings):
     """All settings of a worker process. A field `x_y` is `--x-y`, `HOLDFAST_X_Y` and `x_y` in the TOML file."""
 
@@ -228,6 +239,8 @@ class Settings(BaseSettings):
     """The only admission queues that the role `admission` serves. Empty: all of the cluster, or of all clusters."""
     installation: Label = ""
     """Label that marks this installation's objects. Empty: derived from the cluster's own identity."""
+    managed_by: Annotated[str, AfterValidator(own_manager)] = names.MANAGED_BY
+    """What custom resources say in `managedBy` that are run here. Two installations in one cluster have two values."""
     identity: str = ""
     """How this process is called in Temporal. Empty: its pid and host."""
 

@@ -248,7 +248,7 @@ def swept_event(item: Item, attempt: AttemptLeft, now: datetime) -> Object:
     """Return the Event that says why an attempt is removed; it has the same name whenever it is made. Pure."""
     message = f"holdfast sweep removes {attempt.name} ({item.judgement.verdict.value}): {item.judgement.why}"
     metadata = {"name": attempt.name, "namespace": item.left.namespace, "uid": attempt.uid}
-    return event_on(names.ATTEMPT_KIND, metadata, f".{attempt.uid}.swept", SWEPT, message, now)
+    return event_on((names.API_VERSION, names.ATTEMPT_KIND), metadata, f".{attempt.uid}.swept", SWEPT, message, now)
 
 
 def together(found: Sequence[Remains]) -> Remains:

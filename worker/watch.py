@@ -27,10 +27,12 @@ from holdfast.worker.attention import HOT, WARM, Attention, Doubt, Send
 from holdfast.worker.cache import AttemptSeen, Cache
 from holdfast.worker.darkness import Darkness
 from holdfast.worker.feeds import CORE, Feeds
+from holdfast.worker.front_door import FrontDoor, Place
 from holdfast.worker.informer import Restored
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.missing import Missing
+from holdfast.worker.pulse import Pulse
 from holdfast.worker.signals import Signals
 from holdfast.worker.staying import beat, other_cluster, while_all_last, worker_leaves
 
@@ -99,6 +101,7 @@ class WatchActivities:
         namespaces: Sequence[str] = (),
         signals_per_second: float = 200,
         marks: Marks | None = None,
+        managed_by: str = names.MANAGED_BY,
     ) -> None:
         """Prepare to watch.
 
@@ -111,7 +114,9 @@ class WatchActivities:
             namespaces: where to look if looking everywhere at once is forbidden.
             signals_per_second: over all workloads.
             marks: by what a bad node is told.
+            managed_by: what custom resources that are run here say in `managedBy`.
         """
+        self._managed_by = managed_by
         self._marks = marks or Marks()
         self._client = client
         self._connect = connect
@@ -139,18 +144,26 @@ class WatchActivities:
         finally:
             self.running.pop(input.shards, None)
 
-    def feeds(self, cache: Cache, shards: tuple[int, int], touch: Callable[[set[str], bool], None]) -> Feeds:
+    def feeds(self, cache: Cache, given: WatchInput, touch: Callable[[set[str], bool], None]) -> Feeds:
         """Return the feeds of one part."""
         return Feeds(
             cache,
             connect=self._connect,
             installation=self._installation,
-            shards=shards,
+            shards=given.shards,
+            cluster=given.cluster,
             namespaces=self._namespaces,
             metrics=self._metrics,
             touch=touch,
             marks=self._marks,
         )
+
+    def door(self, given: WatchInput, pulse: Pulse) -> FrontDoor:
+        """Return the front door of the cluster."""
+        place = Place(
+            self._client, given.cluster, self._cluster_uid, self._installation, self._managed_by, self._namespaces
+        )
+        return FrontDoor(place, self._connect, pulse, self._metrics)
 
     def intervals(self, since: datetime) -> tuple[Interval, ...]:
         """Return the spans since a time in which the parts watched here could not be seen."""
@@ -176,6 +189,7 @@ class _Watching:
     """One try of the activity: its tasks, and the loop that ties them together."""
 
     def __init__(self, owner: WatchActivities, given: WatchInput, memory: Memory) -> None:
+        self._owner, self._given = owner, given
         self._client, self._metrics = owner.client, owner.metrics
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -183,7 +197,7 @@ class _Watching:
         self._flying: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[None]] = set()
         self._cache = Cache()
-        self.feeds = owner.feeds(self._cache, given.shards, self._touched)
+        self.feeds = owner.feeds(self._cache, given, self._touched)
         self._signals = Signals(owner.rate)
         self._attention = Attention(
             self._cache,
@@ -217,6 +231,7 @@ class _Watching:
             beat(self._client, self._remember),
             worker_leaves(self._remember),
             self._unbroken(),
+            self._open_door(),
         )
         await while_all_last(works, self._close)
 
@@ -229,14 +244,23 @@ class _Watching:
         self._metrics.pods.set(0)
         self._metrics.attempts.set(0)
 
+    async def _open_door(self) -> None:
+        """See to the custom resources of the cluster, if this is the part whose watch does that."""
+        if self._given.shards[0] == 0:
+            await self._unrestored(self._owner.door(self._given, self.feeds.pulse).run())
+        await asyncio.Event().wait()
+
     async def _unbroken(self) -> None:
         """Return never.
 
         Raises:
             ApplicationError: if the cluster was restored; retried, and the next try begins from what is there now.
         """
+        await self._unrestored(self.feeds.broken())
+
+    async def _unrestored(self, work: Awaitable[None]) -> None:
         try:
-            await self.feeds.broken()
+            await work
         except Restored as restored:
             raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
 

@@ -13,6 +13,7 @@ from temporalio.common import RetryPolicy
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
     from holdfast.activities.contract import (
+        AnchorKind,
         Checkpointed,
         CheckpointInput,
         Cleared,
@@ -42,9 +43,10 @@ with workflow.unsafe.imports_passed_through():
         planned,
     )
     from holdfast.activities.stage_contract import Staged, StageInput
-    from holdfast.model import InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
+    from holdfast.model import Component, InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
     from holdfast.model.mount import readers
     from holdfast.policy.checkpoint import asked
+    from holdfast.policy.edit import edit
     from holdfast.policy.fate import matters
     from holdfast.policy.health import grace_left, timings
     from holdfast.policy.nodes import leaves_marked
@@ -93,7 +95,18 @@ def target_of(spec: Workload, state: State, uid: str) -> Target:
         shard=names.shard_of(uid),
         run_as=spec.run_as,
         source_kind=spec.source.kind,
+        anchor=(
+            AnchorKind(api_version=spec.source.api_version, kind=spec.source.kind)
+            if spec.source.generation is not None
+            else None
+        ),
     )
+
+
+def made_of(spec: Workload, state: State) -> tuple[Component, ...]:
+    """Return the components as the attempt has them: where their pods run is as whoever admitted it has said (F4)."""
+    given = state.attempt.pod_sets if state.attempt is not None else {}
+    return tuple(edit(one, pod_sets=given[one.name]) if one.name in given else one for one in spec.components)
 
 
 def _patience(state: State, kind: OperationKind) -> float | None:
@@ -176,6 +189,12 @@ def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | No
     )
 
 
+def deletes_anchor(spec: Workload, state: State) -> bool:
+    """Whether what stands for the workload goes with the last of it: a custom resource also after its TTL (A13)."""
+    expired = spec.source.generation is not None and state.outcome is Phase.SUCCEEDED
+    return expired or state.outcome is Phase.CANCELLED or state.intent.cancel
+
+
 def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     """Return the activity call for the operation that has just been begun in the state."""
     operation, attempt = state.operation, state.attempt
@@ -230,7 +249,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 target=target,
                 attempt=number,
                 owner_uid=owner,
-                components=tuple(one for one in spec.components if one.name not in waiting),
+                components=tuple(one for one in made_of(spec, state) if one.name not in waiting),
                 config_hashes=spec.config_hashes,
                 labels=spec.labels,
                 resume_from=resume_from,
@@ -255,7 +274,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 target=target,
                 attempt=number,
                 owner_uid=owner,
-                components=tuple(one for one in spec.components if one.name in again),
+                components=tuple(one for one in made_of(spec, state) if one.name in again),
                 config_hashes={name: spec.config_hashes[name] for name in again},
                 launches=operation.launches,
                 labels=spec.labels,
@@ -311,7 +330,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 target=target,
                 attempt=number,
                 owner_uid=owner,
-                components=tuple(one for one in spec.components if one.name in resuming),
+                components=tuple(one for one in made_of(spec, state) if one.name in resuming),
                 config_hashes={name: attempt.config[name] for name in resuming} if attempt is not None else {},
                 launches={name: attempt.launches.get(name, 0) for name in resuming} if attempt is not None else {},
                 labels=spec.labels,
@@ -351,7 +370,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 everything=attempt is not None and attempt.everything,
                 strip_finalizers=operation.strips,
                 release_anchor=operation.releases,
-                delete_anchor=operation.releases and (state.outcome is Phase.CANCELLED or state.intent.cancel),
+                delete_anchor=operation.releases and deletes_anchor(spec, state),
                 follows=None if forced else asking(spec, state, target),
             )
             name = names.ACTIVITY_FORCE_REMOVE if forced else names.ACTIVITY_REMOVE

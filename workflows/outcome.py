@@ -41,8 +41,10 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
             made = () if isinstance(result, Prepared) else result.objects
             done = events.OperationInterrupted(result.borne, made)
         case Prepared():
+            if result.asked is not None:
+                state = fold(state, events.SourceSeen(result.asked), now)
             done = events.PrepareDone(
-                result.cluster_uid, result.owner_uid, result.limits, result.sequence, result.borne
+                result.cluster_uid, result.owner_uid, result.limits, result.sequence, result.borne, result.pod_sets
             )
         case Created():
             done = events.CreateDone(result.objects, result.failure, result.interrupted, result.exhausted)

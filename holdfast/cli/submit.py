@@ -280,7 +280,7 @@ def overrides(settings: list[str] | None) -> dict[str, str]:
 
 def lines(workloads: list[Workload], verb: str) -> str:
     """Say of each workload in a line what it is, after a verb."""
-    from holdfast.client.start import summary
+    from holdfast.workflows.start import summary
 
     return "\n".join(f"{verb}: {summary(workload)}" for workload in workloads)
 

@@ -36,6 +36,9 @@ def worker(
     installation: Annotated[
         str | None, typer.Option(help="Label value that marks this installation's objects. Default: from the cluster.")
     ] = None,
+    managed_by: Annotated[
+        str | None, typer.Option(help="What custom resources say in managedBy that are run here.")
+    ] = None,
     identity: Annotated[str | None, typer.Option(help="This process's name in Temporal. Default: pid@host.")] = None,
     kubeconfig: Annotated[
         str | None, typer.Option(help="Default: $KUBECONFIG, in a pod its account.", rich_help_panel=_KUBERNETES)

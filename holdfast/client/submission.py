@@ -19,13 +19,13 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.client import start
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.pollers import polled
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload, format_duration
+from holdfast.workflows import start
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _ENDED: Final = tuple(phase for phase in Phase if phase.ended)

@@ -9,16 +9,31 @@ from typing import Any, Final, cast
 from holdfast import names
 from holdfast.errors import DocumentWarning, InvalidWorkload, Problem
 from holdfast.formats import appwrapper, jobset, manifests, own
-from holdfast.formats.registry import Context, Format
+from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
-from holdfast.model import Policy, Status, Workload
+from holdfast.model import PodSet, Policy, Status, Workload
 from holdfast.profiles import PROFILES
 
 FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, own.FORMAT, manifests.FORMAT)
 """All forms; the first that knows a document reads it."""
+RESOURCES: Final[Mapping[tuple[str, str], Resource]] = {
+    (one.resource.api_version, one.resource.kind): one.resource for one in FORMATS if one.resource is not None
+}
+"""The custom resources that ask for workloads, by API version and kind."""
 
-__all__ = ["FORMATS", "NAMES", "Format", "place", "read", "source_form", "status_in_source_form"]
+__all__ = [
+    "FORMATS",
+    "NAMES",
+    "RESOURCES",
+    "Format",
+    "asking",
+    "place",
+    "pod_sets",
+    "read",
+    "source_form",
+    "status_in_source_form",
+]
 
 
 def read(
@@ -70,6 +85,38 @@ def read(
         ready.append(workload)
     _check_names(ready)
     return ready
+
+
+def asking(document: Json, *, cluster: str) -> Workload:
+    """Return the workload that a custom resource in the cluster asks for, whose uid is its own (row F1).
+
+    Args:
+        document: The resource, as the API server gives it.
+        cluster: The cluster that it is in.
+
+    Raises:
+        InvalidWorkload: with every problem found, each with its path and what is allowed there.
+        ManagedElsewhere: if it names another controller in `managedBy`.
+    """
+    resource = RESOURCES[document["apiVersion"], document["kind"]]
+    (workload,) = read({**resource.bare(document), "status": None}, cluster=cluster)
+    metadata = document["metadata"]
+    source = workload.source.model_copy(update={"generation": metadata["generation"]})
+    return workload.model_copy(update={"uid": metadata["uid"], "source": source})
+
+
+def pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
+    """Return the pod sets of a custom resource with what whoever admitted it adds to them, by component (row F4).
+
+    Nothing where nothing is added.
+
+    Raises:
+        InvalidWorkload: with every problem found, each with its path and what is allowed there.
+    """
+    if RESOURCES[document["apiVersion"], document["kind"]].bare(document) == document:
+        return {}
+    (workload,) = read({**document, "status": None}, cluster="cluster")
+    return {one.name: one.pod_sets for one in workload.components if one.pod_sets}
 
 
 def status_in_source_form(workload: Workload, status: Status) -> Json:

@@ -5,17 +5,18 @@ What needs the cluster (kinds that are served, rights of the submitter) is check
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 import warnings
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from holdfast import names
-from holdfast.errors import DocumentWarning, InvalidWorkload, Problem
+from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, Problem
 from holdfast.formats.appwrapper_components import read_components
 from holdfast.formats.appwrapper_document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper
-from holdfast.formats.appwrapper_status import status
+from holdfast.formats.appwrapper_status import component_status, reported, status
 from holdfast.formats.mounts import read_mounts
 from holdfast.formats.pods import group_kind
 from holdfast.formats.published import (
@@ -27,10 +28,10 @@ from holdfast.formats.published import (
     shaped,
     workload_of,
 )
-from holdfast.formats.registry import Format
+from holdfast.formats.registry import Format, Resource
 from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit
 from holdfast.formats.text import Json
-from holdfast.model import Policy, Source, Workload
+from holdfast.model import Policy, Report, Source, Workload
 from holdfast.model.mount import Mount
 from holdfast.profiles.appwrapper import POLICY
 from holdfast.profiles.rules import RESTART, with_exit_codes
@@ -178,6 +179,41 @@ def _knows(document: Json) -> bool:
     return group_kind(document) == GROUP_KIND
 
 
+def _managed_by(document: Json) -> str | None:
+    return document["spec"].get("managedBy")
+
+
+def _is_suspended(document: Json) -> bool:
+    return document["spec"].get("suspend") is True
+
+
+def _bare(document: Json) -> Json:
+    spec: Json = document["spec"]
+    components = [{key: one[key] for key in one if key != "podSetInfos"} for one in spec["components"]]
+    return {**document, "spec": {**spec, "components": components}}
+
+
+def _reported(document: Json, report: Report, now: datetime) -> Json:
+    previous: Json = document.get("status") or {}
+    components = previous.get("componentStatus")
+    if not components:
+        # What was accepted once can be read again; of what was refused nothing is told by component.
+        with warnings.catch_warnings(), contextlib.suppress(HoldfastError):
+            warnings.simplefilter("ignore", DocumentWarning)
+            components = component_status(read({**document, "status": None}, cluster="cluster"))
+    return reported(components or [], report, previous, now)
+
+
+RESOURCE: Final = Resource(
+    API_VERSION,
+    KIND,
+    managed_by=_managed_by,
+    is_suspended=_is_suspended,
+    bare=_bare,
+    status=_reported,
+)
+"""How an AppWrapper asks for a workload in the cluster."""
+
 FORMAT = Format(
     KIND,
     _knows,
@@ -185,5 +221,6 @@ FORMAT = Format(
     status,
     frozenset({(API_VERSION, KIND)}),
     has_status=True,
+    resource=RESOURCE,
 )
 """This format's entry."""

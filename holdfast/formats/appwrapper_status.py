@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any, assert_never, cast
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, assert_never
 
+from holdfast.formats.life import condition, timed
 from holdfast.formats.text import Json
-from holdfast.model import ConditionType, Phase, Reason, Status, Workload
+from holdfast.model import ConditionType, Phase, Reason, Report, Status, Workload
 from holdfast.profiles.rules import RESTART
 
 
@@ -26,20 +27,42 @@ def status(
     return {
         "phase": phase(status),
         "resettingCount": used,
-        "conditions": _conditions(status, previous or {}, now or status.since),
-        "componentStatus": [
-            {
-                "name": component.template["metadata"].get("name") or component.template["metadata"]["generateName"],
-                "kind": component.template["kind"],
-                "apiVersion": component.template["apiVersion"],
-                "podSets": [{"path": each.path, "replicas": each.replicas} for each in component.pod_sets],
-            }
-            for component in workload.components
-        ],
+        "conditions": timed(_conditions(status), previous or {}, None, now or status.since),
+        "componentStatus": component_status(workload),
     }
 
 
-def phase(status: Status) -> str:
+def reported(components: Sequence[Json], report: Report, previous: Mapping[str, Any], now: datetime) -> Json:
+    """Return the status of an AppWrapper in the cluster, for a report on its way to it (row F2).
+
+    Args:
+        components: Their `componentStatus`.
+        report: What is told.
+        previous: The AppWrapper's status so far.
+        now: The transition time of conditions that have turned.
+    """
+    return {
+        "phase": phase(report),
+        "resettingCount": report.restarts,
+        "conditions": timed([*_conditions(report), condition(report)], previous, report.generation, now),
+        "componentStatus": list(components),
+    }
+
+
+def component_status(workload: Workload) -> list[Json]:
+    """Return `componentStatus`: each component with its pod sets, in the order of the AppWrapper."""
+    return [
+        {
+            "name": component.template["metadata"].get("name") or component.template["metadata"]["generateName"],
+            "kind": component.template["kind"],
+            "apiVersion": component.template["apiVersion"],
+            "podSets": [{"path": each.path, "replicas": each.replicas} for each in component.pod_sets],
+        }
+        for component in workload.components
+    ]
+
+
+def phase(status: Status | Report) -> str:
     """Return AppWrapper's phase.
 
     There, Resuming ends once all components are created; pods that are still starting are told by PodsReady.
@@ -134,26 +157,14 @@ def reason(reason: Reason) -> str:
             assert_never(reason)
 
 
-def _conditions(status: Status, previous: Mapping[str, Any], now: datetime) -> list[Json]:
-    earlier = {str(one.get("type")): one for one in cast("list[Json]", previous.get("conditions") or [])}
-    found: list[Json] = []
-    for condition in status.conditions:
-        if condition.type is ConditionType.SUBMITTED:
-            continue  # AppWrapper tells this by its phase.
-        value = "True" if condition.status else "False"
-        before = earlier.get(condition.type.value, {})
-        turned = before.get("status") != value or "lastTransitionTime" not in before
-        found.append(
-            {
-                "type": condition.type.value,
-                "status": value,
-                "reason": reason(condition.reason),
-                "message": condition.message,
-                "lastTransitionTime": _time(now) if turned else before["lastTransitionTime"],
-            }
-        )
-    return found
-
-
-def _time(value: datetime) -> str:
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _conditions(told: Status | Report) -> list[Json]:
+    return [
+        {
+            "type": condition.type.value,
+            "status": "True" if condition.status else "False",
+            "reason": reason(condition.reason),
+            "message": condition.message,
+        }
+        for condition in told.conditions
+        if condition.type is not ConditionType.SUBMITTED  # AppWrapper tells this by its phase.
+    ]

@@ -57,7 +57,7 @@ def check_controller(kind: str, metadata: MetadataPart, managed_by: str | None, 
     Raises:
         ManagedElsewhere: if `managedBy` names another.
     """
-    if managed_by is not None and managed_by not in {controller, names.MANAGED_BY}:
+    if managed_by is not None and managed_by != controller and not names.is_own_manager(managed_by):
         raise ManagedElsewhere(f"{kind} {metadata.name or metadata.generateName}", managed_by)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from holdfast.formats.text import Document, Json
-from holdfast.model import Policy, Status, Workload
+from holdfast.model import Policy, Report, Status, Workload
 from holdfast.profiles import PROFILES
 
 
@@ -26,6 +27,20 @@ class Context:
     profiles: Mapping[str, Policy] = field(default_factory=lambda: PROFILES)
 
 
+class Resource(NamedTuple):
+    """How the documents of a form ask for workloads as custom resources in the cluster (rows F1 to F4)."""
+
+    api_version: str
+    kind: str
+    managed_by: Callable[[Json], str | None]
+    """Which controller a document says is its own."""
+    is_suspended: Callable[[Json], bool]
+    bare: Callable[[Json], Json]
+    """A document without what whoever admits it adds to it, such as Kueue: that is read anew before each attempt."""
+    status: Callable[[Json, Report, datetime], Json]
+    """The status of a document that is in the cluster, for a report on its way to it."""
+
+
 class Format(NamedTuple):
     """One published form of a workload."""
 
@@ -42,3 +57,5 @@ class Format(NamedTuple):
     """Whether documents of this form have a status of their own."""
     place: Callable[[Sequence[int | None], int, str], str] = among_components
     """Where a field of a component stands in the document; given: how many copies each has, which one, the path."""
+    resource: Resource | None = None
+    """How its documents are custom resources; None: clients alone submit them."""

@@ -246,6 +246,16 @@ class ComponentView(Payload):
         return self.copies.ready + self.copies.succeeded + self.copies.failed >= self.copies.expected
 
 
+class Asked(Payload):
+    """What the custom resource that stands for a workload asks for (row F4)."""
+
+    kind: str
+    """Of the resource: AppWrapper."""
+    generation: int
+    """Of its `spec`: of two that come, the higher one is the later word (row F7)."""
+    suspend: bool = False
+
+
 class Quiet(Payload):
     """A node where pods of the attempt live, and when its lease was last renewed by its own clock."""
 
@@ -294,6 +304,8 @@ class Observation(Payload):
     """Pods that bear the workload's labels and come of another's object, such as a copied Job: left alone (row D26)."""
     quietest: Annotated[Quiet | None, Field(exclude_if=lambda value: value is None)] = None
     """Of the nodes where its pods live, the one that was heard of least lately (live looks that ask for it)."""
+    asked: Annotated[Asked | None, Field(exclude_if=lambda value: value is None)] = None
+    """What its custom resource asks for, where one stands for it; None where that was not seen."""
     blind: tuple[Interval, ...] = ()
     untold: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether the status that the look was to bring is left to what follows it (live looks)."""

@@ -47,6 +47,8 @@ class Report(Payload):
     executions: int = 0
     restarts: int = 0
     conditions: tuple[Condition, ...] = ()
+    generation: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of the custom resource that stands for it, as far as it has been obeyed; None where an Anchor does."""
     events: tuple[Event, ...] = ()
     unlist: Annotated[tuple[Entry, ...], Field(exclude_if=lambda value: not value)] = ()
     """What is to be gone from the registry before this is told (row L30)."""
@@ -55,5 +57,5 @@ class Report(Payload):
 
     def says_the_same_as(self, other: Report | None) -> bool:
         """Whether the other report would leave the anchor's status as this one does."""
-        way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None}
+        way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None, "generation": None}
         return other is not None and self.model_copy(update=way) == other.model_copy(update=way)

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from holdfast.model.base import Duration, Time
 from holdfast.model.checkpoint import CheckpointRequest, Saved
+from holdfast.model.component import PodSet
 from holdfast.model.gang import Gang
 from holdfast.model.graph import GraphNews
 from holdfast.model.mount import Staging
-from holdfast.model.observation import Failure, Interval, Observation, Payload
+from holdfast.model.observation import Asked, Failure, Interval, Observation, Payload
 from holdfast.model.policy import Limits, Policy
 from holdfast.model.queue import Turn
 from holdfast.model.report import Report
@@ -168,6 +169,10 @@ class Attempt(Payload):
     """How far it is on its way to be suspended in place; None where it is not (row J14)."""
     parking_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """Since when it has been suspended in place, or is being so."""
+    pod_sets: Annotated[dict[str, tuple[PodSet, ...]], Field(exclude_if=lambda value: not value)] = Field(
+        default_factory=dict
+    )
+    """Of each component, where its pods run, as whoever admitted this attempt has said; empty: as was submitted."""
     parked: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
     """Components that are suspended in place, or whose turn to be resumed has not come: nothing is missed of them."""
     resuming: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
@@ -369,6 +374,8 @@ class State(Payload):
     """How it stands with the data sets that it reads; None before the first of them was asked for (row L14)."""
     pause_until: Time | None = None
     hold_until: Time | None = None
+    asked: Annotated[Asked | None, Field(exclude_if=lambda value: value is None)] = None
+    """What its custom resource asked for last, where one stands for it."""
     anchored: bool = False
     """Whether the anchor may exist: from the first preparation on, until it is released."""
     operation: Operation | None = None

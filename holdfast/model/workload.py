@@ -34,6 +34,9 @@ class Source(Model):
 
     api_version: Word
     kind: Word
+    generation: Annotated[int | None, Field(ge=1, exclude_if=lambda value: value is None)] = None
+    """Of the custom resource that it was read from and that stands for it in the cluster, whose uid is the workload's
+    own; None: a client submitted it, and an Anchor stands for it (rows F1, F7)."""
 
 
 class Workload(Model):

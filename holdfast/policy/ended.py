@@ -81,7 +81,7 @@ def ended(
     told_causes = state.told_causes
     state = _told(state, event, operation)
     match event:
-        case PrepareDone(cluster_uid, owner_uid, limits, sequence, borne):
+        case PrepareDone(cluster_uid, owner_uid, limits, sequence, borne, pod_sets):
             if sequence > operation.report.sequence:
                 # The cluster bears what was told before this memory was restored: its own is told again, above that.
                 state = edit(state, told=None, told_causes=told_causes)
@@ -90,7 +90,7 @@ def ended(
             if attempt is not None and attempt.number == operation.attempt:
                 stage = Stage.PREPARED if live else attempt.stage
                 attempt = edit(attempt, owner_uid=owner_uid, stage=stage, borne=attempt.borne + borne)
-                state = edit(state, attempt=attempt)
+                state = edit(state, attempt=edit(attempt, pod_sets=dict(pod_sets)) if pod_sets else attempt)
         case CreateDone() if attempt is not None and attempt.number == operation.attempt:
             return _created(state, attempt, event, now)
         case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast.model import (
@@ -13,6 +14,7 @@ from holdfast.model import (
     ObjectRef,
     Observation,
     Phase,
+    PodSet,
     Policy,
     Reason,
     Remnant,
@@ -21,6 +23,7 @@ from holdfast.model.gang import Gang
 from holdfast.model.gang_orders import GangOutcome
 from holdfast.model.graph import GraphNews, GraphOrder
 from holdfast.model.mount import DataSet
+from holdfast.model.observation import Asked
 from holdfast.model.queue import QueueNews, QueueOrder
 from holdfast.policy.requeue import RequeueRequest
 
@@ -78,6 +81,13 @@ class Observed:
     """A snapshot came, from the watch or from a live look."""
 
     observation: Observation
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSeen:
+    """What its custom resource asks for, where one stands for it (row F4)."""
+
+    asked: Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +236,8 @@ class PrepareDone:
     """The highest sequence of a report that the anchor bears."""
     borne: float = 0.0
     """Seconds for which it has borne refusals."""
+    pod_sets: Mapping[str, tuple[PodSet, ...]] = field(default_factory=dict[str, tuple[PodSet, ...]])
+    """Of each component, as its custom resource has them now, where one stands for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +375,7 @@ Event = (
     | CheckpointAsked
     | StripAsked
     | Observed
+    | SourceSeen
     | PolicyChanged
     | WalltimeExtended
     | RequeueAsked

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
+from holdfast.model.observation import Asked
 from holdfast.model.state import INTERVALS_KEPT
 from holdfast.policy.blocked import counted_out
 from holdfast.policy.blocked import told as graph_told
@@ -36,6 +37,7 @@ from holdfast.policy.events import (
     RequeueAsked,
     Resumed,
     Retried,
+    SourceSeen,
     StripAsked,
     Suspended,
     WalltimeExtended,
@@ -87,6 +89,8 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return cause(state, Reason.SIGNAL_NOT_UNDERSTOOD, shortened(f"signal {signal} was let fall: {why}"), now)
         case Observed(observation):
             return observed(state, observation, looked_at=None, now=now)
+        case SourceSeen(asked):
+            return _asked(state, asked, now)
         case _:
             return ended(state, event, now)
 
@@ -176,7 +180,12 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     if blind != state.blind:
         state = edit(state, blind=blind)
     if observation.anchor_deleting and not state.intent.cancel and state.outcome is not Phase.CANCELLED:
-        state = _wished(state, Cancelled("its anchor was deleted in the cluster", Reason.ANCHOR_DELETED), now)
+        what = observation.asked.kind if observation.asked is not None else "anchor"
+        state = _wished(state, Cancelled(f"its {what} was deleted in the cluster", Reason.ANCHOR_DELETED), now)
+    if observation.asked is not None:
+        state = _asked(state, observation.asked, now)
+        if not observation.attempt:
+            return state  # It says nothing else.
     number = attempt.number if attempt is not None else 0
     if observation.attempt > number:
         return hold(state, foreign_attempt(observation.attempt, number), observation.attempt, now)
@@ -209,6 +218,21 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         observed_at=now,
         looked_at=looked_at,
     )
+
+
+def _asked(state: State, asked: Asked, now: datetime) -> State:
+    """Return the state after a look at what its custom resource asks for: the latest generation has the last word.
+
+    Only a change of it is a wish: what a person has said meanwhile stands (rows F4, F7).
+    """
+    before = state.asked
+    if before is not None and asked.generation <= before.generation:
+        return state
+    state = edit(state, asked=asked)
+    if before is None or asked.suspend == before.suspend:
+        return state
+    note = f"spec.suspend of its {asked.kind} is {str(asked.suspend).lower()}"
+    return _wished(state, Suspended(note) if asked.suspend else Resumed(note), now)
 
 
 def _is_revived(attempt: Attempt, phase: Phase, observation: Observation) -> bool:

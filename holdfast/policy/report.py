@@ -170,6 +170,7 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
         restarts=state.restarts,
         conditions=conditions(spec, state),
         events=events,
+        generation=state.asked.generation if state.asked is not None else None,
         unlist=unlisted(spec, state),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model import State, Workload
+from holdfast.model.observation import Asked
 from holdfast.policy.blocked import waiting
 from holdfast.policy.edit import edit
 from holdfast.policy.queued import first_turn
@@ -13,6 +14,10 @@ from holdfast.policy.queued import first_turn
 def submitted(spec: Workload, now: datetime) -> State:
     """Return the state in which a life begins: nothing is made yet, and one submitted suspended stays so."""
     state = State(since=now, policy=spec.policy, blocked=waiting(spec), turn=first_turn(spec))
+    if spec.source.generation is not None:
+        # Its custom resource is there already, and is told how it stands from the first.
+        asked = Asked(kind=spec.source.kind, generation=spec.source.generation, suspend=spec.suspend)
+        state = edit(state, asked=asked, anchored=True)
     if spec.suspend:
         state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
     return state

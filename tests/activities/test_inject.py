@@ -74,7 +74,7 @@ def test_A1_labels_annotations_and_owner_are_put_on_the_object():
             "kind": "Attempt",
             "name": "train-a2",
             "uid": "owner-uid",
-            "controller": False,
+            "controller": True,
             "blockOwnerDeletion": True,
         }
     ]

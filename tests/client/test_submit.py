@@ -20,8 +20,8 @@ from holdfast import (
     WorkloadNotFound,
     names,
 )
-from holdfast.client.start import document, summary
 from holdfast.formats import jobset
+from holdfast.workflows.start import document, summary
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
 from tests.client.server import temporal_server

@@ -121,6 +121,11 @@ class Site:
 
     # --- workers
 
+    @property
+    def managed_by(self) -> str:
+        """What the custom resources say in `managedBy` that this site's workers run."""
+        return f"{names.GROUP}/{self.cluster}"
+
     async def start_worker(self, *arguments: str, kubeconfig: Path | None = None, **environment: str) -> Worker:
         """Start a worker and wait until it is ready."""
         worker = self.launch(*arguments, kubeconfig=kubeconfig, **environment)
@@ -134,6 +139,7 @@ class Site:
         env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")} | {
             "HOLDFAST_CLUSTER": self.cluster,
             "HOLDFAST_INSTALLATION": self.cluster,
+            "HOLDFAST_MANAGED_BY": self.managed_by,
             "HOLDFAST_HEALTH_ADDRESS": health,
             "HOLDFAST_METRICS_ADDRESS": "127.0.0.1:0",
             "TEMPORAL_ADDRESS": self.temporal_address,

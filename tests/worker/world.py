@@ -9,6 +9,7 @@ from typing import Any
 from holdfast import names
 from holdfast.activities.nodes import Marks
 from holdfast.activities.object_facts import object_facts
+from holdfast.formats import appwrapper
 from holdfast.model import Interval, Phase
 from holdfast.worker.attention import Attention, Send
 from holdfast.worker.cache import (
@@ -18,6 +19,7 @@ from holdfast.worker.cache import (
     attempt_seen,
     node_seen,
     pod_seen,
+    resource_seen,
 )
 from holdfast.worker.signals import Signals
 
@@ -91,6 +93,26 @@ class World:
         seen = anchor_seen(raw)
         assert seen is not None
         self.touch(self.cache.drop_anchor(seen, self.version) if gone else self.cache.put_anchor(seen))
+
+    def resource(self, workload: str = "w", *, generation: int = 1, suspend: bool = False, **more: Any) -> None:
+        """See a custom resource that stands for a workload in its Anchor's place; `more` is of its metadata."""
+        raw: dict[str, Any] = {
+            "metadata": {
+                "uid": workload,
+                "name": workload,
+                "namespace": "ns",
+                "generation": generation,
+                "resourceVersion": self.next_version(),
+                "finalizers": [names.FINALIZER],
+                "labels": {names.LABEL_WORKLOAD_UID: workload},
+                "creationTimestamp": EPOCH.isoformat(),
+                **more,
+            },
+            "spec": {"suspend": suspend, "components": []},
+        }
+        seen = resource_seen((appwrapper.API_VERSION, appwrapper.KIND), "c")(raw)
+        assert seen is not None
+        self.touch(self.cache.put_anchor(seen))
 
     def attempt(
         self,

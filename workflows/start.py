@@ -19,8 +19,10 @@ def stamped(workload: Workload) -> Workload:
     """Return the workload as this submission of it: a new uid, and the time.
 
     An empty uid would be filled by the workflow; a uid that came with the document would make two runs look as one.
+    Nor is what a client submits a custom resource, whatever its document says.
     """
-    return workload.model_copy(update={"uid": str(uuid.uuid4()), "submitted_at": datetime.now(UTC)})
+    source = workload.source.model_copy(update={"generation": None})
+    return workload.model_copy(update={"uid": str(uuid.uuid4()), "submitted_at": datetime.now(UTC), "source": source})
 
 
 def document(workload: Workload) -> dict[str, Any]:

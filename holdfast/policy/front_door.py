@@ -1,0 +1,106 @@
+"""What becomes of a custom resource that asks for a workload: whether its life begins, goes on, or is over (F3, F7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from holdfast import names
+from holdfast.model import Phase, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A custom resource, as far as it matters here."""
+
+    uid: str
+    life: str = ""
+    """The uid in its annotation: that of the resource whose life began; empty before that."""
+    deleting: bool = False
+    held: bool = False
+    """Whether it bears our finalizer."""
+    shown: Phase | None = None
+    """The phase that its workflow has reported; None before its first report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The latest run under the resource's workflow id."""
+
+    uid: str
+    """Of the workload that it is the life of."""
+    running: bool
+    word: str = "Running"
+    """Temporal's own word for how it is."""
+
+
+class Act(StrEnum):
+    """What is to be done."""
+
+    LEAVE = "leave"
+    """Nothing: its workflow decides, or it is over."""
+    BEGIN = "begin"
+    """Begin its life."""
+    HOLD = "hold"
+    """Nothing, and say why in its status."""
+    RELEASE = "release"
+    """Take our finalizer off: nothing of it is left."""
+
+
+class Verdict(NamedTuple):
+    """What is to be done, and what its status says of it."""
+
+    act: Act
+    why: str = ""
+    reason: Reason = Reason.HELD
+
+
+_LEAVE = Verdict(Act.LEAVE)
+
+
+def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verdict:
+    """Return what is to be done with a custom resource.
+
+    Args:
+        resource: As the API server shows it.
+        run: The latest run under its workflow id, None where Temporal knows none.
+        remains: Whether attempts of it are in the cluster; asked only where its deletion waits for nobody else.
+    """
+    own = run is not None and run.uid == resource.uid
+    if resource.deleting:
+        return _deleted(resource, run, remains=remains)
+    if resource.shown is not None and resource.shown.ended:
+        return _LEAVE
+    if resource.life and resource.life != resource.uid:
+        return Verdict(
+            Act.HOLD,
+            f"it is a copy, or was restored: the life of the one with uid {resource.life} was another; remove the "
+            f"annotation {names.ANNOTATION_LIFE} and the finalizer {names.FINALIZER} to have it run",
+        )
+    if run is None:
+        if resource.shown is None:
+            return Verdict(Act.BEGIN)
+        return Verdict(Act.HOLD, f"Temporal does not know its workflow any more. {_AGAIN}")
+    if own:
+        return _LEAVE if run.running else Verdict(Act.HOLD, f"its workflow is {run.word}. {_AGAIN}")
+    if run.running:
+        why = f"its workflow id is taken by the workload with uid {run.uid}, which is still there"
+        return Verdict(Act.HOLD, why, Reason.BLOCKED)
+    if resource.shown is None:
+        return Verdict(Act.BEGIN)
+    return Verdict(Act.HOLD, f"its workflow id was taken by the workload with uid {run.uid}. {_AGAIN}")
+
+
+_AGAIN = "Nobody decides for it: delete it, and apply it again"
+
+
+def _deleted(resource: Resource, run: Run | None, *, remains: bool) -> Verdict:
+    if not resource.held:
+        return _LEAVE
+    if run is not None and run.uid == resource.uid and run.running:
+        return _LEAVE
+    if remains:
+        why = "it is being deleted, and no workflow removes what is left of it: `holdfast sweep` does"
+        return Verdict(Act.HOLD, why, Reason.DELETION_BLOCKED)
+    return Verdict(Act.RELEASE)
