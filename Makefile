@@ -17,6 +17,8 @@ unexport PYTHONDONTWRITEBYTECODE
 SERVERS := e2e or temporal or real_node
 # PyTorch is 3 GB: `make test-torch` alone has it.
 ELSEWHERE := $(SERVERS) or torch
+# Kueue takes 4 minutes to build: `make test-peers` alone has it.
+PEERS := kueue
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
 # One test at a time to whichever process is free, the longest first (tests/plugin_tiers.py).
 E2E ?= -n 5 --dist load --maxschedchunk 1 --timeout 900 --show-capture=no
@@ -31,7 +33,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test test-all times lint format test-pure test-e2e test-row test-chaos test-crash test-jobsets regressions test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test test-all times lint format test-pure test-e2e test-row test-chaos test-crash test-peers test-jobsets regressions test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,7 +85,7 @@ test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of 
 	@$(BIN)/python -m tests.e2e.fetched
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
 	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.e2e.sampler --stack $(STACK) $(if $(ARGS),--some) -- \
-			$(BIN)/pytest -m "$(SERVERS)" $(E2E) $(TIER) $(ARGS) || status=$$?; \
+			$(BIN)/pytest -m "($(SERVERS)) and not $(PEERS)" $(E2E) $(TIER) $(ARGS) || status=$$?; \
 		[ -z "$(ARGS)" ] || [ $$status -ne 5 ] || status=0; \
 		$(BIN)/python -m tests.e2e.law --stack $(STACK) $(if $(ARGS),--some) || status=1; \
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
@@ -102,6 +104,11 @@ test-crash: setup ## the worker dies at every failpoint of every scenario, one a
 
 test-chaos: setup ## ten minutes in which a random process of the whole stack dies every few seconds; SEED=17 repeats one
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m tests.e2e.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+test-peers: setup ## under the published Kueue, which decides who runs (built once, 4 minutes)
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name peers $(STACK_CONFIG)
+	@status=0; HOLDFAST_TEST_STACK=peers $(BIN)/pytest -m "$(PEERS)" --timeout 900 --show-capture=no $(ARGS) || status=$$?; \
+		$(BIN)/holdfast dev down --purge --name peers; exit $$status
 
 test-jobsets: setup ## 320 random JobSets under the published controller and here (HOLDFAST_JOBSETS: how many)
 	HOLDFAST_JOBSETS=$(or $(HOLDFAST_JOBSETS),320) $(MAKE) --no-print-directory test-e2e ARGS="tests/e2e/test_jobset_sampled.py -n 1 -s $(ARGS)"

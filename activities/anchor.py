@@ -60,6 +60,7 @@ def asked_by(resource: Mapping[str, Any]) -> Asked:
         kind=form.kind,
         generation=int(mapping(resource["metadata"]).get("generation") or 1),
         suspend=form.is_suspended(dict(resource)),
+        deleting="deletionTimestamp" in mapping(resource["metadata"]),
     )
 
 
@@ -70,25 +71,41 @@ def shown(target: Target, anchor: Mapping[str, Any], report: Report, now: dateti
     return formats.RESOURCES[target.anchor.api_version, target.anchor.kind].status(dict(anchor), report, now)
 
 
-def labels_of(installation: str, target: Target) -> dict[str, str]:
+def is_marked(uid: str, resource: Mapping[str, Any]) -> bool:
+    """Whether a custom resource bears all by which it is found, and goes last."""
+    metadata = mapping(resource["metadata"])
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    own = annotations.get(names.ANNOTATION_LIFE) == uid and labels.get(names.LABEL_WORKLOAD_UID) == uid
+    return own and is_held(resource)
+
+
+def marking(installation: str, uid: str, shard: int, resource: Mapping[str, Any]) -> Object:
+    """Return the change that marks a custom resource as the one that stands for a workload."""
+    finalizers = [one for one in mapping(resource["metadata"]).get("finalizers") or () if one != names.FINALIZER]
+    return {
+        "metadata": {
+            "labels": labels_of(installation, uid, shard),
+            "annotations": {names.ANNOTATION_LIFE: uid},
+            "finalizers": [*finalizers, names.FINALIZER],
+        }
+    }
+
+
+def labels_of(installation: str, uid: str, shard: int) -> dict[str, str]:
     """Return the labels by which what stands for a workload is found."""
     return {
         names.LABEL_INSTALLATION: installation,
-        names.LABEL_WORKLOAD_UID: target.workload_uid,
-        names.LABEL_SHARD: str(target.shard),
+        names.LABEL_WORKLOAD_UID: uid,
+        names.LABEL_SHARD: str(shard),
     }
 
 
-def claim_of(installation: str, target: Target, resource: Mapping[str, Any]) -> Object:
-    """Return the change that marks a custom resource as the one that stands for a workload."""
-    finalizers = [*(mapping(resource["metadata"]).get("finalizers") or ()), names.FINALIZER]
-    return {
-        "metadata": {
-            "labels": labels_of(installation, target),
-            "annotations": {names.ANNOTATION_LIFE: target.workload_uid},
-            "finalizers": finalizers,
-        }
-    }
+def is_standing(target: Target, anchor: Mapping[str, Any]) -> bool:
+    """Whether what stands for a workload says that its life goes on: our finalizer, or a status that is no outcome."""
+    if is_held(anchor) or target.anchor is None:
+        return is_held(anchor)
+    life = life_in(mapping(anchor.get("status")))
+    return "deletionTimestamp" not in anchor["metadata"] and life is not None and not life.phase.ended
 
 
 async def release_anchor(site: Site, target: Target, *, delete: bool) -> None:

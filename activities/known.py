@@ -31,7 +31,9 @@ class KnownAnchors:
         metadata = {key: value for key, value in anchor["metadata"].items() if key != "managedFields"}
         kept = {**anchor, "metadata": metadata}
         if target.anchor is not None and mapping(anchor.get("status")).get("componentStatus"):
-            kept.pop("spec", None)  # As large as the workload, and its status says all that the next one needs.
+            # As large as the workload, twice: its status says all that the next one needs.
+            kept.pop("spec", None)
+            metadata.pop("annotations", None)
         self._anchors[_key(target)] = kept
         if len(self._anchors) > _MOST:
             self._anchors.popitem(last=False)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from holdfast import names
 from holdfast.activities import refused_pods, unprepared
 from holdfast.activities.ancestry import ancestry
-from holdfast.activities.anchor import asked_of, is_held, is_ours, key_of
+from holdfast.activities.anchor import asked_of, is_ours, is_standing, key_of
 from holdfast.activities.attempts import attempts_of, others
 from holdfast.activities.contract import Observation, ObserveInput, PlannedComponent
 from holdfast.activities.copies import read_objects
@@ -114,7 +114,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         seen = seen.model_copy(update={"waiting": groups(ours, refused, absent, at)})
     return seen.model_copy(
         update={
-            "anchor_found": anchor is not None and is_held(anchor),
+            "anchor_found": anchor is not None and is_standing(target, anchor),
             "asked": asked_of(target, anchor) if anchor is not None else None,
             "foreign": named(pod.controller for pod in foreign),
             "owner_submitted": owned.submitted if owned else None,

@@ -12,11 +12,11 @@ from temporalio.exceptions import ApplicationError
 from holdfast import formats, names
 from holdfast.activities.anchor import (
     asked_of,
-    claim_of,
-    is_held,
+    is_marked,
     is_ours,
     key_of,
     labels_of,
+    marking,
     release_anchor,
     sequence_of,
 )
@@ -35,7 +35,7 @@ from holdfast.activities.places import written
 from holdfast.activities.precedence import BEGINNING
 from holdfast.activities.raw import mapping, mappings
 from holdfast.activities.rehearse import rehearse
-from holdfast.activities.report import apply_report
+from holdfast.activities.report import applied
 from holdfast.activities.site import Pulse, Site, conflict, is_broken_off, refused, told
 from holdfast.errors import HoldfastError
 from holdfast.model import PodSet
@@ -83,11 +83,14 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
     await refuse_revived(site, given.target, given.attempt)
     await rehearse(site, given)
     anchor = await (_ensure_anchor(site, given, pulse) if given.target.anchor is None else _resource(site, given))
+    sequence = sequence_of(given.target, anchor)
+    _, shown = await applied(site, given.target, given.report)
+    # Whoever suspends it from now on sees that it holds quota: what is asked for is read from what says so (row F8).
+    anchor = dict(shown or anchor)
     pod_sets = _pod_sets(given.target, anchor)
-    await apply_report(site, given.target, given.report)
     owner = await _ensure_owner(site, given, anchor, pulse)
     return Prepared(
-        sequence=max(sequence_of(given.target, anchor), given.report.sequence),
+        sequence=max(sequence, given.report.sequence),
         cluster_uid=site.cluster_uid,
         anchor_uid=anchor["metadata"]["uid"],
         owner_uid=owner["metadata"]["uid"],
@@ -117,8 +120,7 @@ async def _resource(site: Site, given: PrepareInput) -> Object:
         found = await site.kube.find(*key)
         if found is None or not is_ours(target, found):
             raise conflict(f"{what} of uid {target.workload_uid} is not there any more")
-        if is_held(found):
-            site.known.keep(target, found)
+        if is_marked(target.workload_uid, found):
             return found
         if "deletionTimestamp" in found["metadata"]:
             raise conflict(f"{what} is being deleted, and its finalizer was taken off")
@@ -127,7 +129,7 @@ async def _resource(site: Site, given: PrepareInput) -> Object:
                 *key,
                 uid=found["metadata"]["uid"],
                 resource_version=found["metadata"]["resourceVersion"],
-                patch=claim_of(site.installation, target, found),
+                patch=marking(site.installation, target.workload_uid, target.shard, found),
             )
 
 
@@ -205,7 +207,7 @@ async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: 
             pulse.say(f"waiting for the old attempt {name} to go{f' (finalizers {finalizers})' if finalizers else ''}")
         elif ours:
             return owner
-        elif _orphaned(owner, anchor):
+        elif _orphaned(target, owner, anchor):
             pulse.say(f"waiting for attempt {name} of an earlier workload to be collected")
         else:
             raise conflict(
@@ -214,10 +216,10 @@ async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: 
         await asyncio.sleep(_WAIT_SECONDS)
 
 
-def _orphaned(owner: Mapping[str, Any], anchor: Mapping[str, Any]) -> bool:
+def _orphaned(target: Target, owner: Mapping[str, Any], anchor: Mapping[str, Any]) -> bool:
     """Whether an owner's anchor is gone, since ours now has that anchor's name."""
     return any(
-        reference.get("controller") is True
+        (reference.get("apiVersion"), reference.get("kind")) == key_of(target)[:2]
         and reference.get("name") == anchor["metadata"]["name"]
         and reference.get("uid") != anchor["metadata"]["uid"]
         for reference in mappings(owner["metadata"].get("ownerReferences"))
@@ -232,7 +234,7 @@ def _anchor(site: Site, given: PrepareInput) -> Object:
         "metadata": {
             "name": names.anchor_name(target.name),
             "namespace": target.namespace,
-            "labels": labels_of(site.installation, target),
+            "labels": labels_of(site.installation, target.workload_uid, target.shard),
             "finalizers": [names.FINALIZER],
         },
         "spec": {
@@ -256,7 +258,10 @@ def _owner(site: Site, given: PrepareInput, anchor: Mapping[str, Any]) -> Object
         "metadata": {
             "name": names.attempt_name(target.name, given.attempt),
             "namespace": target.namespace,
-            "labels": {**labels_of(site.installation, target), names.LABEL_ATTEMPT: str(given.attempt)},
+            "labels": {
+                **labels_of(site.installation, target.workload_uid, target.shard),
+                names.LABEL_ATTEMPT: str(given.attempt),
+            },
             "annotations": {names.ANNOTATION_WORKLOAD: target.name},
             "ownerReferences": [
                 {

@@ -34,6 +34,16 @@ async def apply_report(site: Site, target: Target, report: Report) -> int:
     Returns:
         The sequence of the later one that is there, 0 if there is none.
     """
+    return (await applied(site, target, report))[0]
+
+
+async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapping[str, Any] | None]:
+    """Apply a report as `apply_report` does.
+
+    Returns:
+        The sequence of the later one that is there, 0 if there is none; and the anchor as it bears the report, None
+        where it is not there.
+    """
     if report.before is not None:
         await _apply(site, target, report.before)
     return await _apply(site, target, report)
@@ -51,19 +61,19 @@ async def _unlist(site: Site, target: Target, report: Report) -> None:
             )
 
 
-async def _apply(site: Site, target: Target, report: Report) -> int:
+async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mapping[str, Any] | None]:
     await _unlist(site, target, report)
     kube, key = site.kube, key_of(target)
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await kube.find(*key)
         if anchor is None or not is_ours(target, anchor):
-            return 0
+            return 0, None
         metadata, sequence, now = anchor["metadata"], sequence_of(target, anchor), datetime.now(UTC)
         if remembered is not None and sequence >= report.sequence:
             continue  # What was written is not to be told from memory.
         if sequence > report.sequence:
-            return sequence
+            return sequence, anchor
         if sequence == report.sequence:
             break
         try:
@@ -79,11 +89,11 @@ async def _apply(site: Site, target: Target, report: Report) -> int:
             continue
         except NotFound:
             if remembered is None:
-                return 0
+                return 0, None
     site.known.keep(target, anchor)
     for event in events_of(report, anchor, datetime.now(UTC), key[:2]):
         await _write_event(kube, event)
-    return 0
+    return 0, anchor
 
 
 def _shown(target: Target, anchor: Mapping[str, Any], report: Report, now: datetime) -> Object:

@@ -226,6 +226,8 @@ MEMO_SAVES: Final = "holdfast.saves"
 """Whether the workload can save its state."""
 MEMO_GRAPH: Final = "holdfast.graph"
 """The graph that the workload belongs to."""
+MEMO_APPLIED: Final = "holdfast.applied"
+"""Whether the workload came of a custom resource in the cluster."""
 MEMO_QUEUED: Final = "holdfast.queued"
 """Whether a queue's workflow lets the workload in."""
 

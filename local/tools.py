@@ -12,6 +12,7 @@ KWOK = "0.8.0"
 CONTAINERD = "2.2.1"
 JOBSET = "0.10.1"
 VERSITYGW = "1.8.0"
+KUEUE = "0.19.2"
 APPWRAPPER = "1.1.2"
 
 OS = platform.system().lower()
@@ -196,6 +197,15 @@ TOOLS: dict[str, Tool] = {
             seconds=120,
             release=Release(""),
             stamp=(f"main.BuildVersion=v{APPWRAPPER}",),
+        ),
+        Tool(
+            name="kueue",
+            version=KUEUE,
+            module="kueue",
+            package="sigs.k8s.io/kueue/cmd/kueue",
+            seconds=240,
+            release=Release(""),
+            stamp=(f"sigs.k8s.io/kueue/pkg/version.GitVersion=v{KUEUE}",),
         ),
         Tool(
             name="versitygw",

@@ -214,6 +214,11 @@ class Attention:
         self._subjects.setdefault(send.workload_uid, _Subject()).closed.update(send.keys)
         self._forget_if_gone(send.workload_uid)
 
+    def is_beginning(self, send: Send) -> bool:
+        """Whether a workflow that is not there is one to come: its custom resource does not say how it has ended."""
+        anchor = self._cache.anchor(send.workload_uid)
+        return anchor is not None and anchor.asked is not None and not anchor.over
+
     def lost(self, send: Send, now: float) -> None:
         """The signal did not arrive."""
         self._busy.discard(send.workload_uid)

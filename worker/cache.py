@@ -48,6 +48,8 @@ class AnchorSeen:
 
     asked: Asked | None = None
     """What it asks for, where it is the custom resource that the workload came of."""
+    over: bool = False
+    """Whether its status says how its life has ended."""
 
     @property
     def deletion_wanted(self) -> bool:
@@ -159,6 +161,7 @@ def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], 
             deployed=life is not None and _is_deployed(life.phase.value, life.reason, status),
             # A list's items do not say of which kind they are.
             asked=asked_by({**raw, "apiVersion": kind[0], "kind": kind[1]}),
+            over=life is not None and life.phase.ended,
         )
 
     return decode

@@ -322,9 +322,13 @@ class Feeds:
         resource = f"{kind[1]}.{kind[0]}"
         self._metrics.unwatchable.labels(resource).set(1 if feed.unseen else 0)
         if feed.unserved and kind in RESOURCES:
-            pass  # A cluster need not have it.
+            self._metrics.unwatchable.labels(resource).set(0)  # A cluster need not have it.
         elif feed.unseen and kind in RESOURCES:
-            Log.warning("a kind of custom resource cannot be watched: none is run", kind=resource, why=feed.message)
+            Log.warning(
+                "custom resources cannot be watched: what they ask for is not heard",
+                kind=resource,
+                why=feed.message,
+            )
         elif feed.unseen and kind == NODE:
             Log.warning("nodes cannot be watched: marked ones are not noticed", why=feed.message)
         elif feed.unseen:

@@ -7,45 +7,51 @@ status. Here are only those that have no workflow yet, or none any more.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import structlog
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from holdfast import formats, names
-from holdfast.activities.anchor import claim_of, is_held
-from holdfast.activities.contract import AnchorKind, Target
-from holdfast.activities.kube import Conflict, KubeError, NotFound, Object
+from holdfast.activities.anchor import is_held, is_marked, marking
+from holdfast.activities.kube import AlreadyExists, Conflict, KubeError, NotFound, Object
 from holdfast.activities.raw import mapping, time_of
 from holdfast.activities.report import events_of
 from holdfast.activities.sight import Sight
 from holdfast.errors import DocumentWarning, HoldfastError
 from holdfast.formats.life import Life, life_in, noted
-from holdfast.model import Phase, Reason, Report, Workload
+from holdfast.model import Phase, Reason, Report
 from holdfast.model.report import Event
 from holdfast.policy.front_door import Act, Resource, Run, Verdict, judge
 from holdfast.worker.cache import KindKey
 from holdfast.worker.feeds import Feed
-from holdfast.worker.informer import Informer, StreamSight
+from holdfast.worker.informer import Informer, Standing, StreamSight
 from holdfast.worker.kube import WorkerKube
 from holdfast.worker.metrics import Metrics
 from holdfast.worker.pulse import Pulse
+from holdfast.worker.sweep_ask import describe
 from holdfast.workflows import start
 
 AT_ONCE: Final = 20
 """Resources that are seen to at the same time."""
-AGAIN: Final = 5.0
-"""Seconds after which one is looked at again that waits, or could not be seen to."""
-AUDIT: Final = 10.0
-"""Seconds between two comparisons of all resources with the workflows that run."""
+AGAIN_FIRST: Final = 2.0
+"""Seconds after which one is looked at again that waits, or could not be seen to; each time twice as long."""
+AGAIN_LAST: Final = 120.0
+LISTEN: Final = 5.0
+"""Seconds between two questions which workflows have ended lately."""
+AUDIT: Final = 300.0
+"""Seconds between two comparisons of all resources with all workflows that run."""
+_OVERLAP: Final = timedelta(seconds=30)
+"""By how much the list of ended workflows may be behind."""
 _DEADLINE: Final = timedelta(seconds=10)
 _TICK: Final = 0.5
 _MESSAGE_MAXIMUM: Final = 900
@@ -60,7 +66,6 @@ class Place:
 
     client: Client
     cluster: str
-    cluster_uid: str
     installation: str
     managed_by: str
     namespaces: Sequence[str] = ()
@@ -81,9 +86,9 @@ class Seen:
 
     @property
     def over(self) -> bool:
-        """Whether its life has ended, and nobody waits for anything of it."""
+        """Whether nobody waits for anything of it: its life has ended and let go of it, or somebody else holds it."""
         ended = self.life is not None and self.life.phase.ended
-        return (ended and not self.resource.deleting) or (self.resource.deleting and not self.resource.held)
+        return not self.resource.held and (ended or self.resource.deleting)
 
 
 def seen(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen | None]:
@@ -91,22 +96,24 @@ def seen(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen |
     form = formats.RESOURCES[kind]
 
     def decode(raw: Mapping[str, Any]) -> Seen | None:
+        # A list's items do not say of which kind they are.
         document: Object = {**raw, "apiVersion": kind[0], "kind": kind[1]}
         if not isinstance(raw.get("spec"), dict) or form.managed_by(document) != managed_by:
             return None
         metadata = mapping(raw["metadata"])
-        life = life_in(mapping(raw.get("status")))
+        uid, life = str(metadata["uid"]), life_in(mapping(raw.get("status")))
         shown = life.phase if life is not None and (life.sequence or life.phase.ended) else None
         return Seen(
             kind=kind,
-            uid=str(metadata["uid"]),
+            uid=uid,
             namespace=str(metadata["namespace"]),
             name=str(metadata["name"]),
             resource=Resource(
-                uid=str(metadata["uid"]),
+                uid=uid,
                 life=str(mapping(metadata.get("annotations")).get(names.ANNOTATION_LIFE) or ""),
                 deleting="deletionTimestamp" in metadata,
                 held=is_held(raw),
+                marked=is_marked(uid, raw),
                 shown=shown,
             ),
             life=life,
@@ -122,10 +129,14 @@ class FrontDoor:
     def __init__(self, place: Place, connect: Connect, pulse: Pulse, metrics: Metrics) -> None:
         """Prepare; nothing is seen yet."""
         self._place, self._connect, self._pulse, self._metrics = place, connect, pulse, metrics
+        self._kube: WorkerKube
+        self._feeds: list[Feed] = []
         self._seen: dict[str, Seen] = {}
         self._due: dict[str, float] = {}
-        self._missed: set[str] = set()
-        """Those whose workflow was not among the running ones when they were last compared."""
+        self._paused: dict[str, float] = {}
+        """For how long those that wait were left alone last."""
+        self._begun_here: set[str] = set()
+        """Those whose workflow was begun: until they say so themselves, they are not looked at again."""
         self._flying: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
 
@@ -147,9 +158,11 @@ class FrontDoor:
             if not task.cancelled() and (error := task.exception()) is not None and not broken.done():
                 broken.set_exception(error)
 
+        # A client of its own: a webhook that does not answer a change of one kind says nothing of the cluster's sight.
+        self._kube = await self._connect(Sight(), None)
         try:
             begin(self._attend())
-            begin(self._audit())
+            begin(self._compare())
             for kind in formats.RESOURCES:
                 await self._follow(kind, begin)
             await broken
@@ -157,6 +170,7 @@ class FrontDoor:
             for task in (*tasks, *self._flying.values()):
                 task.cancel()
             await asyncio.gather(*tasks, *self._flying.values(), return_exceptions=True)
+            await self._kube.close()
 
     async def _follow(self, kind: KindKey, begin: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         place = self._place
@@ -176,6 +190,7 @@ class FrontDoor:
             return informer
 
         feed = Feed(kind, start_in, place.namespaces)
+        self._feeds.append(feed)
         for informer in feed.informers:
             informer.on_standing(feed.standing_changed)
 
@@ -183,18 +198,30 @@ class FrontDoor:
 
     def put(self, item: Seen) -> None:
         """There is a resource, or it has changed."""
+        before = self._seen.get(item.uid)
         self._seen[item.uid] = item
-        if item.document is not None:  # Those whose life has begun are told by the watch, and compared now and then.
-            self._due.setdefault(item.uid, 0.0)
-            self._wake.set()
+        if before is None or before.resource != item.resource:
+            self._paused.pop(item.uid, None)
+        # Those whose life has begun are told by the watch, which finds them by their marks.
+        begins = item.document is not None and item.uid not in self._begun_here
+        if begins or item.resource.deleting or not item.resource.marked:
+            self._hurry(item.uid)
 
     def drop(self, item: Seen, revision: int) -> None:
         """A resource is gone, or cannot be read any more."""
-        for memory in (self._seen, self._due):
+        for memory in (self._seen, self._due, self._paused):
             memory.pop(item.uid, None)
-        self._missed.discard(item.uid)
+        self._begun_here.discard(item.uid)
 
     # What is done about it.
+
+    def _hurry(self, uid: str) -> None:
+        self._due[uid] = 0.0
+        self._wake.set()
+
+    def _later(self, uid: str) -> None:
+        pause = self._paused[uid] = min(AGAIN_LAST, self._paused.get(uid, AGAIN_FIRST / 2) * 2)
+        self._due.setdefault(uid, time.monotonic() + pause)
 
     async def _attend(self) -> None:
         while True:
@@ -215,14 +242,14 @@ class FrontDoor:
     async def _see_to(self, item: Seen) -> None:
         try:
             if not await self._handled(item):
-                self._due.setdefault(item.uid, time.monotonic() + AGAIN)
+                self._later(item.uid)
         except (RPCError, KubeError, TimeoutError) as error:
             why = getattr(error, "message", "") or str(error) or type(error).__name__
             self._log(item).warning("a custom resource was not seen to: tried again", why=why)
-            self._due.setdefault(item.uid, time.monotonic() + AGAIN)
+            self._later(item.uid)
         except Exception:  # A mistake with one of them must not leave the others without their door.
             self._log(item).exception("a custom resource was not seen to: tried again")
-            self._due.setdefault(item.uid, time.monotonic() + AGAIN)
+            self._later(item.uid)
         finally:
             self._flying.pop(item.uid, None)
             self._wake.set()
@@ -244,6 +271,8 @@ class FrontDoor:
         match verdict.act:
             case Act.RELEASE:
                 await self._release(item)
+            case Act.MARK:
+                await self._mark(item)
             case Act.HOLD:
                 await self._say(item, verdict)
                 return False
@@ -260,21 +289,16 @@ class FrontDoor:
             verdict = judge(item.resource, run, remains=bool(left["items"]))
         return verdict
 
-    @property
-    def _kube(self) -> WorkerKube:
-        kube = self._pulse.kube
-        assert isinstance(kube, WorkerKube)
-        return kube
+    def _workflow_id(self, item: Seen) -> str:
+        return names.workflow_id(self._place.cluster, item.namespace, item.name)
 
     async def _run_of(self, item: Seen) -> Run | None:
-        workflow_id = names.workflow_id(self._place.cluster, item.namespace, item.name)
-        try:
-            found = await self._place.client.get_workflow_handle(workflow_id).describe(rpc_timeout=_DEADLINE)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
+        found = await describe(self._place.client, self._workflow_id(item))
+        if found is None:
             return None
-        return await _run(found)
+        uid = str((await found.memo()).get(names.MEMO_UID) or found.raw_info.first_run_id or "")
+        word = found.status.name.replace("_", " ").title().replace(" ", "") if found.status else "Unknown"
+        return Run(uid=uid, running=found.status is WorkflowExecutionStatus.RUNNING, word=word)
 
     async def _begun(self, item: Seen, *, again: bool) -> bool:
         """Begin the life of a resource; false where Temporal knows its workflow id already."""
@@ -286,8 +310,12 @@ class FrontDoor:
         except HoldfastError as error:
             await self._refuse(item, str(error))
             return True
-        if not item.resource.held or item.resource.life != item.uid:
-            await self._claim(item, workload)
+        # Also where it is marked: what it says is what its life begins with, unless it has changed meanwhile.
+        await self._patch(
+            item,
+            self._marking(item, item.document),
+            version=str(item.document["metadata"]["resourceVersion"]),
+        )
         created = time_of(mapping(item.document["metadata"]).get("creationTimestamp"))
         workload = workload.model_copy(update={"submitted_at": created or datetime.now(UTC)})
         reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
@@ -307,40 +335,33 @@ class FrontDoor:
             )
         except WorkflowAlreadyStartedError:
             return False
+        self._begun_here.add(item.uid)
         self._log(item).info("its life has begun", workflow_id=workload.workflow_id)
         return True
 
-    async def _claim(self, item: Seen, workload: Workload) -> None:
-        """Mark a resource as ours before its life begins, so that it goes last.
+    async def _fresh(self, item: Seen) -> tuple[Object, Seen] | None:
+        """Return a resource as it is now; None where it is not any more what was judged."""
+        found = await self._kube.find(*item.kind, item.name, item.namespace)
+        now = seen(item.kind, self._place.managed_by)(found) if found is not None else None
+        if found is None or now is None or now.resource != item.resource:
+            return None
+        return {**found, "apiVersion": item.kind[0], "kind": item.kind[1]}, now
 
-        Raises:
-            KubeError: if that is not done: it has changed, and is looked at again.
-        """
-        assert item.document is not None
-        target = Target(
-            cluster=self._place.cluster,
-            namespace=item.namespace,
-            name=item.name,
-            workload_uid=item.uid,
-            workflow_id=workload.workflow_id,
-            shard=names.shard_of(item.uid),
-            run_as=workload.run_as,
-            anchor=AnchorKind(api_version=item.kind[0], kind=item.kind[1]),
-        )
-        await self._patch(item, claim_of(self._place.installation, target, item.document))
+    async def _patch(self, item: Seen, patch: Object, *, version: str, subresource: str = "") -> None:
+        key = (*item.kind, item.name, item.namespace)
+        await self._kube.patch(*key, uid=item.uid, resource_version=version, patch=patch, subresource=subresource)
 
-    async def _patch(self, item: Seen, patch: Object, *, version: str = "", subresource: str = "") -> None:
-        document = item.document or {}
-        version = version or str(mapping(document.get("metadata")).get("resourceVersion") or "")
-        await self._kube.patch(
-            *item.kind,
-            item.name,
-            item.namespace,
-            uid=item.uid,
-            resource_version=version,
-            patch=patch,
-            subresource=subresource,
-        )
+    def _marking(self, item: Seen, document: Object) -> Object:
+        return marking(self._place.installation, item.uid, names.shard_of(item.uid), document)
+
+    async def _mark(self, item: Seen) -> None:
+        """Mark a living resource again, whose marks somebody has taken off, as `kubectl replace` does."""
+        fresh = await self._fresh(item)
+        if fresh is not None:
+            found, _ = fresh
+            version = str(found["metadata"]["resourceVersion"])
+            await self._patch(item, self._marking(item, found), version=version)
+            self._log(item).warning("its marks were taken off: marked again")
 
     async def _refuse(self, item: Seen, why: str) -> None:
         """Say that what a resource asks for cannot be run, for good."""
@@ -348,84 +369,114 @@ class FrontDoor:
         events = (Event(type="Warning", reason=Reason.REFUSED, message=message),)
         self._log(item).warning("a custom resource was refused", why=message)
         report = Report(sequence=0, phase=Phase.FAILED, reason=Reason.REFUSED, message=message, events=events)
-        await self._tell(item, report, formats.RESOURCES[item.kind].status)
+        await self._tell(item, lambda _: report, formats.RESOURCES[item.kind].status)
 
     async def _say(self, item: Seen, verdict: Verdict) -> None:
         """Say in a resource's status what it waits for; what its workflow said of it last stays."""
-        life = item.life
-        report = Report(
-            sequence=life.sequence if life is not None else 0,
-            attempt=life.attempt if life is not None else 0,
-            phase=life.phase if life is not None else Phase.PENDING,
-            reason=verdict.reason,
-            message=verdict.why[:_MESSAGE_MAXIMUM],
-        )
+
+        def report(life: Life | None) -> Report:
+            return Report(
+                sequence=life.sequence if life is not None else 0,
+                attempt=life.attempt if life is not None else 0,
+                phase=life.phase if life is not None else Phase.PENDING,
+                reason=verdict.reason,
+                message=verdict.why[:_MESSAGE_MAXIMUM],
+            )
+
         await self._tell(item, report, noted)
 
-    async def _tell(self, item: Seen, report: Report, shown: Callable[[Object, Report, datetime], Object]) -> None:
-        kind, now = item.kind, datetime.now(UTC)
-        found = await self._kube.find(*kind, item.name, item.namespace)
-        if found is None or mapping(found["metadata"]).get("uid") != item.uid:
-            return
-        found = {**found, "apiVersion": kind[0], "kind": kind[1]}
+    async def _tell(
+        self,
+        item: Seen,
+        report_of: Callable[[Life | None], Report],
+        shown: Callable[[Object, Report, datetime], Object],
+    ) -> None:
+        fresh = await self._fresh(item)
+        if fresh is None:
+            return  # It is looked at again as it is now.
+        (found, now_seen), now = fresh, datetime.now(UTC)
+        report = report_of(now_seen.life)
         status = shown(found, report, now)
         if status == mapping(found.get("status")):
             return
         self._log(item).info("said on it", reason=report.reason.value, why=report.message)
-        version = str(mapping(found["metadata"])["resourceVersion"])
-        try:
+        version = str(found["metadata"]["resourceVersion"])
+        with contextlib.suppress(Conflict, NotFound):  # It has changed meanwhile, and is looked at again.
             await self._patch(item, {"status": status}, version=version, subresource="status")
-        except (Conflict, NotFound):
-            return  # It has changed meanwhile, and is looked at again.
-        for event in events_of(report, found, now, kind):
-            await self._kube.create(event)
+            for event in events_of(report, found, now, item.kind):
+                with contextlib.suppress(AlreadyExists):
+                    await self._kube.create(event)
 
     async def _release(self, item: Seen) -> None:
-        found = await self._kube.find(*item.kind, item.name, item.namespace)
-        if found is None or mapping(found["metadata"]).get("uid") != item.uid:
+        fresh = await self._fresh(item)
+        if fresh is None:
             return
-        metadata = mapping(found["metadata"])
+        metadata = mapping(fresh[0]["metadata"])
         left = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
         await self._patch(item, {"metadata": {"finalizers": left}}, version=str(metadata["resourceVersion"]))
         self._log(item).info("let go: nothing of it is left")
 
     # What nobody says.
 
-    async def _audit(self) -> None:
-        """Compare all resources whose life has not ended with the workflows that run, again and again."""
+    async def _compare(self) -> None:
+        """Compare resources with workflows: those that have ended lately, and now and then all."""
+        since, audited = datetime.now(UTC) - _OVERLAP, 0.0
         while True:
-            await asyncio.sleep(AUDIT)
-            living = {uid: item for uid, item in self._seen.items() if not item.over}
-            if not living:
+            await asyncio.sleep(LISTEN)
+            if not any(not item.over for item in self._seen.values()) and not self._settled:
                 continue
+            begun, whole = datetime.now(UTC), time.monotonic() - audited >= AUDIT
             try:
-                running = await self._running()
-            except (RPCError, TimeoutError) as error:
-                Log.warning("Temporal cannot list workloads: compared later", why=str(error) or type(error).__name__)
-                continue
-            missed = {
-                uid
-                for uid, item in living.items()
-                if names.workflow_id(self._place.cluster, item.namespace, item.name) not in running
-            }
-            # The list may be behind: what is missed twice is asked for by its id.
-            for uid in missed & self._missed:
-                self._due.setdefault(uid, 0.0)
-            self._missed = missed
-            self._wake.set()
+                if whole and self._settled:
+                    await self._audit()
+                    audited = time.monotonic()
+                await self._hear_ends(since)
+                since = begun - _OVERLAP
+            except (RPCError, KubeError, TimeoutError) as error:
+                why = getattr(error, "message", "") or str(error) or type(error).__name__
+                Log.warning("resources were not compared with workflows: later", why=why)
 
-    async def _running(self) -> set[str]:
+    @property
+    def _settled(self) -> bool:
+        """Whether all resources have been listed."""
+        return all(one.standing is Standing.SYNCED for feed in self._feeds for one in feed.informers if not one.unseen)
+
+    async def _hear_ends(self, since: datetime) -> None:
+        """See to those whose workflow has ended lately: it let go of them, or nobody decides for them any more."""
+        ended = self._listed(f"ExecutionStatus != 'Running' AND CloseTime > '{since.isoformat()}'")
+        ids = {one.id async for one in ended}
+        for uid, item in self._seen.items():
+            if self._workflow_id(item) in ids and not item.over:
+                self._hurry(uid)
+
+    async def _audit(self) -> None:
+        """See to all that have no workflow, and end the workflows that have no resource any more."""
+        living = {self._workflow_id(item): uid for uid, item in self._seen.items() if not item.over}
+        async for one in self._listed("ExecutionStatus = 'Running'"):
+            living.pop(one.id, None)
+            memo: Mapping[str, Any] = await one.memo()
+            uid = str(memo.get(names.MEMO_UID) or "")
+            if memo.get(names.MEMO_APPLIED) and uid not in self._seen:
+                await self._end(one, uid)
+        for uid in living.values():
+            self._hurry(uid)
+
+    async def _end(self, run: WorkflowExecution, uid: str) -> None:
+        """Have a workload removed whose resource is gone, as its finalizer was taken off."""
+        _, namespace, name = names.parse_workflow_id(run.id)
+        for kind in formats.RESOURCES:
+            found = await self._kube.find(*kind, name, namespace)
+            if found is not None and mapping(found["metadata"]).get("uid") == uid:
+                return
+        handle = self._place.client.get_workflow_handle(run.id, run_id=run.run_id)
+        await handle.signal(names.SIGNAL_CANCEL, args=["its custom resource is gone", uid], rpc_timeout=_DEADLINE)
+        Log.warning("its custom resource is gone: what is left of it is removed", workflow_id=run.id)
+
+    def _listed(self, which: str) -> AsyncIterator[WorkflowExecution]:
         cluster = self._place.cluster.replace("\\", "\\\\").replace("'", "\\'")
         kinds = ", ".join(f"'{kind}'" for _, kind in formats.RESOURCES)
         query = (
-            f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running' "
-            f"AND {names.SA_CLUSTER} = '{cluster}' AND {names.SA_KIND} IN ({kinds})"
+            f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND {names.SA_CLUSTER} = '{cluster}' "
+            f"AND {names.SA_KIND} IN ({kinds}) AND {which}"
         )
-        return {one.id async for one in self._place.client.list_workflows(query, rpc_timeout=_DEADLINE)}
-
-
-async def _run(found: WorkflowExecutionDescription) -> Run:
-    memo: Mapping[str, Any] = await found.memo()
-    word = found.status.name.replace("_", " ").title().replace(" ", "") if found.status else "Unknown"
-    uid = str(memo.get(names.MEMO_UID) or found.raw_info.first_run_id or "")
-    return Run(uid=uid, running=found.status is WorkflowExecutionStatus.RUNNING, word=word)
+        return self._place.client.list_workflows(query, rpc_timeout=_DEADLINE)

@@ -84,7 +84,7 @@ async def ground(client: Client, kube: Kube, cluster: str, installation: str) ->
     )
     uid = str((await kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"])
     watch_id = names.watch_workflow_id(cluster)
-    watch = await _describe(client, watch_id)
+    watch = await describe(client, watch_id)
     memo: Mapping[str, Any] = await watch.memo() if watch is not None else {}
     if watch is not None and watch.status is WorkflowExecutionStatus.RUNNING:
         _same(cluster, "cluster", memo.get(MEMO_CLUSTER_UID), uid, watch_id)
@@ -151,7 +151,7 @@ async def life(client: Client, left: Left) -> Life:
     Raises:
         RPCError: if Temporal does not answer.
     """
-    latest = await _describe(client, left.workflow_id)
+    latest = await describe(client, left.workflow_id)
     if latest is None:
         return Life()
     current = await _fact(latest)
@@ -173,13 +173,18 @@ async def _own(client: Client, left: Left, latest: str) -> RunFact | None:
         if execution.run_id == latest or (await _fact(execution)).uid != left.workload_uid:
             continue
         # The list may be behind: the run itself has the word.
-        described = await _describe(client, left.workflow_id, execution.run_id)
+        described = await describe(client, left.workflow_id, execution.run_id)
         if described is not None:
             return await _fact(described)
     return None
 
 
-async def _describe(client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
+async def describe(client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
+    """Return what Temporal says of a run of a workflow id, the latest if none is named; None if it knows none.
+
+    Raises:
+        RPCError: if Temporal does not answer, or does not know the namespace.
+    """
     try:
         return await client.get_workflow_handle(workflow_id, run_id=run_id).describe(rpc_timeout=_DEADLINE)
     except RPCError as error:

@@ -160,9 +160,7 @@ class WatchActivities:
 
     def door(self, given: WatchInput, pulse: Pulse) -> FrontDoor:
         """Return the front door of the cluster."""
-        place = Place(
-            self._client, given.cluster, self._cluster_uid, self._installation, self._managed_by, self._namespaces
-        )
+        place = Place(self._client, given.cluster, self._installation, self._managed_by, self._namespaces)
         return FrontDoor(place, self._connect, pulse, self._metrics)
 
     def intervals(self, since: datetime) -> tuple[Interval, ...]:
@@ -330,7 +328,7 @@ class _Watching:
             async with asyncio.timeout(SIGNAL_DEADLINE):
                 await handle.signal(names.SIGNAL_OBSERVE, send.observation)
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if error.status is RPCStatusCode.NOT_FOUND and not self._attention.is_beginning(send):
                 self._metrics.signals.labels("closed").inc()
                 self._attention.closed(send)
                 log.info("its workflow has ended: nothing more is told of this attempt")

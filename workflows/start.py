@@ -58,6 +58,8 @@ def memo(workload: Workload) -> dict[str, Any]:
         told[names.MEMO_SAVES] = True
     if workload.queued:
         told[names.MEMO_QUEUED] = True
+    if workload.source.generation is not None:
+        told[names.MEMO_APPLIED] = True
     if workload.graph is not None:
         told[names.MEMO_GRAPH] = workload.graph.graph
     return told

@@ -180,11 +180,13 @@ def _knows(document: Json) -> bool:
 
 
 def _managed_by(document: Json) -> str | None:
-    return document["spec"].get("managedBy")
+    spec: Json = document.get("spec") or {}
+    return spec.get("managedBy")
 
 
 def _is_suspended(document: Json) -> bool:
-    return document["spec"].get("suspend") is True
+    spec: Json = document.get("spec") or {}
+    return spec.get("suspend") is True
 
 
 def _bare(document: Json) -> Json:
@@ -201,6 +203,11 @@ def _reported(document: Json, report: Report, now: datetime) -> Json:
         with warnings.catch_warnings(), contextlib.suppress(HoldfastError):
             warnings.simplefilter("ignore", DocumentWarning)
             components = component_status(read({**document, "status": None}, cluster="cluster"))
+            for told, written in zip(components, document["spec"]["components"], strict=True):
+                # Kueue reads them here: how pods of a set are placed together.
+                noted = {one["path"]: one.get("annotations") for one in written.get("podSets") or ()}
+                for one in told["podSets"]:
+                    one.update({"annotations": noted[one["path"]]} if noted.get(one["path"]) else {})
     return reported(components or [], report, previous, now)
 
 

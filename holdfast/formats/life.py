@@ -14,7 +14,7 @@ from holdfast.model import Phase, Report
 CONDITION: Final = f"{names.GROUP}/Life"
 """A condition of every custom resource that stands for a workload. False once its life has ended."""
 
-_MESSAGE = re.compile(r"^report (\d+), attempt (\d+), (\w+)(?:: .*)?$", re.DOTALL)
+_MESSAGE = re.compile(r"^report (\d{1,18}), attempt (\d{1,18}), (\w+)(?:: .*)?$", re.DOTALL)
 _PHASES: Final = frozenset(Phase)
 _LONGEST: Final = 1024
 

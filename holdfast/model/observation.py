@@ -254,6 +254,7 @@ class Asked(Payload):
     generation: int
     """Of its `spec`: of two that come, the higher one is the later word (row F7)."""
     suspend: bool = False
+    deleting: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
 
 
 class Quiet(Payload):

@@ -374,7 +374,9 @@ class Workload(Model):
         # Nor does it matter whether there was a queue of that name as it was handed in.
         left_out: dict[str, Any] = dict.fromkeys({"uid", "submitted_at", "queued"} | silent, True)
         # That the document gives its failure grace is said by the grace itself.
-        return _digest(self.model_dump(mode="json", exclude={**left_out, "policy": {"own_failure_grace"}}))
+        # Nor what stands for it in the cluster.
+        exclude = {**left_out, "policy": {"own_failure_grace"}, "source": {"generation"}}
+        return _digest(self.model_dump(mode="json", exclude=exclude))
 
     def body_hashes(self) -> dict[str, str]:
         """Of each component, a digest of what a resumption in place cannot change (row J14)."""

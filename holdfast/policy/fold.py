@@ -179,9 +179,9 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     blind = union((*state.blind, *observation.blind), INTERVALS_KEPT)
     if blind != state.blind:
         state = edit(state, blind=blind)
-    if observation.anchor_deleting and not state.intent.cancel and state.outcome is not Phase.CANCELLED:
+    if observation.anchor_deleting:
         what = observation.asked.kind if observation.asked is not None else "anchor"
-        state = _wished(state, Cancelled(f"its {what} was deleted in the cluster", Reason.ANCHOR_DELETED), now)
+        state = _deleted(state, what, now)
     if observation.asked is not None:
         state = _asked(state, observation.asked, now)
         if not observation.attempt:
@@ -220,6 +220,12 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     )
 
 
+def _deleted(state: State, what: str, now: datetime) -> State:
+    if state.intent.cancel or state.outcome is Phase.CANCELLED:
+        return state
+    return _wished(state, Cancelled(f"its {what} was deleted in the cluster", Reason.ANCHOR_DELETED), now)
+
+
 def _asked(state: State, asked: Asked, now: datetime) -> State:
     """Return the state after a look at what its custom resource asks for: the latest generation has the last word.
 
@@ -229,6 +235,8 @@ def _asked(state: State, asked: Asked, now: datetime) -> State:
     if before is not None and asked.generation <= before.generation:
         return state
     state = edit(state, asked=asked)
+    if asked.deleting:
+        return _deleted(state, asked.kind, now)
     if before is None or asked.suspend == before.suspend:
         return state
     note = f"spec.suspend of its {asked.kind} is {str(asked.suspend).lower()}"

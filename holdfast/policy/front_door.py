@@ -20,6 +20,8 @@ class Resource:
     deleting: bool = False
     held: bool = False
     """Whether it bears our finalizer."""
+    marked: bool = True
+    """Whether it bears all by which the watch finds it: our finalizer, its labels, its annotation."""
     shown: Phase | None = None
     """The phase that its workflow has reported; None before its first report."""
 
@@ -42,6 +44,8 @@ class Act(StrEnum):
     """Nothing: its workflow decides, or it is over."""
     BEGIN = "begin"
     """Begin its life."""
+    MARK = "mark"
+    """Mark it again, by which the watch finds it."""
     HOLD = "hold"
     """Nothing, and say why in its status."""
     RELEASE = "release"
@@ -70,7 +74,7 @@ def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verd
     own = run is not None and run.uid == resource.uid
     if resource.deleting:
         return _deleted(resource, run, remains=remains)
-    if resource.shown is not None and resource.shown.ended:
+    if resource.shown is not None and resource.shown.ended and not resource.held:
         return _LEAVE
     if resource.life and resource.life != resource.uid:
         return Verdict(
@@ -82,17 +86,19 @@ def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verd
         if resource.shown is None:
             return Verdict(Act.BEGIN)
         return Verdict(Act.HOLD, f"Temporal does not know its workflow any more. {_AGAIN}")
+    if own and run.running:
+        return _LEAVE if resource.marked else Verdict(Act.MARK)
     if own:
-        return _LEAVE if run.running else Verdict(Act.HOLD, f"its workflow is {run.word}. {_AGAIN}")
+        return Verdict(Act.HOLD, f"its workflow is {run.word}. {_AGAIN}")
     if run.running:
-        why = f"its workflow id is taken by the workload with uid {run.uid}, which is still there"
+        why = f"its workflow id is taken by the workload with uid {run.uid}, which is there: `holdfast cancel` ends it"
         return Verdict(Act.HOLD, why, Reason.BLOCKED)
     if resource.shown is None:
         return Verdict(Act.BEGIN)
     return Verdict(Act.HOLD, f"its workflow id was taken by the workload with uid {run.uid}. {_AGAIN}")
 
 
-_AGAIN = "Nobody decides for it: delete it, and apply it again"
+_AGAIN = "Nobody decides for it: delete it, and apply it again; `holdfast sweep` removes what is left of it"
 
 
 def _deleted(resource: Resource, run: Run | None, *, remains: bool) -> Verdict:

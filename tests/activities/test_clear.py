@@ -134,6 +134,8 @@ async def test_another_ones_object_under_a_planned_name_is_left_alone(copies: Be
     patch: dict[str, Any] = {"metadata": {"ownerReferences": None}}
     await bench.admin.patch("batch/v1", "Job", "driver", bench.namespace, uid=metadata["uid"], patch=patch)
     made = changes(bench.kube)
-    task = asyncio.create_task(bench.clear(until=datetime.now(UTC) + timedelta(seconds=4)))
-    assert not (await task).done, "its pods bear our labels, and run on"
+    cleared = await bench.clear(until=datetime.now(UTC) + timedelta(seconds=4))
+    assert cleared.done, "its pod bears our labels, and is another's all the same (row D26)"
+    assert cleared.seen is not None
+    assert cleared.seen.foreign == ("1 pod of Job driver",)
     assert "jobs/driver" not in [what for _, what, _ in made]

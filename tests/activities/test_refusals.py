@@ -16,6 +16,7 @@ from tests.activities.test_prepare import TestRefusals as Refusals
 from tests.activities.test_prepare import refusal
 from tests.activities.test_prepare import test_a_foreign_owner_is_named as a_foreign_owner
 from tests.activities.test_rehearse import TestRehearsal as Rehearsal
+from tests.activities.test_resource import REFUSED
 from tests.activities.test_submission import TestWaits as Waits
 from tests.activities.test_withdrawn import (
     test_X12_pods_run_as_the_workloads_account_or_one_that_has_opted_in as accounts,
@@ -48,6 +49,7 @@ CHECKS: tuple[Check, ...] = (
     an_account_without_a_right,
     a_foreign_owner,
     accounts,
+    *REFUSED,
     Refusals().test_a_namespace_that_does_not_exist,
     Refusals().test_a_service_account_that_does_not_exist,
     Refusals().test_a_service_account_that_did_not_opt_in,

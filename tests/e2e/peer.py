@@ -104,7 +104,7 @@ async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterato
         await until(lambda: _serves(kube), 60, "JobSets are served")
         process = launched([str(program), f"--config={configuration}", f"--kubeconfig={stack.kubeconfig}"], log)
         running = process
-        await until(lambda: _ready(running, log, health), 60, "the JobSet controller is ready")
+        await until(lambda: ready(running, log, health), 60, "the JobSet controller is ready")
         for hook in hooks:
             await apply(kube, hook)
         await until(lambda: _defaulted(kube, namespace), 60, "the JobSet webhooks are asked")
@@ -198,8 +198,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-async def _ready(process: subprocess.Popen[bytes], log: Path, health: str) -> bool:
-    assert process.poll() is None, f"the JobSet controller ended: see {log}"
+async def ready(process: subprocess.Popen[bytes], log: Path, health: str) -> bool:
+    """Whether a controller says that it is ready."""
+    assert process.poll() is None, f"the controller ended: see {log}"
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://{health}/readyz") as answer:
             return answer.status == 200

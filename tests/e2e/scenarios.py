@@ -19,6 +19,7 @@ from tests.e2e import queued_lives as queued
 from tests.e2e import saving_scripts as saving
 from tests.e2e.agents import SHORT_SILENCE
 from tests.e2e.crash import pod
+from tests.e2e.door_lives import FrontDoorLife
 from tests.e2e.entity_lives import BrokerLife, GraphLife, Life, QueueLife, StagingLife
 from tests.e2e.lattice import NAME, allocation
 from tests.e2e.node_lives import FencedLife, MonitorLife, ProvisionerLife
@@ -295,5 +296,6 @@ SCENARIOS: tuple[Scenario | EntityScenario, ...] = (
     EntityScenario(FencedLife),
     EntityScenario(BrokerLife),
     EntityScenario(StagingLife),
+    EntityScenario(FrontDoorLife),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

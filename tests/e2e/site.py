@@ -31,7 +31,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import errors, formats, names
-from holdfast.activities.kube import Kube, NotFound
+from holdfast.activities.kube import Kube, NotFound, UnknownKind
 from holdfast.client.connection import add_search_attributes
 from holdfast.local import Stack, worker_kubeconfig
 from holdfast.local.ports import choose
@@ -308,12 +308,20 @@ class Site:
 
 async def strip_finalizers(kube: Kube, namespace: str) -> None:
     """Let a namespace go although nobody is left to end its workloads."""
-    for kind in (names.ANCHOR_KIND, names.ATTEMPT_KIND):
-        for each in (await kube.list(names.API_VERSION, kind, namespace))["items"]:
+    ours = (names.ANCHOR_KIND, names.ATTEMPT_KIND)
+    for api_version, kind in [
+        *((names.API_VERSION, one) for one in ours),
+        ("workload.codeflare.dev/v1beta2", "AppWrapper"),
+    ]:
+        try:
+            listed = (await kube.list(api_version, kind, namespace))["items"]
+        except UnknownKind:
+            continue
+        for each in listed:
             if each["metadata"].get("finalizers"):
                 with contextlib.suppress(NotFound):
                     await kube.patch(
-                        names.API_VERSION,
+                        api_version,
                         kind,
                         each["metadata"]["name"],
                         namespace,

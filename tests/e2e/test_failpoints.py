@@ -59,6 +59,9 @@ SAMPLE = (
     ("machines-told-once", "machine.erase.after:2"),
     ("broker-has-one-save", "activity.ask_checkpoint.after:1"),
     ("staged-once", "activity.stage.after:1"),
+    ("appwrapper-applied", "http.patch.appwrappers.after:1"),
+    ("appwrapper-applied", "http.patch.appwrappers/status.before:2"),
+    ("appwrapper-applied", "activity.prepare.before:2"),
 )
 """In the middle of a creation, after its last object, in the middle of a removal, between proof and recreation; once a
 node is Down and nobody has been told, as a pod there is forced, with a service's third silence. Of entities: as a queue

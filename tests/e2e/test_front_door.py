@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,27 @@ from holdfast import names
 from holdfast.activities.kube import Invalid, KubeError, NotFound
 from holdfast.formats.life import CONDITION, life_in
 from holdfast.local import Stack
-from holdfast.model import Phase, Status
+from holdfast.model import Phase
+from tests.e2e.front_door import (
+    KIND,
+    applied,
+    appwrapper,
+    conditions,
+    followed,
+    gone,
+    in_phase,
+    job,
+    read,
+    runs,
+    said,
+    shows,
+)
 from tests.e2e.site import Site, open_site, until
-from tests.e2e.space import Handle, Space, open_space, pod, pod_template
+from tests.e2e.space import Space, open_space, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 ROW = pytest.mark.row
 DEPLOY = Path(__file__).parents[2] / "deploy/appwrapper"
-KIND = ("workload.codeflare.dev/v1beta2", "AppWrapper")
 SUSPENDED = "spec.suspend of its AppWrapper is true"
 
 
@@ -41,103 +54,6 @@ async def workerless(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
     """A site without a worker yet."""
     async with open_site(stack, tmp_path, prefix="d") as site:
         yield site
-
-
-def job(name: str = "work", pods: int = 1, **spec: Any) -> dict[str, Any]:
-    """Return a component that is a Job, on fake nodes."""
-    counted = {"parallelism": pods, "completions": pods, "backoffLimit": 0}
-    return {
-        "template": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": name},
-            "spec": {**counted, **spec, "template": pod_template()},
-        }
-    }
-
-
-def appwrapper(
-    space: Space, *components: dict[str, Any], name: str = "train", suspend: Any = None, **annotations: Any
-) -> dict[str, Any]:
-    """Return an AppWrapper that this site's workers are to run."""
-    prefix = "workload.codeflare.dev.appwrapper/"
-    spec: dict[str, Any] = {"managedBy": space.site.managed_by, "components": list(components or [job()])}
-    return {
-        "apiVersion": KIND[0],
-        "kind": KIND[1],
-        "metadata": {
-            "name": name,
-            "namespace": space.namespace,
-            "annotations": {f"{prefix}{key}": value for key, value in annotations.items()},
-        },
-        "spec": spec if suspend is None else {**spec, "suspend": suspend},
-    }
-
-
-async def applied(space: Space, document: dict[str, Any]) -> Handle:
-    """Apply an AppWrapper, and return the workflow that is to be its life."""
-    made = await space.site.kube.create(document)
-    workflow_id = names.workflow_id(space.site.cluster, space.namespace, made["metadata"]["name"])
-    handle: Handle = space.site.client.get_workflow_handle(workflow_id, result_type=Status)
-    space.handles.append(handle)
-    return handle
-
-
-async def read(space: Space, name: str = "train") -> dict[str, Any] | None:
-    return await space.site.kube.find(*KIND, name, space.namespace)
-
-
-def conditions(found: dict[str, Any]) -> dict[str, str]:
-    return {one["type"]: one["status"] for one in found.get("status", {}).get("conditions", ())}
-
-
-async def shows(
-    space: Space, what: Callable[[dict[str, Any]], object], why: str, seconds: float = 60, name: str = "train"
-) -> dict[str, Any]:
-    """Wait until an AppWrapper's own status is so, and return it."""
-    found: dict[str, Any] | None = None
-
-    async def so() -> bool:
-        nonlocal found
-        found = await read(space, name)
-        return found is not None and bool(what(found))
-
-    try:
-        await until(so, seconds, why)
-    except AssertionError:
-        raise AssertionError(f"{why}: {found and found.get('status')}") from None
-    assert found is not None
-    return found
-
-
-async def followed(space: Space, seen: list[dict[str, Any]]) -> None:
-    """Note each status that AppWrappers of a namespace show, in order."""
-    version = (await space.site.kube.list(*KIND, space.namespace))["metadata"]["resourceVersion"]
-    async for event in space.site.kube.watch(*KIND, space.namespace, resource_version=version):
-        if event["type"] != "BOOKMARK":
-            seen.append(event["object"].get("status", {}))
-
-
-def in_phase(phase: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda found: found.get("status", {}).get("phase") == phase
-
-
-async def runs(space: Space) -> dict[str, Any]:
-    return await shows(space, lambda one: conditions(one).get("PodsReady") == "True", "its pods are ready")
-
-
-async def gone(space: Space, seconds: float = 60) -> None:
-    async def is_gone() -> bool:
-        return await read(space) is None
-
-    await until(is_gone, seconds, "the AppWrapper is gone")
-
-
-def said(found: dict[str, Any]) -> str:
-    """Return what an AppWrapper's status says of its life."""
-    return next(
-        (one["message"] for one in found.get("status", {}).get("conditions", ()) if one["type"] == CONDITION), ""
-    )
 
 
 def controller(thing: dict[str, Any]) -> dict[str, Any]:
@@ -306,8 +222,12 @@ async def test_F1_what_cannot_be_run_says_why_in_its_status_and_makes_nothing(do
     await applied(door, appwrapper(door, wrong))
     found = await shows(door, in_phase("Failed"), "it is refused")
     assert "spec.components[0].podSets[0].path" in said(found)
-    events = (await door.site.kube.list("v1", "Event", door.namespace))["items"]
-    assert [one["reason"] for one in events if one["involvedObject"]["kind"] == KIND[1]] == ["Refused"]
+
+    async def is_told() -> bool:
+        events = (await door.site.kube.list("v1", "Event", door.namespace))["items"]
+        return [one["reason"] for one in events if one["involvedObject"]["kind"] == KIND[1]] == ["Refused"]
+
+    await until(is_told, 30, "an Event tells it too")
     await door.delete(*KIND, "train")
     await gone(door)
 
@@ -423,6 +343,39 @@ async def test_F7_a_life_that_was_ended_by_hand_is_held_and_its_status_says_so(w
         await space.delete(*KIND, "train")
         await shows(space, lambda one: "`holdfast sweep` does" in said(one), "it says what removes it", 120)
         assert await space.pods("train")
+
+
+@ROW("F7", level="e2e")
+@pytest.mark.asyncio(loop_scope="session")
+async def test_F7_marks_that_were_taken_off_come_back_and_it_is_obeyed_on(door: Space):
+    await applied(door, appwrapper(door, job()))
+    found = await runs(door)
+    taken = {"labels": dict.fromkeys(found["metadata"]["labels"]), "annotations": None, "finalizers": None}
+    await door.patch(*KIND, "train", {"metadata": taken})
+
+    async def is_marked() -> bool:
+        found = await read(door)
+        return found is not None and names.FINALIZER in found["metadata"].get("finalizers", ())
+
+    await until(is_marked, 30, "it is marked again")
+    await door.patch(*KIND, "train", {"spec": {"suspend": True}})
+    await shows(door, in_phase("Suspended"), "it is still obeyed")
+
+
+@ROW("F3", level="e2e")
+async def test_F3_what_a_stripped_finalizer_leaves_is_found(workerless: Site):
+    async with open_space(workerless, KIND) as space:
+        worker = await workerless.start_worker()
+        handle = await applied(space, appwrapper(space, job(), suspend=True))
+        await shows(space, in_phase("Suspended"), "it is suspended")
+        worker.kill()
+        await space.patch(*KIND, "train", {"metadata": {"finalizers": None}})
+        await space.delete(*KIND, "train")
+        await gone(space)
+        await workerless.start_worker()
+        status = await space.ended(handle)
+        assert status.phase is Phase.CANCELLED
+        assert any("its custom resource is gone" in one.message for one in status.causes)
 
 
 @ROW("F7", level="e2e")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -18,11 +19,12 @@ ANOTHERS_END = Run("v", running=False, word="Completed")
 NEW, CLAIMED = Resource("u"), Resource("u", life="u", held=True)
 RUNNING = Resource("u", life="u", held=True, shown=Phase.RUNNING)
 FAILED = Resource("u", life="u", shown=Phase.FAILED)
+HELD = replace(FAILED, held=True)
 COPY = Resource("u", life="w", held=True)
 
 
 def deleted(resource: Resource) -> Resource:
-    return Resource(resource.uid, resource.life, True, resource.held, resource.shown)
+    return replace(resource, deleting=True)
 
 
 TABLE: list[tuple[str, Resource, Run | None, Act, str]] = [
@@ -43,7 +45,10 @@ TABLE: list[tuple[str, Resource, Run | None, Act, str]] = [
     ("alive, and Temporal forgot it", RUNNING, None, Act.HOLD, "Temporal does not know its workflow any more"),
     ("alive, and its workflow id taken", RUNNING, ANOTHER, Act.HOLD, "taken by the workload with uid v"),
     ("alive, and its workflow id was taken", RUNNING, ANOTHERS_END, Act.HOLD, "was taken by the workload with uid v"),
+    ("alive, and its marks taken off", replace(RUNNING, held=False, marked=False), OWN, Act.MARK, ""),
     ("over", FAILED, TERMINATED, Act.LEAVE, ""),
+    ("over, and its workflow ended by hand before it let go", HELD, TERMINATED, Act.HOLD, "is Terminated"),
+    ("over, and its workflow keeps what is left for a while", HELD, OWN, Act.LEAVE, ""),
     ("over, and Temporal forgot it", FAILED, None, Act.LEAVE, ""),
     ("a copy, or restored with a new uid", COPY, None, Act.HOLD, "the life of the one with uid w was another"),
     ("a copy of one that lives under its name", COPY, Run("w", running=True), Act.HOLD, "remove the annotation"),
@@ -83,7 +88,7 @@ def test_F7_no_life_begins_twice_and_none_that_has_pods_is_let_go() -> None:
     for life, deleting, held, phase, run, remains in product(
         ("", "u", "w"), (False, True), (False, True), shown, runs, (False, True)
     ):
-        verdict = judge(Resource("u", life, deleting, held, phase), run, remains=remains)
+        verdict = judge(Resource("u", life, deleting, held, marked=held, shown=phase), run, remains=remains)
         if verdict.act is Act.BEGIN:
             assert not deleting
             assert phase is None
