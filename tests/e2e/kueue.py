@@ -36,6 +36,7 @@ API_VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE = "team"
 LABEL_QUEUE, LABEL_PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 ADMISSION = "admissionregistration.k8s.io/v1"
+METRICS = "/etc/kueue/metrics/certs"
 ASKED = {"appwrappers", "jobs", "workloads"}
 """What its webhooks are asked about here: the objects of the namespace."""
 
@@ -115,7 +116,8 @@ async def _opened(stack: Stack, directory: Path, namespace: str, settings: Json)
     process: subprocess.Popen[bytes] | None = None
     try:
         await until(lambda: _serves(kube), 60, "Workloads are served")
-        process = launched([str(program), f"--config={configuration}", f"--kubeconfig={stack.kubeconfig}"], log)
+        own = [*_with_certificates(certificates), str(program)]
+        process = launched([*own, f"--config={configuration}", f"--kubeconfig={stack.kubeconfig}"], log)
         running = process
         await until(lambda: ready(running, log, health), 60, lambda: f"Kueue is ready: {log.read_text()[-3000:]}")
         for hook in hooks:
@@ -134,6 +136,19 @@ async def _opened(stack: Stack, directory: Path, namespace: str, settings: Json)
         for kind in ("ClusterQueue", "ResourceFlavor"):
             await _delete(kube, API_VERSION, kind, namespace)
         await kube.close()
+
+
+def _with_certificates(folder: Path) -> list[str]:
+    """Return what runs a program for which these certificates lie where Kueue looks for its metrics' ones, as root.
+
+    It sees an `/etc` of its own: the machine's stays as it is.
+    """
+    over = f"lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work"
+    script = (
+        f"mkdir {folder}/upper {folder}/work && mount -t overlay overlay -o {over} /etc && "
+        f'mkdir -p {METRICS} && cp {folder}/tls.* {METRICS} && exec "$@"'
+    )
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
 
 
 def _configuration(namespace: str, port: int, certificates: Path, health: str) -> Json:

@@ -29,7 +29,7 @@ async def admitted(stack: Stack, tmp_path: Path) -> AsyncIterator[tuple[Space, K
     async with open_site(stack, tmp_path, prefix="q") as site:
         await site.start_worker()
         async with (
-            open_space(site, KIND, (API_VERSION, "Workload")) as space,
+            open_space(site, KIND) as space,
             open_kueue(stack, tmp_path, space.namespace) as kueue,
         ):
             preemption = {"withinClusterQueue": "LowerPriority"}
