@@ -45,7 +45,6 @@ from holdfast.model import (
     Time,
 )
 from holdfast.model.observation import Asked
-from holdfast.model.packed import PackedPayload
 from holdfast.model.selection import Selection
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
@@ -554,17 +553,16 @@ class WatchInput(Payload):
     """First and last shard, inclusive."""
 
 
-class WatchNodesInput(PackedPayload):
+class WatchNodesInput(Payload):
     """Watch the leases and the health of a cluster's nodes until told to stop; signals news to their monitor, batched.
 
-    Never a heartbeat of a node, only what changes: silence, a voice again, broken hardware.
+    Never a heartbeat of a node, only what changes: silence, a voice again, broken hardware. Each try asks the monitor
+    first what it knows.
     """
 
     cluster: str
     cluster_uid: str
     timings: NodeTimings
-    known: tuple[NodeSight, ...] = ()
-    """What the monitor was last told of nodes that are not healthy."""
 
 
 class LookNodesInput(Payload):

@@ -164,10 +164,6 @@ class NodeLedger:
             else:
                 self._told[one.name] = said
 
-    def exceptions(self) -> list[NodeSight]:
-        """Return what the monitor knows of nodes that are not healthy, for whoever watches next."""
-        return [self._sight(name, told.silent) for name, told in self._told.items()]
-
     def _adopt(self) -> None:
         """Begin with what stands on nodes' objects, once all have been listed, where it is not known to the monitor.
 

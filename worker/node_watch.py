@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import structlog
-from pydantic import ValidationError
 from temporalio import activity
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -22,6 +21,7 @@ from holdfast.activities.nodes import Marks
 from holdfast.activities.raw import mapping
 from holdfast.activities.sight import SPANS_KEPT, Sight
 from holdfast.model import Interval, NodeSight, NodesSeen, OwnMarks
+from holdfast.policy.node_monitor import told_of
 from holdfast.policy.sight import union
 from holdfast.worker.feeds import SHORTEST_BLINDNESS
 from holdfast.worker.informer import Informer, Restored, Standing, StreamSight
@@ -30,11 +30,13 @@ from holdfast.worker.metrics import Metrics
 from holdfast.worker.node_ledger import NodeLedger
 from holdfast.worker.pulse import DEADLINE, Pulse
 from holdfast.worker.staying import beat, other_cluster, while_all_last, worker_leaves
+from holdfast.workflows.node_monitor import NodeMonitorStatus
 
 TICK: Final = 0.25
 STALLED: Final = timedelta(seconds=2)
 """Between two ticks: this process stood still, and what came meanwhile has not been read."""
 SIGNAL_DEADLINE: Final = 5.0
+ANSWER_DEADLINE: Final = 10.0
 RETRY: Final = 1.0
 BLIND_KEPT: Final = timedelta(hours=1)
 LEASE: Final = ("coordination.k8s.io/v1", "Lease")
@@ -143,33 +145,30 @@ class NodeWatchActivities:
         """
         if input.cluster_uid != self._cluster_uid:
             raise other_cluster(input.cluster, self._cluster_uid, f"{input.cluster_uid} is to be watched")
-        known = _recalled(activity.info().heartbeat_details)
-        await _Watching(self, input, input.known if known is None else known).run()
-
-
-def _recalled(details: Sequence[Any]) -> tuple[NodeSight, ...] | None:
-    """Return what the try before this one had told, None if that is not known."""
-    try:
-        return tuple(NodeSight.model_validate(one) for one in details[0]["told"])
-    except (IndexError, KeyError, TypeError, ValidationError):
-        return None
+        await _Watching(self, input).run()
 
 
 class _Watching:
     """One try of the activity."""
 
-    def __init__(self, owner: NodeWatchActivities, given: WatchNodesInput, known: Sequence[NodeSight]) -> None:
+    def __init__(self, owner: NodeWatchActivities, given: WatchNodesInput) -> None:
         self._owner = owner
-        self._ledger = NodeLedger(given.timings, known)
+        self._timings = given.timings
         self._handle = owner.client.get_workflow_handle(names.node_monitor_id(given.cluster))
         self._wake = asyncio.Event()
         self._stalls: tuple[Interval, ...] = ()
+        self._ledger: NodeLedger
         self._pulse: Pulse
         self._leases: Informer[LeaseSeen]
         self._nodes: Informer[NodeFacts]
 
     async def run(self) -> None:
+        client = self._owner.client
+        await while_all_last((self._watch(), beat(client), worker_leaves()), _ended)
+
+    async def _watch(self) -> None:
         owner = self._owner
+        self._ledger = NodeLedger(self._timings, await self._known())
         self._pulse = Pulse(await owner.connect(Sight(), DEADLINE))
         self._leases = Informer(
             await owner.connect(StreamSight(self._pulse), None),
@@ -190,21 +189,24 @@ class _Watching:
         )
         for informer in (self._leases, self._nodes):
             informer.on_standing(lambda informer=informer: _say(informer))
-        works = (
-            self._pulse.run(),
-            self._leases.run(),
-            self._nodes.run(),
-            self._attend(),
-            beat(owner.client, self._remember),
-            worker_leaves(self._remember),
-        )
+        works = (self._pulse.run(), self._leases.run(), self._nodes.run(), self._attend())
         try:
             await while_all_last(works, self._close)
         except Restored as restored:
             raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
 
+    async def _known(self) -> tuple[NodeSight, ...]:
+        """Ask the monitor what it knows: it alone has what the try before this one told as its last."""
+        try:
+            async with asyncio.timeout(ANSWER_DEADLINE):
+                status = await self._handle.query(names.QUERY_STATUS, result_type=NodeMonitorStatus)
+        except (RPCError, WorkflowQueryFailedError, TimeoutError) as error:
+            why = str(error) or f"no answer in {ANSWER_DEADLINE:g} s"
+            raise ApplicationError(f"the monitor of nodes does not say what it knows: {why}") from error
+        return told_of(status.book)
+
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _ended(tasks)
         await self._pulse.kube.close()
         self._owner.metrics.nodes.set(0)
 
@@ -251,9 +253,9 @@ class _Watching:
         long = [span for span in spans if (span.end - span.begin).total_seconds() >= SHORTEST_BLINDNESS]
         return union((*long, *(span for span in self._stalls if span.end > since)), SPANS_KEPT)
 
-    def _remember(self) -> dict[str, Any]:
-        told = self._ledger.exceptions()
-        return {"v": 1, "told": [one.model_dump(mode="json", by_alias=True, exclude_defaults=True) for one in told]}
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _say(informer: Informer[Any]) -> None:

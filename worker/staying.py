@@ -53,7 +53,7 @@ async def while_all_last(
         closing.result()
 
 
-async def beat(client: Client, remember: Callable[[], Any]) -> None:
+async def beat(client: Client, remember: Callable[[], Any] = lambda: None) -> None:
     """Heartbeat for ever, through the client, which says when it fails; the SDK's own would not.
 
     Raises:
@@ -82,7 +82,7 @@ async def beat(client: Client, remember: Callable[[], Any]) -> None:
         await asyncio.sleep(max(0.0, min(sent + HEARTBEAT_PERIOD, accepted + LEASE) - clock()))
 
 
-async def worker_leaves(remember: Callable[[], Any]) -> None:
+async def worker_leaves(remember: Callable[[], Any] = lambda: None) -> None:
     """Return never.
 
     Raises:

@@ -135,8 +135,15 @@ class GraphWorkflow:
         self._inbox.append(news)
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="End all of its workloads that have not ended")
-    def cancel(self, reason: str = "") -> None:
-        """Have all workloads end that have not: those that wait never begin, those that run are removed."""
+    def cancel(self, reason: str = "", uid: str = "") -> None:
+        """Have all workloads end that have not: those that wait never begin, those that run are removed.
+
+        Args:
+            reason: why, for its history.
+            uid: which submission is meant; another takes nothing of it. Empty: whichever has the name.
+        """
+        if uid and self._graph is not None and uid != self._graph.uid:
+            return
         self._cancelled = self._cancelled or reason or "the graph was cancelled"
 
     @workflow.query(name=names.QUERY_STATUS, description="Which workloads have ended, which wait and for what")

@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
         NodesSeen,
         WatchNodesInput,
     )
-    from holdfast.model import NodeBook, NodeRecord, NodeSight, NodeState, NodeTimings, NodeWish, Payload
+    from holdfast.model import NodeBook, NodeRecord, NodeState, NodeTimings, NodeWish, Payload
     from holdfast.model.provisioner import FenceNews
     from holdfast.policy import node_fence
     from holdfast.policy.node_monitor import Plan, looked, marked, plan, saw, settle
@@ -228,23 +228,8 @@ class NodeMonitor:
         return _Asked(asked, tuple(one.name for one in records if one.withdraw), unasked)
 
     def _watch(self) -> asyncio.Task[None]:
-        known = tuple(
-            NodeSight(
-                name=one.name,
-                uid=one.uid,
-                renewed=one.renewed,
-                heard=one.heard,
-                silent=one.steady is None,
-                believed=one.steady is None and (one.believed or one.state is NodeState.DOWN),
-                fault=one.fault,
-                message=one.message,
-            )
-            for one in self._book.nodes.values()
-        )
         given = self._input
-        watch = WatchNodesInput(
-            cluster=given.cluster, cluster_uid=given.cluster_uid, timings=given.timings, known=known
-        )
+        watch = WatchNodesInput(cluster=given.cluster, cluster_uid=given.cluster_uid, timings=given.timings)
         return asyncio.create_task(_watched(given.cluster, watch))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar, cast
 
@@ -43,6 +43,8 @@ class GraphRun:
     client: Client
     place: Place
     workflow_id: str
+    uid: str = ""
+    """Which submission; empty: whichever has the name."""
 
     @property
     def name(self) -> str:
@@ -53,7 +55,7 @@ class GraphRun:
         """Return how it stands: each of its workloads, and what those that wait are waiting for.
 
         Raises:
-            HoldfastError: if there is none of this name, or no worker answers.
+            HoldfastError: if there is none of this name, a later one has it, or no worker answers.
             NotReachable: if Temporal does not answer.
         """
         try:
@@ -64,39 +66,57 @@ class GraphRun:
             raise await unanswered(self.client, self.workflow_id, "workflows") from error
         except RPCError as error:
             raise explained(error, self.place) from error
-        return GraphStatus.model_validate(found)
+        return self._own(GraphStatus.model_validate(found))
 
     async def cancel(self, reason: str = "") -> None:
         """Have all workloads end that have not: those that wait never begin, those that run are removed.
 
         Raises:
-            HoldfastError: if it has ended, or there is none.
+            HoldfastError: if it has ended, there is none, or a later one has its name.
             NotReachable: if Temporal does not answer.
         """
         try:
-            await self._handle.signal(names.SIGNAL_CANCEL, reason)
+            # The workflow itself takes nothing that is meant for another: one may begin between the two.
+            await self._handle.signal(names.SIGNAL_CANCEL, args=[reason, self.uid])
+            memo = await (await self._handle.describe()).memo()
         except RPCError as error:
             raise explained(error, self.place) from error
+        self._check(str(memo.get(names.MEMO_UID, "")))
 
     async def result(self) -> GraphStatus:
         """Wait until all of it has ended and holds nothing any more; a graph that failed is returned as such.
 
         Raises:
-            HoldfastError: if its workflow ended without a status.
+            HoldfastError: if its workflow ended without a status, or a later one has its name.
             NotReachable: if Temporal does not answer.
         """
         return await Patience().ask(self._result)
 
     async def _result(self) -> GraphStatus:
         try:
-            return GraphStatus.model_validate(await self._handle.result())
+            return self._own(GraphStatus.model_validate(await self._handle.result()))
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == names.ERROR_GRAPH_FAILED and cause.details:
-                return GraphStatus.model_validate(cause.details[0])
+                return self._own(GraphStatus.model_validate(cause.details[0]))
             raise HoldfastError(f"{self.workflow_id} has ended without a status: {cause}") from error
         except RPCError as error:
             raise explained(error, self.place) from error
+
+    def _own(self, status: GraphStatus) -> GraphStatus:
+        self._check(status.graph.uid)
+        return status
+
+    def _check(self, uid: str) -> None:
+        """Check that who has the name now is this submission, as of a workload (row D46).
+
+        Raises:
+            HoldfastError: if it is another.
+        """
+        if self.uid and uid and uid != self.uid:
+            raise HoldfastError(
+                f"graph {self.name} was submitted again meanwhile, at {uid}: this one, submitted at {self.uid}, is over"
+            )
 
     @property
     def _handle(self) -> Any:
@@ -106,24 +126,25 @@ class GraphRun:
 async def submit(client: Client, place: Place, graph: Graph, workloads: Sequence[Workload], *, again: bool) -> GraphRun:
     """Start a graph and all of its workloads, or go on where an earlier submission of it was broken off."""
     stamped = graph.model_copy(update={"submitted_at": datetime.now(UTC)})
-    run, spec_hash = GraphRun(client, place, stamped.workflow_id), _hash(graph, workloads)
-    begun = not await _under_way(run, spec_hash, again=again)
-    if begun:
+    run, spec_hash = GraphRun(client, place, stamped.workflow_id, stamped.uid), _hash(graph, workloads)
+    known = await _under_way(run, spec_hash, again=again)
+    if known is None:
         # A name that is in the way is told before anything begins; and what an earlier graph of this name left has
         # said its last word by then, which would be taken for one of this.
 
         async def is_under_way() -> bool:
-            return await _under_way(run, spec_hash, again=again)
+            return await _under_way(run, spec_hash, again=again) is not None
 
         earlier = await _each(
             workloads, lambda one: in_the_way(client, place, one, again=again, is_under_way=is_under_way)
         )
         await _each([one for one in earlier if one is not None], lambda one: make_way(client, place, one))
-        begun = await _begun(run, stamped, spec_hash, again=again)
-    known = set[str]()
-    if not begun:
-        known = {name for name, item in (await run.status()).items.items() if item.uid}
-    waiting = [one for one in workloads if one.graph is None or one.graph.item not in known]
+        known = await _begun(run, stamped, spec_hash, again=again)
+    heard = set[str]()
+    if known is not None:
+        run = replace(run, uid=known)
+        heard = {name for name, item in (await run.status()).items.items() if item.uid}
+    waiting = [one for one in workloads if one.graph is None or one.graph.item not in heard]
     await _each(waiting, lambda one: begin(client, place, one, again=again))
     await end_unheard(run, waiting)
     return run
@@ -170,8 +191,8 @@ def _hash(graph: Graph, workloads: Sequence[Workload]) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) -> bool:
-    """Start a graph's workflow; returns False where the same graph is under way already."""
+async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) -> str | None:
+    """Start a graph's workflow; return the uid of the same graph where that is under way already."""
     keywords = {
         names.SA_PHASE: Phase.PENDING.value,
         names.SA_CLUSTER: graph.cluster,
@@ -194,17 +215,17 @@ async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) ->
                     WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
                 ),
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                memo={names.MEMO_SPEC_HASH: spec_hash},
+                memo={names.MEMO_SPEC_HASH: spec_hash, names.MEMO_UID: graph.uid},
                 search_attributes=TypedSearchAttributes(pairs),
                 static_summary=f"Graph {graph.name}: {nodes} nodes, {items} workloads in ns {graph.namespace}",
             )
-        return True
+        return None
     except WorkflowAlreadyStartedError:
-        return not await _under_way(run, spec_hash, again=False)
+        return await _under_way(run, spec_hash, again=False)
 
 
-async def _under_way(run: GraphRun, spec_hash: str, *, again: bool) -> bool:
-    """Return whether the same graph is under way.
+async def _under_way(run: GraphRun, spec_hash: str, *, again: bool) -> str | None:
+    """Return the uid of the same graph where that is under way; empty where an earlier release began it.
 
     Raises:
         AlreadyEnded: if it has ended, and is not to begin again.
@@ -214,13 +235,14 @@ async def _under_way(run: GraphRun, spec_hash: str, *, again: bool) -> bool:
         description = await run.client.get_workflow_handle(run.workflow_id).describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return False
+            return None
         raise explained(error, run.place) from error
     if description.status is not WorkflowExecutionStatus.RUNNING:
         if again:
-            return False
+            return None
         raise AlreadyEnded(run.workflow_id, word_for(description))
-    theirs = str(cast("dict[str, Any]", await description.memo()).get(names.MEMO_SPEC_HASH, ""))
+    memo = cast("dict[str, Any]", await description.memo())
+    theirs = str(memo.get(names.MEMO_SPEC_HASH, ""))
     if theirs != spec_hash:
         raise SpecConflict(run.workflow_id, theirs, spec_hash)
-    return True
+    return str(memo.get(names.MEMO_UID, ""))

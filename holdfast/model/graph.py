@@ -73,6 +73,11 @@ class Graph(Model):
     nodes: Annotated[tuple[GraphNode, ...], Field(min_length=1, max_length=ITEMS_MAXIMUM)]
     submitted_at: Time | None = None
 
+    @property
+    def uid(self) -> str:
+        """What tells its submissions apart: when it was submitted."""
+        return self.submitted_at.isoformat() if self.submitted_at is not None else ""
+
     @field_validator("name", "namespace", "cluster")
     @classmethod
     def _label(cls, value: str) -> str:

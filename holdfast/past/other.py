@@ -47,7 +47,8 @@ from holdfast.policy.decision import (
 )
 from holdfast.policy.edit import edit
 from holdfast.policy.explain import budgets_of
-from holdfast.policy.health import LIVE, pause_of, timings
+from holdfast.policy.health import LIVE, current, pause_of, timings
+from holdfast.policy.replace import due_replacements, joined
 from holdfast.policy.requeue import pause as paused
 from holdfast.policy.rules import rule_on
 
@@ -91,7 +92,6 @@ class _Ahead:
     """What the other policy has done already, and reality has not."""
 
     decision: Decision
-    attempt: int
     point: int
     """Where in the list it stands."""
 
@@ -121,6 +121,8 @@ class _Other:
     unhealthy: Unhealthy | None = None
     acted: dict[str, int] = field(default_factory=dict[str, int])
     ahead: _Ahead | None = None
+    remade: dict[str, int] = field(default_factory=dict[str, int])
+    """Components that it has made again in the attempt below and reality has not, each by its point in the list."""
     points: list[Point] = field(default_factory=list[Point])
     parted: datetime | None = None
     failed: datetime | None = None
@@ -141,19 +143,26 @@ class _Other:
 
     def judge(self, turn: Turn, raw: State, real: Taken) -> None:
         """Judge what reality has just decided on, and compare."""
+        if self.remade:
+            self._heal(turn, raw)
         taken = self._decide(turn.spec, raw, turn.at, looks=isinstance(real.decision, Look))
         self._keep(taken.before)
-        acted = isinstance(real.decision, _ACTING)
+        was_ahead = self._was_ahead(turn.at, real)
         if self.ahead is not None:
             self._catch_up(turn.at, real, self.ahead, healed=taken.before.unhealthy is None)
-        elif acted and isinstance(taken.decision, _ACTING):
-            self._both(turn.at, real, taken)
-        elif acted:
-            self._only_real(turn.at, real, taken)
-        elif isinstance(taken.decision, _ACTING):
-            self._only_other(turn.at, real.after, taken)
+        elif not was_ahead:
+            self._compare(turn.at, real, taken)
         if isinstance(real.decision, Retry) and real.before.outcome is not None:
             self.used, self.acted, self.failed = {}, {}, None  # Whatever had failed by then begins anew.
+
+    def _compare(self, at: datetime, real: Taken, taken: Taken) -> None:
+        acted = isinstance(real.decision, _ACTING)
+        if acted and isinstance(taken.decision, _ACTING):
+            self._both(at, real, taken)
+        elif acted:
+            self._only_real(at, real, taken)
+        elif isinstance(taken.decision, _ACTING):
+            self._only_other(at, real.after, taken)
 
     def wait(self, turn: Turn, raw: State, until: datetime) -> None:
         """Let the other policy's own deadlines pass, until reality goes on."""
@@ -176,7 +185,7 @@ class _Other:
 
     def _decide(self, spec: Workload, raw: State, at: datetime, *, looks: bool) -> Taken:
         """Return what the other policy decides; where it would look, what is known is what it would see."""
-        state = self._seen(raw)
+        state = self._remaking(self._seen(raw))
         taken = next(decisions(spec, state, at))
         if isinstance(taken.decision, Look) and not looks:
             return next(decisions(spec, edit(state, looked_at=at, in_doubt=False), at))
@@ -186,7 +195,7 @@ class _Other:
         """Return the real memory with the other's policy, clocks and budget figures in place of its own."""
         attempt = raw.attempt
         if attempt is not None and attempt.number != self.attempt:
-            self.attempt, self.member, self.unhealthy = attempt.number, {}, None
+            self.attempt, self.member, self.unhealthy, self.remade = attempt.number, {}, None, {}
         living = attempt is not None and attempt.stage in LIVE
         state = edit(
             raw,
@@ -204,6 +213,13 @@ class _Other:
             held = waits.success_ttl if raw.outcome is Phase.SUCCEEDED else waits.deletion_on_failure_grace_period
             state = edit(state, hold_until=raw.since + held if held is not None else None)
         return state
+
+    def _remaking(self, state: State) -> State:
+        """Return the memory with what the other policy alone makes again as it sees that: under way."""
+        attempt = state.attempt
+        if attempt is None or not self.remade:
+            return state
+        return edit(state, attempt=edit(attempt, replacing=joined(attempt, self.remade)))
 
     def _paused(self, attempt: Attempt) -> dict[str, Any]:
         """Return what of an attempt's end the other policy has decided: its pause, and where it goes."""
@@ -284,23 +300,53 @@ class _Other:
         """Note that the other policy acts now, and reality does not yet."""
         self._part(at)
         self._charge(taken, at)
-        number = state.attempt.number if state.attempt is not None else 0
-        self.ahead = _Ahead(taken.decision, number, len(self.points))
+        if isinstance(taken.decision, Replace):
+            self.remade |= dict.fromkeys(taken.decision.components, len(self.points))
+        else:
+            self.ahead = _Ahead(taken.decision, len(self.points))
         note = _words_of_failure(taken.decision)
         self._add(at, state, "", _said(taken), "not really", note)
 
     def _catch_up(self, at: datetime, real: Taken, ahead: _Ahead, *, healed: bool) -> None:
         """See whether reality has come to what the other policy did before, or will not."""
-        point = self.points[ahead.point]
         if isinstance(real.decision, _ACTING):
-            same = type(real.decision) is type(ahead.decision)
-            text = f"{_said(real)} at {at:%H:%M:%S}, {format_duration(_whole(at, point.at))} after"
-            verdict = "earlier" if same else "instead"
-            self.points[ahead.point] = edit(point, real=text, verdict=verdict, budgets=budgets_of(real.after, at))
+            self._come(at, real, ahead.point, same=type(real.decision) is type(ahead.decision))
             self.ahead = None
-        elif isinstance(ahead.decision, Restart | Fail | Replace) and healed:
-            self.points[ahead.point] = edit(point, real=f"healed at {at:%H:%M:%S}")
+        elif isinstance(ahead.decision, Restart | Fail) and healed:
+            self._healed(at, ahead.point)
             self.ahead = None
+
+    def _was_ahead(self, at: datetime, real: Taken) -> bool:
+        """See whether reality has come to what the other policy had made again before, and to nothing else."""
+        decision = real.decision
+        if not self.remade or not isinstance(decision, _ACTING):
+            return False
+        made = set(decision.components) if isinstance(decision, Replace) else set(self.remade)
+        come = made & set(self.remade)
+        for point in sorted({self.remade.pop(one) for one in come}):
+            self._come(at, real, point, same=isinstance(decision, Replace))
+        return come == made
+
+    def _heal(self, turn: Turn, raw: State) -> None:
+        """See which of those that the other policy alone has made again need it no more."""
+        state = next(decisions(turn.spec, self._seen(raw), turn.at)).before
+        seen = current(state)
+        if state.unhealthy is not None or seen is None:
+            return
+        due = {one.component for one in due_replacements(turn.spec, state, seen)}
+        well = [one for one in self.remade if one not in due]
+        for point in sorted({self.remade.pop(one) for one in well}):
+            self._healed(turn.at, point)
+
+    def _come(self, at: datetime, real: Taken, index: int, *, same: bool) -> None:
+        point = self.points[index]
+        text = f"{_said(real)} at {at:%H:%M:%S}, {format_duration(_whole(at, point.at))} after"
+        text, verdict = f"{point.real}; {text}".removeprefix("; "), "earlier" if same else "instead"
+        self.points[index] = edit(point, real=text, verdict=verdict, budgets=budgets_of(real.after, at))
+
+    def _healed(self, at: datetime, index: int) -> None:
+        point = self.points[index]
+        self.points[index] = edit(point, real=f"{point.real}; healed at {at:%H:%M:%S}".removeprefix("; "))
 
     def _part(self, at: datetime) -> None:
         self.parted = self.parted or at

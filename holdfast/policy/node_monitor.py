@@ -98,6 +98,23 @@ def saw(book: NodeBook, seen: NodesSeen) -> NodeBook:
     return edit(book, total=seen.total, silent=seen.silent, held_since=seen.held_since, blind=blind)
 
 
+def told_of(book: NodeBook) -> tuple[NodeSight, ...]:
+    """Return what has been told of the nodes in the book, for whoever watches them from now on."""
+    return tuple(
+        NodeSight(
+            name=one.name,
+            uid=one.uid,
+            renewed=one.renewed,
+            heard=one.heard,
+            silent=one.steady is None,
+            believed=one.steady is None and (one.believed or one.state is NodeState.DOWN),
+            fault=one.fault,
+            message=one.message,
+        )
+        for one in book.nodes.values()
+    )
+
+
 def _seen(known: NodeRecord | None, sight: NodeSight, at: datetime) -> NodeRecord:
     record = known or _adopted(sight, sight.own or OwnMarks(), at)
     heard = sight.heard or record.heard or at

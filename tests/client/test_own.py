@@ -11,6 +11,8 @@ from temporalio.client import Client
 from holdfast import Holdfast, HoldfastError, Phase, PolicyChange, Workload, names
 from holdfast.client.run import Run
 from holdfast.model import Reason
+from holdfast.model.graph import Graph, GraphNode
+from holdfast.model.graph import Place as InGraph
 from tests.client.cluster import Cluster, working
 from tests.workflows.test_workload import replays
 
@@ -81,6 +83,36 @@ async def test_D46_whoever_asks_how_an_old_run_is_hears_that_it_is_over(
         with pytest.raises(HoldfastError, match="was submitted again"):
             await ask(dataclasses.replace(run, uid=OLD))
         await run.cancel(wait=True)
+
+
+async def test_D46_no_wish_of_an_old_graph_moves_whoever_has_its_name_now(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    async with working(client, Cluster()):
+        graph = Graph(
+            name="g", namespace=workload.namespace, cluster=workload.cluster, nodes=(GraphNode(name=workload.name),)
+        )
+        placed = [
+            workload.model_copy(
+                update={"name": graph.workload(workload.name), "graph": InGraph(graph="g", item=workload.name)}
+            )
+        ]
+        first = await holdfast.submit_graph(graph, placed)
+        await first.cancel("no longer wanted")
+        assert (await first.result()).phase is Phase.CANCELLED
+        second = await holdfast.submit_graph(graph, placed, again=True)
+        joined = await holdfast.submit_graph(graph, placed)
+        assert second.uid == joined.uid != first.uid
+        for ask in (first.cancel, first.status):
+            with pytest.raises(HoldfastError, match="was submitted again meanwhile"):
+                await ask()
+        run = await holdfast.get(placed[0].name, placed[0].namespace)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        assert (await second.status()).phase is Phase.RUNNING
+        await joined.cancel("it is this one")
+        assert (await second.result()).phase is Phase.CANCELLED
+        with pytest.raises(HoldfastError, match="was submitted again meanwhile"):
+            await first.result()
 
 
 def _living(causes: Any) -> set[Reason]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.formats import read
-from holdfast.model import Action, ActionKind, Phase, Policy, Reason, State, Workload
+from holdfast.model import Action, ActionKind, Budget, Phase, Policy, Reason, Replacement, Scope, State, Workload
 from holdfast.past.export import history_of
 from holdfast.past.life import Turn
 from holdfast.past.other import Comparison, compared
@@ -117,3 +117,23 @@ def test_a_pod_that_had_succeeded_before_counts_where_a_walltime_ends_while_othe
     assert state.phase is Phase.SUSPENDED
     assert state.checkpoint is not None
     assert (state.checkpoint.state, state.checkpoint.finished) == ("Complete", 1)
+
+
+def test_what_another_policy_makes_again_earlier_is_charged_once_whatever_is_made_again_meanwhile():
+    spec = document("pods")
+    waits = Replacement(failed=True, charge="launch", backoff=timedelta(minutes=5))
+    budgets = (*spec.policy.budgets, Budget(name="launch", limit=4, scope=Scope.MEMBER))
+    policy = spec.policy.model_copy(update={"replacement": waits, "budgets": budgets})
+    fails = [("1m", "one"), ("3m", "one"), ("200s", "two")]
+    events = "".join(f"- {{attempt: 1, at: {at}, fail: {{component: {name}, exitCode: 1}}}}\n" for at, name in fails)
+    story = lived(
+        spec.model_copy(update={"policy": policy}), f"events:\n{events}- {{attempt: 1, at: 20m, succeed: {{}}}}"
+    )
+    soon = waits.model_copy(update={"backoff": timedelta(seconds=10)})
+    result = compared(story, policy.model_copy(update={"replacement": soon}))
+    made = [(one.other, one.verdict) for one in result.points if "make again" in one.other + one.real]
+    one, two = "make again 0-pod-one", "make again 1-pod-two"
+    assert made == [(one, "same"), (one, "earlier"), (two, "same")]
+    (launch,) = (each for each in result.points[-1].other_budgets if each.name == "launch")
+    assert launch.used == 2, "by the member that has used most"
+    assert result.other_outcome is Phase.SUCCEEDED

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.model import NodeBook, NodeMarked, NodeSight, NodeTimings, NodeWord
-from holdfast.policy.node_monitor import looked, marked, plan, saw, settle
+from holdfast.policy.node_monitor import looked, marked, plan, saw, settle, told_of
 from holdfast.worker.node_ledger import NodeLedger
 
 ROW = pytest.mark.row
@@ -142,8 +142,7 @@ def test_D3_who_takes_the_watch_over_doubts_nobody_who_was_believed():
     cluster = Cluster(100)
     cluster.lost = set(range(70))
     cluster.run(340)
-    before = cluster.ledger
-    cluster.ledger = NodeLedger(TIMINGS, before.exceptions())
+    cluster.ledger = NodeLedger(TIMINGS, told_of(cluster.book))
     for number in range(100):
         cluster.ledger.node(f"n{number}", f"u{number}", "", "")
         cluster.ledger.renewed(f"n{number}", f"r{cluster.renewals[number]}", at(cluster.now))

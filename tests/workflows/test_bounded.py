@@ -17,7 +17,6 @@ import pytest
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from holdfast.activities.broker_contract import WeighInput
-from holdfast.activities.contract import WatchNodesInput
 from holdfast.activities.gang_contract import Attached, RendezvousInput, RendezvousMemory
 from holdfast.model import NodeBook, NodeMarked, NodeSight, NodesSeen, NodeState, NodeTimings, Status, Workload
 from holdfast.model.broker import Broker, BrokerState, Weighed
@@ -93,7 +92,6 @@ def nodes() -> Kept:
     return Kept(
         [NodeMonitorInput(**given, book=book)],
         NodeMonitorStatus(**given, book=book),
-        WatchNodesInput(**given, known=sights),
     )
 
 
