@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from temporalio.api.common.v1 import Payloads, WorkflowExecution
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.policy.entities import TIMED_OUT, Execution, Sight, is_fault
@@ -53,6 +54,11 @@ async def described(client: Client, workflow_id: str) -> WorkflowExecutionDescri
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
         raise
+
+
+def word_for(execution: WorkflowExecution) -> str:
+    """Return Temporal's own word for how a workflow is: Running, Completed, TimedOut, ..."""
+    return execution.status.name.replace("_", " ").title().replace(" ", "") if execution.status else "Unknown"
 
 
 async def sight(client: Client, workflow_id: str) -> Sight:
@@ -134,7 +140,7 @@ async def _latest(client: Client, workflow_id: str, run_id: str, *pages: int) ->
     for size in pages:
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=client.namespace,
-            execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
+            execution=ExecutionId(workflow_id=workflow_id, run_id=run_id),
             maximum_page_size=size,
             next_page_token=token,
         )

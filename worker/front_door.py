@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import structlog
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from holdfast import formats, names
 from holdfast.activities.anchor import is_held, is_marked, marking
+from holdfast.activities.executions import word_for
 from holdfast.activities.kube import AlreadyExists, Conflict, KubeError, NotFound, Object
 from holdfast.activities.raw import mapping, time_of
 from holdfast.activities.report import events_of
@@ -297,8 +297,7 @@ class FrontDoor:
         if found is None:
             return None
         uid = str((await found.memo()).get(names.MEMO_UID) or found.raw_info.first_run_id or "")
-        word = found.status.name.replace("_", " ").title().replace(" ", "") if found.status else "Unknown"
-        return Run(uid=uid, running=found.status is WorkflowExecutionStatus.RUNNING, word=word)
+        return Run(uid=uid, running=found.status is WorkflowExecutionStatus.RUNNING, word=word_for(found))
 
     async def _begun(self, item: Seen, *, again: bool) -> bool:
         """Begin the life of a resource; false where Temporal knows its workflow id already."""
@@ -318,21 +317,9 @@ class FrontDoor:
         )
         created = time_of(mapping(item.document["metadata"]).get("creationTimestamp"))
         workload = workload.model_copy(update={"submitted_at": created or datetime.now(UTC)})
-        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
+        options = start.options(workload, again=again)
         try:
-            await self._place.client.start_workflow(
-                names.WORKLOAD_WORKFLOW,
-                start.document(workload),
-                id=workload.workflow_id,
-                task_queue=names.QUEUE_WORKFLOWS,
-                id_reuse_policy=reuse,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                memo=start.memo(workload),
-                search_attributes=start.search_attributes(workload),
-                static_summary=start.summary(workload),
-                static_details=start.details(workload),
-                rpc_timeout=_DEADLINE,
-            )
+            await self._place.client.start_workflow(names.WORKLOAD_WORKFLOW, **options, rpc_timeout=_DEADLINE)
         except WorkflowAlreadyStartedError:
             return False
         self._begun_here.add(item.uid)
@@ -423,14 +410,13 @@ class FrontDoor:
         since, audited = datetime.now(UTC) - _OVERLAP, 0.0
         while True:
             await asyncio.sleep(LISTEN)
-            if not any(not item.over for item in self._seen.values()) and not self._settled:
-                continue
             begun, whole = datetime.now(UTC), time.monotonic() - audited >= AUDIT
             try:
                 if whole and self._settled:
                     await self._audit()
                     audited = time.monotonic()
-                await self._hear_ends(since)
+                if any(not item.over for item in self._seen.values()):
+                    await self._hear_ends(since)
                 since = begun - _OVERLAP
             except (RPCError, KubeError, TimeoutError) as error:
                 why = getattr(error, "message", "") or str(error) or type(error).__name__
@@ -438,8 +424,9 @@ class FrontDoor:
 
     @property
     def _settled(self) -> bool:
-        """Whether all resources have been listed."""
-        return all(one.standing is Standing.SYNCED for feed in self._feeds for one in feed.informers if not one.unseen)
+        """Whether all resources have been listed: none are where their kind is not installed, or not ours to see."""
+        informers = [one for feed in self._feeds for one in feed.informers]
+        return all(one.standing is Standing.SYNCED for one in informers)
 
     async def _hear_ends(self, since: datetime) -> None:
         """See to those whose workflow has ended lately: it let go of them, or nobody decides for them any more."""

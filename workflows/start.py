@@ -7,7 +7,13 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
 
 from holdfast import names
 from holdfast.model import BudgetStatus, Phase, Reason, Status, Workload, format_duration
@@ -23,6 +29,27 @@ def stamped(workload: Workload) -> Workload:
     """
     source = workload.source.model_copy(update={"generation": None})
     return workload.model_copy(update={"uid": str(uuid.uuid4()), "submitted_at": datetime.now(UTC), "source": source})
+
+
+def options(workload: Workload, *, again: bool) -> dict[str, Any]:
+    """Return what a client starts a workload's workflow with, beside the workflow's name.
+
+    Args:
+        workload: as it is submitted.
+        again: whether one of its id that has ended may be followed by another.
+    """
+    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
+    return {
+        "arg": document(workload),
+        "id": workload.workflow_id,
+        "task_queue": names.QUEUE_WORKFLOWS,
+        "id_reuse_policy": reuse,
+        "id_conflict_policy": WorkflowIDConflictPolicy.FAIL,
+        "memo": memo(workload),
+        "search_attributes": search_attributes(workload),
+        "static_summary": summary(workload),
+        "static_details": details(workload),
+    }
 
 
 def document(workload: Workload) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
 from holdfast import names
+from holdfast.activities.executions import word_for
 from holdfast.client import broker as brokers
 from holdfast.client import graph as graphs
 from holdfast.client import provisioner as provisioners
@@ -24,7 +25,7 @@ from holdfast.client.graph import GraphRun
 from holdfast.client.provisioner import ProvisionerRun
 from holdfast.client.queue import Directory, QueueRun
 from holdfast.client.run import Run
-from holdfast.client.submission import Begun, begin, find, word_for
+from holdfast.client.submission import Begun, begin, find
 from holdfast.client.views import Summary
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import NodeBook, Phase, Workload

@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 
 from temporalio.client import (
     Client,
-    WorkflowExecution,
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
 )
-from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
@@ -48,22 +48,11 @@ class Begun(NamedTuple):
 async def begin(client: Client, place: Place, workload: Workload, *, again: bool) -> Begun:
     """Start the workload's workflow, or return the run that already is this workload (see `Holdfast.submit`)."""
     stamped = start.stamped(workload)
-    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
     for last in (False, True):
         try:
             with refusals(place):
-                handle = await client.start_workflow(
-                    names.WORKLOAD_WORKFLOW,
-                    start.document(stamped),
-                    id=stamped.workflow_id,
-                    task_queue=names.QUEUE_WORKFLOWS,
-                    id_reuse_policy=reuse,
-                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                    memo=start.memo(stamped),
-                    search_attributes=start.search_attributes(stamped),
-                    static_summary=start.summary(stamped),
-                    static_details=start.details(stamped),
-                )
+                options = start.options(stamped, again=again)
+                handle = await client.start_workflow(names.WORKLOAD_WORKFLOW, **options)
             return Begun(handle.id, stamped.uid, handle.result_run_id or "")
         except WorkflowAlreadyStartedError:
             present = await _present(client, place, stamped, again=again and not last)
@@ -129,11 +118,6 @@ async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
     if description is None:
         return None
     return Begun(description.id, await _uid(description), description.run_id)
-
-
-def word_for(execution: WorkflowExecution) -> str:
-    """Return Temporal's own word for how a workflow is: Running, Completed, TimedOut, ..."""
-    return execution.status.name.replace("_", " ").title().replace(" ", "") if execution.status else "Unknown"
 
 
 async def _present(client: Client, place: Place, workload: Workload, *, again: bool) -> Begun | None:
