@@ -13,6 +13,7 @@ from temporalio.client import WorkflowHandle
 
 from holdfast import names
 from holdfast.model import Policy, Probe, Unbounded, Workload
+from holdfast.plugin import with_passthrough
 from holdfast.worker.gang_hub import GangActivities
 from holdfast.worker.gangs import Gangs
 from holdfast.worker.metrics import Metrics
@@ -141,7 +142,7 @@ async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment:
             max_concurrent_probes=SERVICES,
             max_fresh_waits=SERVICES,
         )
-        for worker in workers(run.client, settings, site, cast(Any, None)):
+        for worker in workers(run.client, settings, site, with_passthrough(None)):
             assert not isinstance(worker, Admission)
             await stack.enter_async_context(worker)
         few = Run(run.client, cluster, name)
