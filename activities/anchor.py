@@ -55,12 +55,14 @@ def asked_of(target: Target, anchor: Mapping[str, Any]) -> Asked | None:
 
 def asked_by(resource: Mapping[str, Any]) -> Asked:
     """Return what a custom resource asks for."""
-    form = formats.RESOURCES[resource["apiVersion"], resource["kind"]]
+    form, metadata = formats.RESOURCES[resource["apiVersion"], resource["kind"]], mapping(resource["metadata"])
     return Asked(
         kind=form.kind,
-        generation=int(mapping(resource["metadata"]).get("generation") or 1),
+        generation=int(metadata.get("generation") or 1),
         suspend=form.is_suspended(dict(resource)),
-        deleting="deletionTimestamp" in mapping(resource["metadata"]),
+        deleting="deletionTimestamp" in metadata,
+        foreground="foregroundDeletion" in (metadata.get("finalizers") or ()),
+        by=str(mapping(metadata.get("annotations")).get(names.ANNOTATION_CHANGED_BY) or ""),
     )
 
 

@@ -16,7 +16,7 @@ from holdfast.activities.contract import CheckpointInput
 from holdfast.activities.kube import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
 from holdfast.activities.own_address import own_address
 from holdfast.activities.raw import mapping, one_line
-from holdfast.activities.site import Site
+from holdfast.activities.site import Site, user_of
 from holdfast.model import CheckpointProtocol
 from holdfast.model.checkpoint import URI_MAXIMUM
 
@@ -175,6 +175,7 @@ class _Annotations:
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
                 patch={"metadata": {"annotations": dict(annotations)}},
+                impersonate=user_of(self._given.target),
             )
         except (Conflict, NotFound, Forbidden, Invalid, WebhookFailed):
             return  # It is read again; one that cannot be asked stays silent.

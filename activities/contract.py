@@ -45,6 +45,7 @@ from holdfast.model import (
     Time,
 )
 from holdfast.model.observation import Asked
+from holdfast.model.packed import PackedPayload
 from holdfast.model.selection import Selection
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
@@ -553,11 +554,11 @@ class WatchInput(Payload):
     """First and last shard, inclusive."""
 
 
-class WatchNodesInput(Payload):
+class WatchNodesInput(PackedPayload):
     """Watch the leases and the health of a cluster's nodes until told to stop; signals news to their monitor, batched.
 
     Never a heartbeat of a node, only what changes: silence, a voice again, broken hardware. Each try asks the monitor
-    first what it knows.
+    first what it knows. An earlier release told it here, packed.
     """
 
     cluster: str

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from temporalio.client import Client
 
 from holdfast import names
-from holdfast.activities.executions import PastRun, past_runs
+from holdfast.activities.executions import PastRun, Word, past_runs
 from holdfast.activities.gang_contract import GangBegin, GangEnd, GangSize, RendezvousMemory
 from holdfast.activities.raw import mapping
 from holdfast.model.graph import Graph, GraphState
@@ -80,16 +80,20 @@ async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, Graph
         NotNow: if no run is left that says what it consists of.
         RPCError: if Temporal does not answer.
     """
-    cancelled = ""
+    words = list[Word]()
     async for run in past_runs(client, workflow_id):
-        word = run.latest(names.SIGNAL_CANCEL)
-        if word is not None:
-            cancelled = cancelled or str(word.arguments[0] if word.arguments else "") or "the graph was cancelled"
+        words[:0] = [word for word in run.words if word.name == names.SIGNAL_CANCEL]
         graph = _read(Graph, run.arguments[0], workflow_id) if run.arguments else None
         if graph is not None:
             carried = run.arguments[1] if len(run.arguments) > 1 else None
+            cancelled = next((why for word in words if (why := _cancelled(graph, *word.arguments))), "")
             return graph, parsed(GraphState, carried), cancelled, run.memo
     raise NotNow("no run of it is left that says what it consists of: submit its file again")
+
+
+def _cancelled(graph: Graph, reason: Any = "", uid: Any = "", *_: Any) -> str:
+    """Return why a signal cancels a graph; empty where it is meant for another of its name, as the workflow has it."""
+    return "" if uid and uid != graph.uid else str(reason or "") or "the graph was cancelled"
 
 
 def latest_begin(run: PastRun) -> GangBegin | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast import names
@@ -28,6 +28,7 @@ UNREAD_UID = "unknown"
 """Stands in a deletion's precondition for the uid of an object that could not be read: nothing has it."""
 _WHY_MAXIMUM = 200
 _UNREAD = "cannot be read"
+_NONE_REFUSED: Mapping[str, str] = {}
 """Where an object that stands for one that cannot be read says why."""
 # The collector's own: they say that something else is waited for, never what.
 _COLLECTOR = frozenset({"foregroundDeletion", "orphan"})
@@ -58,6 +59,8 @@ class Remains:
     components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...]
     between: tuple[Object, ...]
     pods: tuple[Mapping[str, Any], ...]
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of those that may not be deleted by force, by their uids: why (row X5)."""
 
     @property
     def gone(self) -> bool:
@@ -263,7 +266,7 @@ async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
     silent = {node for node, dark in zip(asked, answers, strict=True) if dark}
     # Of thousands the few that are told are chosen first.
     left = sorted(_left(remains), key=lambda one: not foreign_finalizers(one[1]["metadata"]))[:REMNANTS_TOLD]
-    told = [_remnant(kind, thing, node, node in silent) for kind, thing, node in left]
+    told = [_remnant(kind, thing, node, node in silent, remains.refused) for kind, thing, node in left]
     if remains.owner is not None:
         told.append(_remnant(names.ATTEMPT_KIND, remains.owner))
     return tuple(told[:REMNANTS_TOLD])
@@ -291,12 +294,22 @@ def _is_ours(component: PlannedComponent, thing: Mapping[str, Any], given: Remov
     return given.everything or labels.get(names.LABEL_ATTEMPT) == str(given.attempt)
 
 
-def _remnant(kind: str, thing: Mapping[str, Any], node: str = "", silent: bool = False) -> Remnant:
+def _remnant(
+    kind: str,
+    thing: Mapping[str, Any],
+    node: str = "",
+    silent: bool = False,
+    refused: Mapping[str, str] = _NONE_REFUSED,
+) -> Remnant:
     metadata = mapping(thing["metadata"])
-    why = thing.get(_UNREAD)
+    name = str(metadata["name"])
+    if why := thing.get(_UNREAD):
+        name = f"{name}, which cannot be read: {why}"
+    elif why := refused.get(metadata.get("uid", "")):
+        name = f"{name}, which may not be deleted: {one_line(why, _WHY_MAXIMUM)}"
     return Remnant(
         kind=kind,
-        name=f"{metadata['name']}, which cannot be read: {why}" if why else metadata["name"],
+        name=name,
         deleting_since=time_of(metadata.get("deletionTimestamp")),
         finalizers=foreign_finalizers(metadata),
         node=node,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from holdfast.activities.anchor import release_anchor
 from holdfast.activities.attempts import attempts_of, refuse_foreign
 from holdfast.activities.checkpoint import Following
 from holdfast.activities.claims import CLAIM, claims_kept
-from holdfast.activities.contract import Removed, RemoveInput
+from holdfast.activities.contract import Removed, RemoveInput, Target
 from holdfast.activities.deadline import Deadline
 from holdfast.activities.kube import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.raw import mapping, time_of
@@ -72,6 +73,9 @@ async def force_remove(site: Site, given: RemoveInput) -> Removed:
 
 
 class _Rounds(Protocol):
+    refused: dict[str, str]
+    """Of pods that the run-as account may not delete, by their uids: why."""
+
     async def round(self) -> Remains | None:
         """Act, look, and return what is left; None if only that there is something left was looked at."""
         ...
@@ -107,7 +111,7 @@ async def _until_gone(
                 # One request that always goes unanswered must not keep it here. Only where not even owner and pods can
                 # be read nothing is known of what is left: that is for the first answer to say.
                 with suppress(Unreachable):
-                    return await _give_up(site, given, pulse)
+                    return await _give_up(site, given, pulse, rounds.refused)
             share = (clock() - begun) * POLL_SHARE
             left = deadline.left(clock(), pulse.blind)
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
@@ -132,9 +136,9 @@ async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
     return tuple(one.sentence() for one in await remnants_of(site, remains)), remains.total
 
 
-async def _give_up(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
+async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str]) -> Removed:
     """Look a last time, in full, and say what is left."""
-    remains = await find_remains(site, given)
+    remains = replace(await find_remains(site, given), refused=refused)
     if remains.gone:
         return await _conclude(site, given, pulse)
     remnants = await remnants_of(site, remains)
@@ -152,6 +156,7 @@ class _Graceful:
         self._looked_at = asyncio.get_running_loop().time()
         self._look = 0.0
         self._learned = False
+        self.refused: dict[str, str] = {}
 
     async def round(self) -> Remains | None:
         """Have the owner deleted; look in full once it is gone, and now and then before, to say what is left."""
@@ -174,11 +179,11 @@ class _Graceful:
         remains = await find_remains(self._site, self._given)
         self._looked_at = asyncio.get_running_loop().time()
         self._look = self._looked_at - now
-        await _release_stranded(self._site, remains)
+        await _release_stranded(self._site, self._given.target, remains)
         return remains
 
 
-async def _release_stranded(site: Site, remains: Remains) -> None:
+async def _release_stranded(site: Site, target: Target, remains: Remains) -> None:
     """Delete by force the pods that nobody is left to end: those being deleted whose node was found Down (row L4)."""
     dying = [pod for pod in remains.pods if "deletionTimestamp" in pod["metadata"]]
     dying = [pod for pod in dying if pod["metadata"].get("deletionGracePeriodSeconds") != 0]
@@ -186,7 +191,7 @@ async def _release_stranded(site: Site, remains: Remains) -> None:
 
     async def release(pod: Mapping[str, Any]) -> None:
         with suppress(Forbidden):
-            await _delete(site, pod, "v1", "Pod", grace_period=0)
+            await _delete(site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(target))
 
     await _all(release(pod) for pod in dying if node_of(pod) in down)
 
@@ -199,6 +204,7 @@ class _Forced:
         self._given = given
         self._begun = asyncio.get_running_loop().time()
         self._last: Remains | None = None
+        self.refused: dict[str, str] = {}
 
     async def round(self) -> Remains | None:
         """Delete what is left: pods at once, and what the collector has not removed by then, too."""
@@ -215,6 +221,7 @@ class _Forced:
         if self._last.gone:
             await asyncio.sleep(SETTLE_SECONDS)
             self._last = await find_remains(self._site, self._given)
+        self._last = replace(self._last, refused=self.refused)
         return self._last
 
     async def _force_all(self, remains: Remains) -> None:
@@ -231,12 +238,20 @@ class _Forced:
         metadata = mapping(pod["metadata"])
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
             return  # Nothing but a finalizer holds it, and that is not ours to take unasked.
-        await self._force(pod, "v1", "Pod", "")
+        try:
+            await _delete(self._site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(self._given.target))
+        except Unreachable as error:
+            if not _is_one_kinds(error):
+                raise
+        except Forbidden as error:
+            self.refused[metadata["uid"]] = error.message
+        except KubeError:
+            return
 
     async def _strip_all(self, remains: Remains) -> None:
         """Take the foreign finalizers off what was being deleted when it was read: pods first, as deletions are."""
-        await _all(self._strip(pod, "v1", "Pod", "") for pod in remains.pods)
         user, pods = user_of(self._given.target), {pod["metadata"]["uid"] for pod in remains.pods}
+        await _all(self._strip(pod, "v1", "Pod", user) for pod in remains.pods)
         components = [(thing, one.api_version, one.kind) for one, thing in remains.components]
         between = [(thing, thing["apiVersion"], thing["kind"]) for thing in remains.between]
         # What protects a claim protects what is in it from pods that may still write.
@@ -272,13 +287,17 @@ class _Forced:
         try:
             yield
         except Unreachable as error:
-            # Where only this kind's server is away, or its webhook, the round goes on too.
-            if error.status in (0, 401, 429):
+            if not _is_one_kinds(error):
                 raise
         except KubeError:
             # A webhook or a lost right holds it, or it has changed since it was read. The round goes on; what stays
             # is told as what is left.
             return
+
+
+def _is_one_kinds(error: Unreachable) -> bool:
+    """Whether only this kind's server is away, or its webhook: then the round goes on."""
+    return error.status not in (0, 401, 429)
 
 
 async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -204,7 +204,15 @@ async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any
         if metadata.get("deletionGracePeriodSeconds") == 0:
             continue
         try:
-            await site.kube.delete("v1", "Pod", metadata["name"], target.namespace, uid=metadata["uid"], grace_period=0)
+            await site.kube.delete(
+                "v1",
+                "Pod",
+                metadata["name"],
+                target.namespace,
+                uid=metadata["uid"],
+                grace_period=0,
+                impersonate=user_of(target),
+            )
         except Unreachable:
             raise
         except KubeError:

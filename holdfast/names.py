@@ -63,6 +63,11 @@ ANNOTATION_RESUME_FROM: Final = f"{GROUP}/resume-from"
 ANNOTATION_LIFE: Final = f"{GROUP}/life"
 """On a custom resource that stands for a workload: its own uid. A copy or a restored one bears that of another (F7)."""
 
+ANNOTATION_CREATED_BY: Final = f"{GROUP}/created-by"
+"""On such a resource: who created it, by the API server's own word. Only its admission policy writes this (row F13)."""
+ANNOTATION_CHANGED_BY: Final = f"{GROUP}/changed-by"
+"""On such a resource: who changed its spec last."""
+
 FINALIZER: Final = f"{GROUP}/workload"
 MANAGED_BY: Final = f"{GROUP}/holdfast"
 FIELD_MANAGER: Final = "holdfast"

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -88,6 +89,7 @@ def await_default_account(kubectl: Kubectl) -> None:
     kubectl("wait", "--for=create", "--timeout=60s", "serviceaccount/default", "--namespace=default")
 
 
+_PROBED_FOR = 60.0
 _APPWRAPPERS = "appwrappers.workload.codeflare.dev"
 
 
@@ -112,7 +114,32 @@ def apply_deploy(kubectl: Kubectl) -> bool:
     theirs = ("--selector=app.kubernetes.io/part-of!=holdfast", f"--field-selector=metadata.name={_APPWRAPPERS}")
     if (folder / "appwrapper").is_dir() and not kubectl("get", "crd", *theirs, "--output=name"):
         _apply(kubectl, ["-k", str(folder / "appwrapper")])
+        _await_appwrappers(kubectl)
     return True
+
+
+_PROBE = """
+apiVersion: workload.codeflare.dev/v1beta2
+kind: AppWrapper
+metadata: {name: probe, namespace: default}
+spec:
+  managedBy: holdfast.dev/probe
+  components:
+  - template: {apiVersion: v1, kind: ConfigMap, metadata: {name: probe}}
+"""
+
+
+def _await_appwrappers(kubectl: Kubectl) -> None:
+    """Wait until AppWrappers can be created: for some seconds its policies do not know the kind, and refuse it."""
+    deadline = time.monotonic() + _PROBED_FOR
+    while True:
+        try:
+            kubectl("create", "--dry-run=server", "-f", "-", stdin=_PROBE)
+            return
+        except StackError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def _apply(kubectl: Kubectl, sources: Sequence[str]) -> None:

@@ -425,7 +425,10 @@ class FrontDoor:
     @property
     def _settled(self) -> bool:
         """Whether all resources have been listed: none are where their kind is not installed, or not ours to see."""
-        informers = [one for feed in self._feeds for one in feed.informers]
+        if any(feed.unseen for feed in self._feeds):
+            return False
+        # Where all namespaces at once may not be seen, those that are named are.
+        informers = [one for feed in self._feeds for one in feed.informers if not one.unseen]
         return all(one.standing is Standing.SYNCED for one in informers)
 
     async def _hear_ends(self, since: datetime) -> None:

@@ -27,7 +27,7 @@ def stamped(workload: Workload) -> Workload:
     An empty uid would be filled by the workflow; a uid that came with the document would make two runs look as one.
     Nor is what a client submits a custom resource, whatever its document says.
     """
-    source = workload.source.model_copy(update={"generation": None})
+    source = workload.source.model_copy(update={"generation": None, "by": ""})
     return workload.model_copy(update={"uid": str(uuid.uuid4()), "submitted_at": datetime.now(UTC), "source": source})
 
 

@@ -118,6 +118,7 @@ async def temporal(
 
 async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | None = None) -> AsyncIterator[Check]:
     """Look at Kubernetes: does it answer, are the types there, has the worker its rights, are namespaces enabled?"""
+    from holdfast.cli.front_door import front_door
     from holdfast.cli.kubernetes import reached, server_of
 
     try:
@@ -135,6 +136,8 @@ async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | N
             if served:
                 async for check in _rights(kube):
                     yield check
+            async for check in front_door(kube):
+                yield check
             async for check in _namespaces(kube):
                 yield check
     except NotReachable as error:
@@ -316,21 +319,21 @@ async def _type(kube: Kube, kind: str) -> Check:
     return Check(f"type {kind}", True, f"{names.API_VERSION} is served")
 
 
-_WORKER: Final = "the worker's account"
+WORKER: Final = "the worker's account"
 
 
 async def _rights(kube: Kube) -> AsyncIterator[Check]:
     """Ask whether the worker's account may do what deploy/ grants it; without nodes it goes on, and says so here."""
     needed = granted()
-    who, lacking = await _lacking(kube, needed)
+    who, lacking = await lacking_of_worker(kube, needed)
     if not who:
         yield not_known("rights", "this identity may not ask about rights", "use a context that may")
         return
-    if who != _WORKER:
+    if who != WORKER:
         # One's own rights say nothing of the worker's: an administrator has them all.
         may = f"it may not {', '.join(map(str, lacking))}" if lacking else "it may do all of that itself"
         remedy = "use a context that may impersonate service accounts, or one of that account itself"
-        yield not_known("rights", f"this identity may not ask what {_WORKER} may do; {may}", remedy)
+        yield not_known("rights", f"this identity may not ask what {WORKER} may do; {may}", remedy)
         return
     for name, told, loss in (
         ("rights", [right for right in lacking if right.resource not in NODES], ""),
@@ -343,13 +346,13 @@ async def _rights(kube: Kube) -> AsyncIterator[Check]:
             yield Check(name, True, f"{who} may do what a worker must")
 
 
-async def _lacking(kube: Kube, needed: Sequence[Right]) -> tuple[str, list[Right]]:
+async def lacking_of_worker(kube: Kube, needed: Sequence[Right]) -> tuple[str, list[Right]]:
     """Return who was asked about, the worker's account or, if one may not ask as it, oneself; and what it may not."""
     from holdfast.activities.kube import service_account_user
     from holdfast.activities.kube_errors import Forbidden
 
     worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
-    for user, who in ((worker, _WORKER), ("", "this identity")):
+    for user, who in ((worker, WORKER), ("", "this identity")):
         try:
             return who, await lacking(kube, needed, user)
         except Forbidden:

@@ -14,10 +14,10 @@ import typer
 from holdfast.cli import demo_elastic
 from holdfast.cli.demo_stage import NAMESPACE, enabled, indented, named, say, worker
 from holdfast.cli.options import EXIT_FAILED, EXIT_UNREACHABLE
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, WorkloadNotFound
 
 if TYPE_CHECKING:
-    from holdfast.client import Run, StatusView
+    from holdfast.client import Holdfast, Run, StatusView
     from holdfast.local import Stack
 
 _DEADLINE: Final = 180.0
@@ -90,20 +90,19 @@ def _on(stack: Stack, keep: bool) -> bool:
 
 async def _live(stack: Stack) -> tuple[StatusView, Run]:
     from holdfast.cli import render
-    from holdfast.cli.submit import read_file
     from holdfast.cli.watch import Seen
     from holdfast.client import Holdfast
     from holdfast.model import Phase
 
-    file = str(Path(__file__).with_name("demo.yaml"))
-    workload = read_file(file, stack.name, NAMESPACE, f"train-llm-{secrets.token_hex(2)}", {})[0]
-    environment = stack.environment
+    environment, name = stack.environment, f"train-llm-{secrets.token_hex(2)}"
     async with (
         asyncio.timeout(_DEADLINE),
         Holdfast.connect(environment["TEMPORAL_ADDRESS"], environment["TEMPORAL_NAMESPACE"], stack.name) as holdfast,
     ):
-        run = await holdfast.submit(workload)
-        say(f"\n3. An AppWrapper: a Job of 4 pods in namespace {NAMESPACE}\n   workflow {run.workflow_id}\n")
+        say(f"\n3. An AppWrapper: a Job of 4 pods in namespace {NAMESPACE}\n\n   $ kubectl apply -f {name}.yaml")
+        say(indented(await asyncio.to_thread(_applied, stack, name)))
+        run = await _begun(holdfast, name)
+        say(f"   workflow {run.workflow_id}\n")
         seen, failed, explained = Seen(), False, set[str]()
         while True:
             view = await run.status()
@@ -119,8 +118,28 @@ async def _live(stack: Stack) -> tuple[StatusView, Run]:
                 told = render.explanation(await run.explain(), datetime.now(UTC))
                 say(f"\n   $ holdfast explain {run.namespace}/{run.name}\n" + indented(told) + "\n")
             if view.phase.ended:
+                shown = ("get", "appwrapper", name, "--namespace", NAMESPACE)
+                say(f"\n   $ kubectl {' '.join(shown)}\n{indented(await asyncio.to_thread(stack.kubectl, *shown))}")
                 return view, run
             await asyncio.sleep(0.3)
+
+
+def _applied(stack: Stack, name: str) -> str:
+    """Apply the demo's AppWrapper, and return what kubectl says."""
+    import yaml
+
+    document = yaml.safe_load(Path(__file__).with_name("demo.yaml").read_text())
+    document["metadata"] |= {"name": name, "namespace": NAMESPACE}
+    return stack.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(document, sort_keys=False))
+
+
+async def _begun(holdfast: Holdfast, name: str) -> Run:
+    """Wait until a worker has taken an AppWrapper up."""
+    while True:
+        try:
+            return await holdfast.get(name, NAMESPACE)
+        except WorkloadNotFound:
+            await asyncio.sleep(0.1)
 
 
 def _break(stack: Stack, run: Run) -> str:

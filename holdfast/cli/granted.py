@@ -1,4 +1,4 @@
-"""What `deploy/rbac.yaml` grants the worker: the one place that says what it needs, which `doctor` asks about."""
+"""What `deploy/` grants the worker: the one place that says what it needs, which `doctor` asks about."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ class Right:
         return f"{self.verb} {self.resource}"
 
 
-def granted() -> tuple[Right, ...]:
+def granted(manifest: str = "rbac.yaml") -> tuple[Right, ...]:
     """Return every right of the worker's own roles, each once.
+
+    Args:
+        manifest: a file of `deploy/`.
 
     Raises:
         FileNotFoundError: if the manifests are not packaged.
@@ -40,15 +43,15 @@ def granted() -> tuple[Right, ...]:
     folder = deploy_dir()
     if folder is None:
         raise FileNotFoundError("the manifests of deploy/ are not there")
-    documents: list[dict[str, Any]] = list(yaml.safe_load_all((folder / "rbac.yaml").read_text(encoding="utf-8")))
+    documents: list[dict[str, Any]] = list(yaml.safe_load_all((folder / manifest).read_text(encoding="utf-8")))
     return tuple(sorted({right for document in documents for right in _rights(document)}))
 
 
 def _rights(document: dict[str, Any]) -> Iterator[Right]:
     metadata = document["metadata"]
-    if document["kind"] not in _ROLES or metadata["name"] != names.WORKER_SERVICE_ACCOUNT:
+    if document["kind"] not in _ROLES or not metadata["name"].startswith(names.WORKER_SERVICE_ACCOUNT):
         return
-    for rule in document["rules"]:
+    for rule in document.get("rules", ()):
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 for verb in rule["verbs"]:

@@ -26,7 +26,8 @@ def history(life: History) -> str:
     ended = f"over since {instant(life.ended_at)}" if life.ended_at is not None else "its workflow is running"
     attempts = f"{life.executions} attempt{'' if life.executions == 1 else 's'}"
     phase = life.phase.value if life.phase is not None else "?"
-    lines = [text, "", f"{life.name}  {phase}, {attempts}, {life.restarts} restarts{budgets}; {ended}"]
+    asked = f"asked for by {life.by}" if life.by else "who asked for it is unverified"
+    lines = [text, "", f"{life.name}  {phase}, {attempts}, {life.restarts} restarts{budgets}; {ended}; {asked}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
 
 

@@ -13,6 +13,7 @@ from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Status, for
 from holdfast.policy.staging import size_of
 
 _LABEL: Final = 11
+_UNVERIFIED: Final = "unverified: who asked for it is known where kubectl did (docs/using.md)"
 _NEXT_STALE: Final = "nothing is decided until a worker answers; then what has happened meanwhile is acted on"
 
 
@@ -46,6 +47,7 @@ def explanation(view: ExplanationView, now: datetime) -> str:
         lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, its queue, or a signal"))
     if told.kept:
         lines.append(_labelled("kept", told.kept))
+    lines.append(_labelled("by", told.by or _UNVERIFIED))
     if told.unblock:
         lines.append(_labelled("unblock", told.unblock))
     return "\n".join(lines)
@@ -82,6 +84,7 @@ def status(view: StatusView, now: datetime) -> str:
         _labelled("where", f"ns {told.namespace} on cluster {told.cluster}, uid {told.uid or '-'}"),
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
     ]
+    lines.append(_labelled("by", told.by or _UNVERIFIED))
     if told.message:
         lines.append(_labelled("message", told.message))
     lines.append(_labelled("attempt", f"{told.attempt}, restarts {told.restarts}, executions {told.executions}"))

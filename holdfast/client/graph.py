@@ -78,7 +78,7 @@ class GraphRun:
         """
         try:
             # The workflow itself takes nothing that is meant for another: one may begin between the two.
-            await self._handle.signal(names.SIGNAL_CANCEL, args=[reason, self.uid])
+            await self._handle.signal(names.SIGNAL_CANCEL, args=[reason, self.uid] if self.uid else [reason])
             memo = await (await self._handle.describe()).memo()
         except RPCError as error:
             raise explained(error, self.place) from error

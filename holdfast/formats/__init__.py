@@ -13,6 +13,7 @@ from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
 from holdfast.model import PodSet, Policy, Status, Workload
+from holdfast.model.workload import Source
 from holdfast.profiles import PROFILES
 
 FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, own.FORMAT, manifests.FORMAT)
@@ -101,7 +102,10 @@ def asking(document: Json, *, cluster: str) -> Workload:
     resource = RESOURCES[document["apiVersion"], document["kind"]]
     (workload,) = read({**resource.bare(document), "status": None}, cluster=cluster)
     metadata = document["metadata"]
-    source = workload.source.model_copy(update={"generation": metadata["generation"]})
+    annotations = cast("Json", metadata.get("annotations") or {})
+    by = str(annotations.get(names.ANNOTATION_CREATED_BY, ""))
+    known = workload.source
+    source = Source(api_version=known.api_version, kind=known.kind, generation=metadata["generation"], by=by)
     return workload.model_copy(update={"uid": metadata["uid"], "source": source})
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from holdfast.errors import Problem, field_path, problems_of
+from holdfast.formats import jobset_document
 from holdfast.formats.appwrapper_document import GROUP_KIND, LABEL, ComponentPart, PodSetInfoPart, PodSetPart
 from holdfast.formats.pods import (
     PathProblem,
@@ -18,6 +19,7 @@ from holdfast.formats.pods import (
     status_problems,
     status_rule,
 )
+from holdfast.formats.published import LABEL_QUEUE
 from holdfast.formats.references import with_config
 from holdfast.formats.text import Json, inside
 from holdfast.model import Component, PodSet
@@ -65,6 +67,7 @@ def read_components(
         for one in status_problems(template):
             problems.append(Problem(f"{path}.{one.path}", one.message, one.value))
         _check_labels(template, [one.path for one in pod_sets], owner, path, problems)
+        _check_restarts(template, f"{path}.template", problems)
         if len(problems) > before:
             continue
         try:
@@ -80,6 +83,21 @@ def read_components(
     if given and not total and not problems:
         problems.append(Problem("spec.components", "bring no pods: expected a known kind, or podSets, in one at least"))
     return with_config(found)
+
+
+def _check_restarts(template: Json, path: str, problems: list[Problem]) -> None:
+    """Refuse a JobSet that restarts itself: its life is the AppWrapper's alone (row F10)."""
+    if group_kind(template) != jobset_document.GROUP_KIND:
+        return
+    where, says = f"{path}.spec.failurePolicy", "the AppWrapper restarts it, as often as its own retryLimit says"
+    restarts = inside(template, "spec", "failurePolicy", "maxRestarts")
+    if restarts not in (None, 0):
+        problems.append(Problem(f"{where}.maxRestarts", f"expected 0, or none: {says}", restarts))
+    rules = inside(template, "spec", "failurePolicy", "rules")
+    for index, rule in enumerate(cast("list[Any]", rules) if isinstance(rules, list) else ()):
+        action = inside(rule, "action")
+        if str(action).startswith("Restart"):
+            problems.append(Problem(f"{where}.rules[{index}].action", f"expected FailJobSet: {says}", action))
 
 
 def _check_name(template: Json, index: int, seen: dict[tuple[str, str, str], int], problems: list[Problem]) -> None:
@@ -183,14 +201,17 @@ def _pod_set(
 
 
 def _check_labels(template: Json, paths: list[str], owner: str, path: str, problems: list[Problem]) -> None:
-    """Refuse a component or pod template that says it belongs to another AppWrapper."""
+    """Refuse a component or pod template that says it belongs to another AppWrapper, or to a queue (row F10)."""
     for place in dict.fromkeys(["template", *paths]):
         try:
-            found = inside(
-                pod_template(template, place) if place != "template" else template, "metadata", "labels", LABEL
-            )
+            labels = inside(pod_template(template, place) if place != "template" else template, "metadata", "labels")
         except PathProblem:
             continue
+        found, queue = inside(labels, LABEL), inside(labels, LABEL_QUEUE)
+        where = f"{path}.{place}.metadata.labels"
         if found is not None and owner and found != owner:
-            where = f"{path}.{place}.metadata.labels[{LABEL}]"
-            problems.append(Problem(where, f"expected {owner!r}, or no such label", found))
+            problems.append(Problem(f"{where}[{LABEL}]", f"expected {owner!r}, or no such label", found))
+        if queue is not None:
+            problems.append(
+                Problem(f"{where}[{LABEL_QUEUE}]", "expected none: give the AppWrapper itself the queue", queue)
+            )

@@ -94,6 +94,8 @@ class History(Exported):
     workflow_id: str
     runs: tuple[PastRun, ...]
     """Oldest first. Those that Temporal no longer keeps are not among them."""
+    by: str = ""
+    """Who asked for it, by the API server's own word; empty: unverified (row F13)."""
     begun_at: Time
     ended_at: Time | None = None
     """When its workflow was over: nothing was held or removed any more."""

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from holdfast.model.base import Time
+from holdfast.model.base import Outside, Time
 from holdfast.model.vocabulary import FailureClass, Scope
 
 FAILURES_MAXIMUM = 16
@@ -255,6 +255,10 @@ class Asked(Payload):
     """Of its `spec`: of two that come, the higher one is the later word (row F7)."""
     suspend: bool = False
     deleting: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    foreground: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the collector deletes what it owns first, and at once (row F3)."""
+    by: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
+    """Who changed it last, by the API server's own word (row F13)."""
 
 
 class Quiet(Payload):

@@ -62,6 +62,8 @@ class Status(Payload):
     """How often it went back to its queue: what whoever asks for that must expect (row L25)."""
     submitted_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """When it was submitted, which no requeue changes (row L26)."""
+    by: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Who asked for it, by the API server's own word; empty: unverified (row F13)."""
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it waits for a person wherever something is lost, and longer for a silent node (rows L4, L7)."""
     walltime_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
@@ -110,6 +112,8 @@ class Explanation(Payload):
     next: tuple[Deadline, ...] = ()
     kept: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """What of its storage outlives its attempts, and how to have it go with them (row D25)."""
+    by: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """As in its status."""
     unblock: str = ""
     """What a person could do about it, where there is something."""
     causes: tuple[Cause, ...] = ()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from holdfast import names
-from holdfast.model.base import Model, Time, Word
+from holdfast.model.base import Model, Outside, Time, Word
 from holdfast.model.checkpoint import Checkpoint, CheckpointProtocol
 from holdfast.model.component import Component
 from holdfast.model.gang import Gang
@@ -37,6 +37,13 @@ class Source(Model):
     generation: Annotated[int | None, Field(ge=1, exclude_if=lambda value: value is None)] = None
     """Of the custom resource that it was read from and that stands for it in the cluster, whose uid is the workload's
     own; None: a client submitted it, and an Anchor stands for it (rows F1, F7)."""
+    by: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
+    """Who created that resource, by the API server's own word; empty: nobody says (row F13)."""
+
+    @property
+    def asked_by(self) -> str:
+        """Who asked for it; empty where the API server has not said so, whatever a document says (rows F13, X13)."""
+        return self.by if self.generation is not None else ""
 
 
 class Workload(Model):
@@ -374,8 +381,8 @@ class Workload(Model):
         # Nor does it matter whether there was a queue of that name as it was handed in.
         left_out: dict[str, Any] = dict.fromkeys({"uid", "submitted_at", "queued"} | silent, True)
         # That the document gives its failure grace is said by the grace itself.
-        # Nor what stands for it in the cluster.
-        exclude = {**left_out, "policy": {"own_failure_grace"}, "source": {"generation"}}
+        # Nor what stands for it in the cluster, and who made that.
+        exclude = {**left_out, "policy": {"own_failure_grace"}, "source": {"generation", "by"}}
         return _digest(self.model_dump(mode="json", exclude=exclude))
 
     def body_hashes(self) -> dict[str, str]:

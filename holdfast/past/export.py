@@ -30,6 +30,7 @@ def history_of(story: Story) -> History:
         namespace=spec.namespace,
         cluster=spec.cluster,
         uid=story.uid,
+        by=spec.source.asked_by,
         workflow_id=spec.workflow_id,
         runs=tuple(
             PastRun(

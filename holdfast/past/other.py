@@ -169,19 +169,21 @@ class _Other:
         last = turn.taken[-1].decision if turn.taken else None
         real = last.until if isinstance(last, Wait) else None
         if self.ahead is not None or isinstance(last, Look):
-            return None
+            return
         at = turn.at
         while True:
             decision = self._decide(turn.spec, raw, at, looks=False).decision
             if not isinstance(decision, Wait) or not at < decision.until < until:
-                return None
+                return
             if real is not None and decision.until >= real:
-                return None
+                return
             at = decision.until
             taken = self._decide(turn.spec, raw, at, looks=False)
             self._keep(taken.before)
             if isinstance(taken.decision, _ACTING):
-                return self._only_other(at, raw, taken)
+                self._only_other(at, raw, taken)
+                if self.ahead is not None:
+                    return
 
     def _decide(self, spec: Workload, raw: State, at: datetime, *, looks: bool) -> Taken:
         """Return what the other policy decides; where it would look, what is known is what it would see."""

@@ -47,7 +47,7 @@ from holdfast.policy.park import park, unpark
 from holdfast.policy.queued import follow as queue_followed
 from holdfast.policy.record import cause
 from holdfast.policy.replace import joined, replaced_at
-from holdfast.policy.report import quota_in, report_of
+from holdfast.policy.report import overrun_in, quota_in, report_of
 from holdfast.policy.requeue import next_cycle
 from holdfast.policy.settle import enter, settle
 from holdfast.policy.staging import fetching, skipped
@@ -468,6 +468,8 @@ def _report(spec: Workload, state: State) -> Step | None:
     if last is not None and told.phase is last.phase:
         if state.outcome is Phase.SUCCEEDED and quota_in(last) and not quota_in(told):
             return Run(OperationKind.REPORT, "telling the cluster: its last pod has ended, and it holds no quota")
+        if overrun_in(told) != overrun_in(last):
+            return Run(OperationKind.REPORT, "telling the cluster whether it asks for more pods than its quota is for")
         if last.reason is not Reason.REPLACING or told.reason is Reason.REPLACING:
             return None
     return Run(OperationKind.REPORT, f"telling the cluster: {state.phase.value}")

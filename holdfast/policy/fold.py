@@ -180,8 +180,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     if blind != state.blind:
         state = edit(state, blind=blind)
     if observation.anchor_deleting:
-        what = observation.asked.kind if observation.asked is not None else "anchor"
-        state = _deleted(state, what, now)
+        state = _deleted(state, observation.asked, now)
     if observation.asked is not None:
         state = _asked(state, observation.asked, now)
         if not observation.attempt:
@@ -220,10 +219,14 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     )
 
 
-def _deleted(state: State, what: str, now: datetime) -> State:
+def _deleted(state: State, asked: Asked | None, now: datetime) -> State:
+    """Return the state after what stands for the workload was deleted; `asked` is None where that is an Anchor."""
     if state.intent.cancel or state.outcome is Phase.CANCELLED:
         return state
-    return _wished(state, Cancelled(f"its {what} was deleted in the cluster", Reason.ANCHOR_DELETED), now)
+    why = f"its {asked.kind if asked is not None else 'anchor'} was deleted in the cluster"
+    if asked is not None and asked.foreground:
+        why += " in the foreground: the cluster deletes its pods at once, and nothing is saved first"
+    return _wished(state, Cancelled(why, Reason.ANCHOR_DELETED), now)
 
 
 def _asked(state: State, asked: Asked, now: datetime) -> State:
@@ -236,10 +239,11 @@ def _asked(state: State, asked: Asked, now: datetime) -> State:
         return state
     state = edit(state, asked=asked)
     if asked.deleting:
-        return _deleted(state, asked.kind, now)
+        return _deleted(state, asked, now)
     if before is None or asked.suspend == before.suspend:
         return state
     note = f"spec.suspend of its {asked.kind} is {str(asked.suspend).lower()}"
+    note += f"; its spec was last changed by {asked.by}" if asked.by else ""
     return _wished(state, Suspended(note) if asked.suspend else Resumed(note), now)
 
 

@@ -158,6 +158,11 @@ def quota_in(report: Report) -> bool:
     return quota_of(report.conditions)
 
 
+def overrun_in(report: Report) -> str:
+    """Return what a report says of pods beyond the workload's quota (row F11)."""
+    return next((each.message for each in report.conditions if each.type is ConditionType.QUOTA_RESERVED), "")
+
+
 def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Event, ...] = ()) -> Report:
     """Return the status for the cluster's own readers."""
     return Report(

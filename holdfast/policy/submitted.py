@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import State, Workload
+from holdfast.model import Reason, State, Workload
 from holdfast.model.observation import Asked
 from holdfast.policy.blocked import waiting
 from holdfast.policy.edit import edit
 from holdfast.policy.queued import first_turn
+from holdfast.policy.record import cause
 
 
 def submitted(spec: Workload, now: datetime) -> State:
@@ -18,6 +19,8 @@ def submitted(spec: Workload, now: datetime) -> State:
         # Its custom resource is there already, and is told how it stands from the first.
         asked = Asked(kind=spec.source.kind, generation=spec.source.generation, suspend=spec.suspend)
         state = edit(state, asked=asked, anchored=True)
+        by = f" by {spec.source.by}" if spec.source.by else "; by whom is not verified"
+        state = cause(state, Reason.SUBMITTED, f"its {asked.kind} was created{by}", now)
     if spec.suspend:
         state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
     return state

@@ -303,7 +303,8 @@ class TestRights:
         ("verb", "api_version", "kind", "allowed"),
         [
             ("list", "v1", "Pod", True),
-            ("delete", "v1", "Pod", True),
+            ("delete", "v1", "Pod", False),
+            ("patch", "v1", "Pod", False),
             ("create", "v1", "Pod", False),
             ("list", "batch/v1", "Job", True),
             ("create", "batch/v1", "Job", False),

@@ -205,15 +205,34 @@ class TestForced:
         await bench.launch()
         pods = {one["metadata"]["name"]: one["metadata"]["uid"] for one in await bench.pods()}
         made = deletions(bench)
+        account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
         assert (await bench.force_remove()).gone
         await nothing_left(bench)
         assert made[0][0] == f"{bench.namespace}/attempts/train-a1"
         forced = {
             path.rpartition("/")[2]: options["preconditions"]["uid"]
             for path, options, user in made
-            if "/pods/" in path and options["gracePeriodSeconds"] == 0 and not user
+            if "/pods/" in path and options["gracePeriodSeconds"] == 0 and user == account
         }
         assert forced == pods
+
+    async def test_X5_pods_that_the_account_may_not_delete_any_more_stay_and_are_told_with_why(self, bench: Bench):
+        bench.components = (job(pods=1, **STUBBORN),)
+        await bench.launch()
+        rbac = ("rbac.authorization.k8s.io/v1", "Role", names.RUN_AS_DEFAULT, bench.namespace)
+        role = await bench.admin.get(*rbac)
+        for rule in role["rules"]:
+            rule["verbs"] = [verb for verb in rule["verbs"] if verb != "delete"]
+        await bench.admin.patch(*rbac, uid=role["metadata"]["uid"], patch={"rules": role["rules"]})
+        account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
+        pods = await bench.kube.resource("v1", "Pod")
+        while (await bench.kube.allowed("delete", pods, bench.namespace, impersonate=account))[0]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # The authorizer reads it a moment later.
+        removed = await bench.force_remove(2.0)
+        assert not removed.gone, "nobody else deletes them by force"
+        (told,) = [one.name for one in removed.remnants if one.kind == "Pod"]
+        assert "which may not be deleted: " in told
+        assert "cannot delete resource" in told
 
     @pytest.mark.parametrize("late", [0, 1])
     async def test_A8_pods_of_several_pages_are_all_forced_and_proven_gone(
@@ -534,4 +553,4 @@ async def test_a_deletion_without_a_uid_is_refused(bench: Bench):
     with pytest.raises(ValueError, match="no uid"):
         await bench.kube.delete("v1", "Pod", "solo", bench.namespace, uid="")
     with pytest.raises(NotFound):
-        await bench.kube.delete("v1", "Pod", "solo", bench.namespace, uid="some")
+        await bench.admin.delete("v1", "Pod", "solo", bench.namespace, uid="some")

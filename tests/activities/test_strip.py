@@ -29,7 +29,7 @@ def patches(bench: Bench) -> list[tuple[str, Object, str]]:
     return made
 
 
-async def test_U2_pods_as_the_worker_and_components_as_the_account_by_uid_and_version(bench: Bench):
+async def test_U2_pods_and_components_as_the_account_by_uid_and_version(bench: Bench):
     bench.components = (job(pods=1, finalizers=HOLD), config(metadata={"finalizers": HOLD}), pod(finalizers=HOLD))
     await bench.launch()
     uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in await bench.pods()}
@@ -42,7 +42,7 @@ async def test_U2_pods_as_the_worker_and_components_as_the_account_by_uid_and_ve
     account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
     assert {path.rpartition("/")[2] for path, _, _ in made} == set(uids)
     for path, body, user in made:
-        assert user == (account if "/configmaps/" in path else "")
+        assert user == account
         assert body["metadata"]["uid"] == uids[path.rpartition("/")[2]]
         assert body["metadata"]["resourceVersion"]
         assert set(body["metadata"]) == {"uid", "resourceVersion", "finalizers"}

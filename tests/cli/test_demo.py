@@ -23,5 +23,8 @@ def test_the_demo_ends_with_a_workload_healed_by_one_reset() -> None:
         assert "exited 137 (OOMKilled)" in result.stdout
         assert "attempt 1 → 2" in result.stdout
         assert "Temporal UI" in result.stdout
+        assert "$ kubectl apply -f train-llm-" in result.stdout
+        _, shown = result.stdout.split("$ kubectl get appwrapper ")
+        assert "Succeeded" in shown.splitlines()[2], shown
     finally:
         Stack.load(STACK).down(purge=True)

@@ -24,7 +24,6 @@ from tests.e2e.space import Handle, open_space
 from tests.e2e.terminal import command
 from tests.e2e.test_lost_nodes import book, said, stands, word, workload
 from tests.e2e.test_provisioner import Ground
-from tests.e2e.truth import WORKER
 from tests.redfish.server import Emulator
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
@@ -80,7 +79,7 @@ class Rack(Ground):
         assert not [
             one
             for one in self.space.truth.requests()
-            if one.user == WORKER and (one.verb == "delete" or one.name == names.attempt_name("train", 2))
+            if one.worker and (one.verb == "delete" or one.name == names.attempt_name("train", 2))
         ]
 
 
@@ -127,7 +126,7 @@ async def test_L15_a_silent_node_is_off_before_its_pods_are_replaced_and_comes_b
         assert OUT in await here.taints(here.node)
         fencing, fenced = here.patches()[:2]
         assert fencing < off < fenced < here.first_of_attempt_2(), "each after the other, by the audit log"
-        gone = [one for one in here.space.truth.requests() if one.user == WORKER and one.verb == "delete"]
+        gone = [one for one in here.space.truth.requests() if one.worker and one.verb == "delete"]
         assert all(one.time > fenced for one in gone)
         (reset,) = [cause for cause in status.causes if cause.reason == "Resetting"]
         assert "powered off at" in reset.message

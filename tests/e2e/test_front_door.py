@@ -35,6 +35,7 @@ from tests.e2e.front_door import (
 )
 from tests.e2e.site import Site, open_site, until
 from tests.e2e.space import Space, open_space, pod
+from tests.e2e.test_expected_pods import deployment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 ROW = pytest.mark.row
@@ -138,7 +139,8 @@ async def test_F3_a_deleted_appwrapper_goes_last(door: Space, propagation: str):
         await door.site.kube.get("batch/v1", "Job", "work", door.namespace)
     status = await door.ended(handle)
     assert status.phase is Phase.CANCELLED
-    assert any("its AppWrapper was deleted in the cluster" in one.message for one in status.causes)
+    (said_,) = (one.message for one in status.causes if "its AppWrapper was deleted in the cluster" in one.message)
+    assert ("in the foreground: the cluster deletes its pods at once" in said_) is (propagation == "Foreground")
 
 
 @ROW("F4", level="e2e")
@@ -171,7 +173,7 @@ async def test_F4_suspension_and_what_kueue_adds_are_obeyed(door: Space):
     assert pod_["metadata"]["labels"]["example.com/flavor"] == "reserved"
     assert pod_["spec"]["nodeSelector"] == {"holdfast.dev/node": "fake"}, "nothing is left of the admission before"
     status = await door.site.status(handle)
-    assert any(one.message == SUSPENDED for one in status.causes)
+    assert any(one.message.startswith(SUSPENDED) for one in status.causes)
     assert all(budget.used == 0 for budget in status.budgets)
 
 
@@ -196,6 +198,36 @@ async def test_F4_what_was_checked_once_cannot_be_changed(door: Space):
         assert isinstance(refused.value, Invalid)
     await door.patch(*KIND, "train", {"spec": {"suspend": True}})
     await shows(door, in_phase("Suspended"), "an update that is allowed is obeyed")
+
+
+@ROW("F11", level="e2e")
+@pytest.mark.asyncio(loop_scope="session")
+async def test_F11_scaled_in_place_it_shows_what_was_admitted_and_at_0_it_is_held(door: Space):
+    await applied(door, appwrapper(door, deployment(3), warmupGracePeriodDuration="60s"))
+    await runs(door)
+
+    async def scaled(replicas: int, says: str) -> dict[str, Any]:
+        await door.patch("apps/v1", "Deployment", "serve", {"spec": {"replicas": replicas}})
+
+        def knows(one: dict[str, Any]) -> bool:
+            told = {each["type"]: each.get("message", "") for each in one["status"]["conditions"]}
+            return says in told["QuotaReserved"] + told[CONDITION]
+
+        return await shows(door, knows, f"scaled to {replicas} it says {says!r}")
+
+    found = await scaled(5, "asks for 5 pods, 2 more than the declared 3")
+    assert (found["status"]["phase"], conditions(found)["PodsReady"]) == ("Running", "True")
+    found = await scaled(0, "Deployment serve is scaled to 0")
+    life = life_in(found["status"])
+    assert life is not None
+    assert (life.reason, conditions(found)["Unhealthy"]) == ("Held", "False")
+    assert found["status"]["phase"] not in {"Succeeded", "Failed"}
+    assert conditions(found)["QuotaReserved"] == "True", "whoever scaled it down may scale it up again"
+    await door.patch("apps/v1", "Deployment", "serve", {"spec": {"replicas": 2}})
+    found = await shows(
+        door, lambda one: conditions(one)["PodsReady"] == "True" and in_phase("Running")(one), "it runs"
+    )
+    assert found["status"].get("resettingCount", 0) == 0
 
 
 @ROW("F7", level="e2e")
@@ -292,9 +324,14 @@ async def test_F1_a_policy_writes_whose_a_new_appwrapper_is_and_touches_no_other
             number += 1
             document = appwrapper(door, job(f"work-{number}"), name=f"train-{number}")
             del document["spec"]["managedBy"]
+            document["metadata"]["annotations"] |= {names.ANNOTATION_CREATED_BY: "bob"}
             created = await door.site.kube.create(document)
             await asyncio.sleep(0.1)
         assert created["spec"]["managedBy"] == door.site.managed_by
+        by = created["metadata"]["annotations"]
+        assert by[names.ANNOTATION_CREATED_BY] == by[names.ANNOTATION_CHANGED_BY] != "bob", (
+            "nobody can say it for another"
+        )
         ready = "its pods are ready"
         await shows(door, lambda one: conditions(one).get("PodsReady") == "True", ready, name=f"train-{number}")
         assert (await door.site.kube.create(theirs))["spec"]["managedBy"] == "kueue.x-k8s.io/multikueue"

@@ -14,7 +14,6 @@ from holdfast.local import Stack
 from tests.e2e.jobsets import Json, P, jobset, replicated
 from tests.e2e.site import open_site, until
 from tests.e2e.space import STUBBORN, Handle, Space, open_space
-from tests.e2e.truth import WORKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 SHARED = pytest.mark.asyncio(loop_scope="session")
@@ -180,7 +179,7 @@ async def test_J12_active_pods_that_never_end_are_forced_once_their_grace_is_ove
     assert await pods(space) == {"train-driver-0"}
     await space.truth.settle()
     deletions = [one for one in space.truth.requests() if one.verb == "delete"]
-    forced = [one for one in deletions if (one.resource, one.user) == ("pods", WORKER)]
+    forced = [one for one in deletions if (one.resource, one.worker) == ("pods", True)]
     deaf_ones = {life.name for life in space.truth.of(1, "Pod") if life.name.startswith("train-workers-")}
     assert {one.name for one in forced} == deaf_ones
     assert len(deaf_ones) == 2

@@ -36,7 +36,6 @@ from tests.e2e.agents import open_agents
 from tests.e2e.nodes import Nodes
 from tests.e2e.site import Site, asked, job, open_site, until
 from tests.e2e.space import Handle, Space, open_space
-from tests.e2e.truth import WORKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -197,7 +196,7 @@ async def test_L4_a_silent_node_is_degraded_then_down_and_its_workload_is_moved_
             one for one in since if one.verb == "delete" and one.resource == "pods" and one.name.startswith("train")
         ]
         assert len({one.name for one in forced}) == 5, "the pods there were deleted by force, each"
-        ours = [one for one in since if one.user == WORKER and one.verb in {"create", "delete"}]
+        ours = [one for one in since if one.worker and one.verb in {"create", "delete"}]
         assert not [one for one in ours if one.name.startswith("beside")], "and nobody else's"
         gone = next(cause for cause in status.causes if cause.reason == "DeletionComplete")
         assert doomed.names[0] in gone.message, "what may still run there is said"

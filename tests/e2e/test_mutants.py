@@ -54,6 +54,8 @@ OURS = tuple(
         r"is ignored: spec.managedBy",
         # What no AppWrapper may hold.
         r"cannot be nested",
+        r"give the AppWrapper itself the queue",
+        r"the AppWrapper restarts it",
         r"the AppWrapper's own, or none",
         r"or no such label",
         r"is a Secret",

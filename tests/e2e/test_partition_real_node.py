@@ -22,7 +22,6 @@ from tests.e2e.partition import Sampled, partible, shells, turns
 from tests.e2e.site import until
 from tests.e2e.test_lost_nodes import QUICK, is_tainted, stands, word
 from tests.e2e.test_lost_real_node import PATIENT, is_free, lent, sleeper
-from tests.e2e.truth import WORKER
 
 pytestmark = [
     pytest.mark.e2e,
@@ -54,7 +53,7 @@ async def test_L12_a_partition_that_heals_within_the_grace_disturbs_nothing(stac
         assert status.causes == before.causes, "nothing was decided"
         assert await word(space.site, "real") is NodeWord.NONE, "and nothing said on the node"
         since = space.truth.requests()[requests:]
-        assert not [one for one in since if one.user == WORKER and one.verb in {"create", "delete"}]
+        assert not [one for one in since if one.worker and one.verb in {"create", "delete"}]
         assert list(await asyncio.to_thread(shells, marker)) == [process], "the same process"
 
 

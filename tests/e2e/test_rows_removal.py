@@ -8,7 +8,6 @@ from holdfast import names
 from holdfast.model import Phase
 from tests.e2e.site import appwrapper, job, until
 from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod
-from tests.e2e.truth import WORKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -70,7 +69,7 @@ async def test_A8_the_same_deletion_serves_all_five(space: Space, why: str):
     assert (forced.scheduled - graceful.scheduled).total_seconds() >= FORCE_AFTER - BUSY
 
     # The audit log: one deletion by the worker, then none until force; then all pods that were left.
-    begun = [one for one in space.truth.requests() if one.time >= graceful.scheduled and one.user == WORKER]
+    begun = [one for one in space.truth.requests() if one.time >= graceful.scheduled and one.worker]
     deletions = [one for one in begun if one.verb == "delete" and one.name != "train" and one.name[-3:] != "-a2"]
     assert (deletions[0].resource, deletions[0].name) == ("attempts", "train-a1")
     by_force = [one for one in deletions if one.resource == "pods"]
@@ -99,7 +98,7 @@ async def test_A8_without_force_all_is_left_to_the_collector(space: Space):
     space.truth.assert_told_truly("train")
     await space.assert_paused(handle, "train", 2, 1.0)
     assert not await space.acts(handle, names.ACTIVITY_FORCE_REMOVE)
-    deletions = [one for one in space.truth.requests() if one.verb == "delete" and one.user == WORKER]
+    deletions = [one for one in space.truth.requests() if one.verb == "delete" and one.worker]
     assert [(one.resource, one.name) for one in deletions] == [("attempts", "train-a1")]
 
 

@@ -10,7 +10,6 @@ from holdfast import names
 from holdfast.model import ComponentView, Failure, FailureClass, Observation, Scope
 from tests.e2e.site import appwrapper, job, until
 from tests.e2e.space import Space, pod
-from tests.e2e.truth import WORKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -33,7 +32,7 @@ def reset_at(space: Space, workload: str, attempt: int = 1) -> datetime:
         one.time
         for one in space.truth.requests()
         if (one.verb, one.resource, one.name) == ("delete", "attempts", names.attempt_name(workload, attempt))
-        and one.user == WORKER
+        and one.worker
     )
 
 

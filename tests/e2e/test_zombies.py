@@ -10,12 +10,11 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from holdfast import names
-from holdfast.activities.kube import Conflict
+from holdfast.activities.kube import Conflict, service_account_user
 from holdfast.model import Phase, Reason
 from holdfast.policy.strip import StripRequest
 from tests.e2e.site import appwrapper, job, until
 from tests.e2e.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod
-from tests.e2e.truth import WORKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -72,7 +71,7 @@ async def test_U2_finished_pods_that_block_the_foreground_deletion_are_forced(sp
     assert (graceful.name, graceful.result["gone"]) == (names.ACTIVITY_REMOVE, False)
     assert (forced.name, forced.result["gone"]) == (names.ACTIVITY_FORCE_REMOVE, True)
     deleted = [
-        one for one in space.truth.requests() if (one.verb, one.resource, one.user) == ("delete", "pods", WORKER)
+        one for one in space.truth.requests() if (one.verb, one.resource, one.worker) == ("delete", "pods", True)
     ]
     assert {one.name for one in deleted} == set(pods)
     assert all(one.time >= forced.scheduled for one in deleted), "not before the grace ended"
@@ -106,7 +105,7 @@ async def test_U2_on_a_node_that_does_not_answer_they_are_forced_and_the_risk_is
     await space.truth.settle()
     space.truth.assert_told_truly("train")
     forced_out = {
-        one.name for one in space.truth.requests() if (one.verb, one.resource, one.user) == ("delete", "pods", WORKER)
+        one.name for one in space.truth.requests() if (one.verb, one.resource, one.worker) == ("delete", "pods", True)
     }
     assert forced_out == {"lost"}, "what ends by itself is not forced"
 
@@ -132,7 +131,7 @@ def stripped(space: Space) -> set[tuple[str, str]]:
     return {
         (one.user, one.name)
         for one in space.truth.requests()
-        if one.resource == "pods" and not one.subresource and one.verb in {"patch", "update"} and one.user == WORKER
+        if one.resource == "pods" and not one.subresource and one.verb in {"patch", "update"} and one.worker
     }
 
 
@@ -184,7 +183,7 @@ async def test_U2_finalizers_are_stripped_on_request_and_the_reset_goes_on(space
     )
     status = await space.reach(handle, "Running", 2)
     assert [one.message for one in status.causes if one.reason is Reason.FINALIZERS_STRIPPED] == [asked]
-    assert stripped(space) == {(WORKER, "lone")}
+    assert stripped(space) == {(service_account_user(space.namespace, names.RUN_AS_DEFAULT), "lone")}
     again = await space.site.kube.get("v1", "Pod", "lone", space.namespace)
     assert again["metadata"]["finalizers"] == [FOREIGN_FINALIZER], "the new attempt's own is left alone"
     await space.truth.settle()

@@ -75,6 +75,9 @@ class Request:
     subresource: str
     name: str
     user: str
+    """As whom."""
+    worker: bool = False
+    """Whether a worker made it, as itself or as an account that it acts as."""
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -310,5 +313,6 @@ def _requests(line: Mapping[str, Any]) -> Iterator[Request]:
         subresource=place.get("subresource", ""),
         name=place.get("name", ""),
         user=(line.get("impersonatedUser") or line["user"])["username"],
+        worker=line["user"]["username"] == WORKER,
         body=line.get("requestObject") or {},
     )

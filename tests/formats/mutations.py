@@ -92,6 +92,13 @@ def _laughs(_: random.Random) -> str:
     return "\n".join(lines)
 
 
+def _restarting() -> Json:
+    rules = [{"name": "r", "action": "RestartJobSet"}]
+    jobs = [{"name": "a", "replicas": 1, "template": {"spec": job()["spec"]}}]
+    spec = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": 3, "rules": rules}}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "set"}, "spec": spec}
+
+
 def _two_torches(_: random.Random) -> Json:
     return appwrapper("train", declared(pytorch_job(), ("template.spec.pytorchReplicaSpecs.Master.template", 1)))
 
@@ -176,6 +183,8 @@ DIRECTED: dict[str, Spoil] = {
         (*C0, "podSets", 0, "path"),
         "template.spec.spare",
     ),
+    "a queue of its own": of_job(*T0, "metadata", "labels", value={"kueue.x-k8s.io/queue-name": "team"}),
+    "restarts of its own": lambda _: appwrapper("train", {"template": _restarting()}),
     "a path given twice": lambda _: appwrapper("train", declared(job(), (JOBS, 2), (JOBS, 2), infos=False)),
     "a pod set that is missing": _two_torches,
     "other replicas": of_declared(*C0, "podSets", 0, "replicas", value=5),

@@ -110,6 +110,33 @@ PATH = {"path": "template.spec.template", "replicas": 2}
 OVERSIZED = appwrapper(*[pod(f"p{index}") for index in range(9)])
 
 
+def jobset(**policy: Any) -> Json:
+    jobs = [{"name": "workers", "replicas": 1, "template": {"spec": job(parallelism=2)["spec"]}}]
+    spec = {"replicatedJobs": jobs, "failurePolicy": policy}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "set"}, "spec": spec}
+
+
+@pytest.mark.row("F10", level="pure")
+def test_F10_what_is_under_it_has_no_queue_and_no_restarts_of_its_own() -> None:
+    queued = job()
+    queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    inside = job()
+    inside["spec"]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    rules = [{"name": "r", "action": "RestartJobSetAndIgnoreMaxRestarts"}]
+    problems = refused(appwrapper(queued, jobset(maxRestarts=3, rules=rules)))
+    assert [str(each) for each in problems] == [
+        "spec.components[0].template.metadata.labels[kueue.x-k8s.io/queue-name]: expected none: "
+        "give the AppWrapper itself the queue (found 'team')",
+        "spec.components[1].template.spec.failurePolicy.maxRestarts: expected 0, or none: "
+        "the AppWrapper restarts it, as often as its own retryLimit says (found 3)",
+        "spec.components[1].template.spec.failurePolicy.rules[0].action: expected FailJobSet: "
+        "the AppWrapper restarts it, as often as its own retryLimit says (found 'RestartJobSetAndIgnoreMaxRestarts')",
+    ]
+    (problem,) = refused(appwrapper(inside))
+    assert problem.path == "spec.components[0].template.spec.template.metadata.labels[kueue.x-k8s.io/queue-name]"
+    assert one(appwrapper(job(), jobset(maxRestarts=0))).expected_pods == 3
+
+
 @pytest.mark.row("U14", level="pure")
 @pytest.mark.parametrize(
     ("document", "path", "says"),

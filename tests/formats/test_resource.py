@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast import formats, names
+from holdfast.activities.anchor import asked_by
 from holdfast.errors import InvalidWorkload, ManagedElsewhere
 from holdfast.formats.appwrapper import RESOURCE
 from holdfast.formats.life import CONDITION, life_in, noted
 from holdfast.model import Condition, ConditionType, Phase, Reason, Report
+from holdfast.workflows.start import stamped
 
 ROW = pytest.mark.row
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -82,6 +84,18 @@ def test_F1_whose_managed_by_is_not_holdfasts_is_anothers(managed_by: str, *, ac
         return
     with pytest.raises(ManagedElsewhere):
         formats.asking(document, cluster="c")
+
+
+@ROW("F13", level="pure")
+def test_F13_who_created_it_is_read_and_no_client_can_say_it() -> None:
+    document = resource(managedBy="holdfast.dev/holdfast")
+    document["metadata"]["annotations"] = {names.ANNOTATION_CREATED_BY: "alice", names.ANNOTATION_CHANGED_BY: "carol"}
+    workload = formats.asking(document, cluster="c")
+    assert workload.source.by == "alice"
+    assert asked_by(document).by == "carol"
+    assert stamped(workload).source.by == "", "what a client submits names nobody"
+    del document["metadata"]["annotations"]
+    assert (formats.asking(document, cluster="c").source.by, asked_by(document).by) == ("", "")
 
 
 @ROW("F4", level="pure")

@@ -7,6 +7,7 @@ import pytest
 from holdfast.model import Observation, OperationKind, Phase, PodSet, Reason, Source
 from holdfast.model.observation import Asked
 from holdfast.policy.events import Observed, PrepareDone, SourceSeen, Suspended
+from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.fold import fold
 from holdfast.policy.submitted import submitted
 from holdfast.workflows.dispatch import call_of, deletes_anchor, made_of, target_of
@@ -127,3 +128,27 @@ def test_A13_a_custom_resource_goes_once_its_ttl_is_over_and_stays_where_it_has_
     assert deletes_anchor(anchored, submitted(anchored, one.now).model_copy(update={"outcome": outcome})) is (
         outcome is Phase.CANCELLED
     )
+
+
+@ROW("F13", level="pure")
+def test_F13_who_created_it_and_who_changed_it_is_told_and_without_a_word_nobody_is_named() -> None:
+    one = life()
+    assert one.state.causes[0].message == "its Train was created; by whom is not verified"
+    spec = one.spec.model_copy(update={"source": one.spec.source.model_copy(update={"by": "alice"})})
+    state = submitted(spec, one.now)
+    (first,) = state.causes
+    assert (first.reason, first.message) == (Reason.SUBMITTED, "its Train was created by alice")
+    assert (status_of(spec, state, one.now, "u").by, explain_of(spec, state, one.now).by) == ("alice", "alice")
+    state = fold(state, SourceSeen(Asked(kind="Train", generation=2, suspend=True, by="carol")), one.now)
+    assert state.causes[-1].message == "spec.suspend of its Train is true; its spec was last changed by carol"
+
+
+@ROW("F3", level="pure")
+@pytest.mark.parametrize("foreground", [False, True])
+def test_F3_that_the_cluster_deletes_its_pods_first_is_said(*, foreground: bool) -> None:
+    one = life()
+    one.runs()
+    wish = Asked(kind="Train", generation=2, deleting=True, foreground=foreground)
+    state = fold(one.state, SourceSeen(wish), one.now)
+    assert state.intent.cancel
+    assert ("in the foreground: the cluster deletes its pods at once" in state.causes[-1].message) is foreground
