@@ -101,9 +101,9 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
                 # One that has changed since it was read may have ended: it is read again.
                 await each(fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True))
             grace.see()
-            if grace.is_over:
-                await force_pods(site, given.target, [pod for one in going for pod in one.pods])
-            left = [told_of(one.plan, one.objects, one.pods) for one in going]
+            pods = [pod for one in going for pod in one.pods]
+            refused = await force_pods(site, given.target, pods) if grace.is_over else ()
+            left = [*refused] + [told_of(one.plan, one.objects, one.pods) for one in going]
             pulse.say("waiting for what was still active to go", left[:16], len(left))
         except Unreachable as error:
             pulse.say(f"deleting what is still active: the API server does not answer: {error.message}", *pulse.told)

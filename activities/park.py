@@ -182,9 +182,8 @@ async def _until_asleep(site: Site, given: ParkInput, pulse: Pulse) -> None:
             if not awake and not pods:
                 return
             grace.see()
-            if grace.is_over:
-                await force_pods(site, given.target, pods)
-            left = [told_of(plan, jobs, ()) for plan, jobs in awake]
+            refused = await force_pods(site, given.target, pods) if grace.is_over else ()
+            left = [*refused] + [told_of(plan, jobs, ()) for plan, jobs in awake]
             left += [told_of(_as_pod(pod), [pod], ()) for pod in pods[:_TOLD]]
             pulse.say("suspending it in place, and waiting for its pods to go", left[:_TOLD], len(awake) + len(pods))
         except Unreachable as error:

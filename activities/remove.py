@@ -179,19 +179,21 @@ class _Graceful:
         remains = await find_remains(self._site, self._given)
         self._looked_at = asyncio.get_running_loop().time()
         self._look = self._looked_at - now
-        await _release_stranded(self._site, self._given.target, remains)
-        return remains
+        await _release_stranded(self._site, self._given.target, remains, self.refused)
+        return replace(remains, refused=self.refused)
 
 
-async def _release_stranded(site: Site, target: Target, remains: Remains) -> None:
+async def _release_stranded(site: Site, target: Target, remains: Remains, refused: dict[str, str]) -> None:
     """Delete by force the pods that nobody is left to end: those being deleted whose node was found Down (row L4)."""
     dying = [pod for pod in remains.pods if "deletionTimestamp" in pod["metadata"]]
     dying = [pod for pod in dying if pod["metadata"].get("deletionGracePeriodSeconds") != 0]
     down = await nodes_down(site, {node_of(pod) for pod in dying})
 
     async def release(pod: Mapping[str, Any]) -> None:
-        with suppress(Forbidden):
+        try:
             await _delete(site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(target))
+        except Forbidden as error:
+            refused[pod["metadata"]["uid"]] = error.message
 
     await _all(release(pod) for pod in dying if node_of(pod) in down)
 
@@ -240,6 +242,7 @@ class _Forced:
             return  # Nothing but a finalizer holds it, and that is not ours to take unasked.
         try:
             await _delete(self._site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(self._given.target))
+            self.refused.pop(metadata["uid"], None)
         except Unreachable as error:
             if not _is_one_kinds(error):
                 raise

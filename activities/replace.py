@@ -13,7 +13,7 @@ from holdfast.activities.contract import PlannedComponent, Replaced, ReplaceInpu
 from holdfast.activities.copies import each, make_component, read_objects
 from holdfast.activities.deadline import Grace
 from holdfast.activities.kept import PodTrace, Trace, owned_trace, pod_trace
-from holdfast.activities.kube import Conflict, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.make import (
     Outdated,
     OwnerLost,
@@ -24,6 +24,7 @@ from holdfast.activities.make import (
     lost_of,
 )
 from holdfast.activities.object_facts import launch_of
+from holdfast.activities.raw import one_line
 from holdfast.activities.report import apply_report
 from holdfast.activities.site import Pulse, Site, is_broken_off, persist, told, user_of
 from holdfast.model import Component, Failure, ObjectRef
@@ -31,6 +32,7 @@ from holdfast.model.state import STANDSTILL
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
+_WHY = 200
 
 
 async def replace(site: Site, given: ReplaceInput) -> Replaced:
@@ -140,9 +142,10 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
             if not found and not pods:
                 return
             grace.see()
-            if grace.is_over:
-                await force_pods(site, given.target, pods)
-            pulse.say(f"waiting for {told_of(plan, found, pods)} to go before it is made again")
+            refused = await force_pods(site, given.target, pods) if grace.is_over else ()
+            pulse.say(
+                f"waiting for {told_of(plan, found, pods)} to go before it is made again", refused[:1], len(refused)
+            )
         except Unreachable as error:
             pulse.say(f"removing {plan.kind} {plan.object_name}: the API server does not answer: {error.message}")
             grace.miss()
@@ -197,8 +200,13 @@ async def delete_read(
         )
 
 
-async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any]]) -> None:
-    """Delete pods with no more grace; one that a finalizer holds stays, and is told as what is left."""
+async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Delete pods with no more grace; one that a finalizer holds stays, and is told as what is left.
+
+    Returns:
+        Of those that may not be deleted, why.
+    """
+    refused: list[str] = []
     for pod in pods:
         metadata = pod["metadata"]
         if metadata.get("deletionGracePeriodSeconds") == 0:
@@ -215,8 +223,11 @@ async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any
             )
         except Unreachable:
             raise
+        except Forbidden as error:
+            refused.append(f"Pod {metadata['name']} may not be deleted: {one_line(error.message, _WHY)}")
         except KubeError:
             continue
+    return tuple(refused)
 
 
 def told_of(plan: PlannedComponent, found: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> str:

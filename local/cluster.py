@@ -121,7 +121,7 @@ def apply_deploy(kubectl: Kubectl) -> bool:
 _PROBE = """
 apiVersion: workload.codeflare.dev/v1beta2
 kind: AppWrapper
-metadata: {name: probe, namespace: default}
+metadata: {generateName: probe-, namespace: default}
 spec:
   managedBy: holdfast.dev/probe
   components:
@@ -130,16 +130,20 @@ spec:
 
 
 def _await_appwrappers(kubectl: Kubectl) -> None:
-    """Wait until AppWrappers can be created: for some seconds its policies do not know the kind, and refuse it."""
+    """Wait until AppWrappers can be created: for some seconds their policies do not know the kind, and refuse it."""
     deadline = time.monotonic() + _PROBED_FOR
     while True:
         try:
-            kubectl("create", "--dry-run=server", "-f", "-", stdin=_PROBE)
-            return
-        except StackError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+            if "holdfast.dev/created-by" in kubectl(
+                "create", "--dry-run=server", "-o", "json", "-f", "-", stdin=_PROBE
+            ):
+                return
+            why = "nobody is named as who created it"
+        except StackError as error:
+            why = str(error)
+        if time.monotonic() > deadline:
+            raise StackError(f"AppWrappers cannot be created {_PROBED_FOR:.0f} s after their policies were: {why}")
+        time.sleep(0.2)
 
 
 def _apply(kubectl: Kubectl, sources: Sequence[str]) -> None:

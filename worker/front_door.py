@@ -23,7 +23,7 @@ from temporalio.service import RPCError
 from holdfast import formats, names
 from holdfast.activities.anchor import is_held, is_marked, marking
 from holdfast.activities.executions import word_for
-from holdfast.activities.kube import AlreadyExists, Conflict, KubeError, NotFound, Object
+from holdfast.activities.kube import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Object
 from holdfast.activities.raw import mapping, time_of
 from holdfast.activities.report import events_of
 from holdfast.activities.sight import Sight
@@ -455,7 +455,10 @@ class FrontDoor:
         """Have a workload removed whose resource is gone, as its finalizer was taken off."""
         _, namespace, name = names.parse_workflow_id(run.id)
         for kind in formats.RESOURCES:
-            found = await self._kube.find(*kind, name, namespace)
+            try:
+                found = await self._kube.find(*kind, name, namespace)
+            except Forbidden:
+                return  # It may be there: what cannot be seen is not known to be gone.
             if found is not None and mapping(found["metadata"]).get("uid") == uid:
                 return
         handle = self._place.client.get_workflow_handle(run.id, run_id=run.run_id)

@@ -392,6 +392,26 @@ async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
         accounts: dict[str, Any] = await kube.list("v1", "ServiceAccount", metadata["name"])
         allowed = [str(each["metadata"]["name"]) for each in accounts["items"] if opted_in(each["metadata"])]
         yield namespace(metadata, allowed)
+        for name in allowed:
+            if (check := await _account(kube, metadata["name"], name)) is not None:
+                yield check
+
+
+async def _account(kube: Kube, namespace: str, name: str) -> Check | None:
+    """Warn of an account under which pods can be made and not forced out, nor asked to save their state (row X5)."""
+    from holdfast.activities.kube import service_account_user
+    from holdfast.activities.kube_errors import Forbidden
+
+    needed = [Right("", "pods", verb, namespace) for verb in ("delete", "patch")]
+    try:
+        missing = await lacking(kube, needed, service_account_user(namespace, name))
+    except Forbidden:
+        return None
+    if not missing:
+        return None
+    found = f"it may not {', '.join(map(str, missing))}: pods cannot be forced out, or be asked for checkpoints"
+    remedy = f"grant it, or holdfast namespace enable {namespace} --service-account {name}"
+    return Check(f"account {namespace}/{name}", True, found, remedy, warns=True)
 
 
 def namespace(metadata: dict[str, Any], allowed: Sequence[str]) -> Check:

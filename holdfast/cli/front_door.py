@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import yaml
 
 from holdfast import names
-from holdfast.activities.raw import mapping
+from holdfast.activities.raw import mapping, one_line
 from holdfast.cli.checks import WORKER, Check, lacking_of_worker, not_known
 from holdfast.cli.granted import granted
 from holdfast.errors import DocumentWarning, HoldfastError
+from holdfast.formats.life import life_in
 from holdfast.local.paths import deploy_dir
 from holdfast.model import Policy, format_duration, parse_duration
 from holdfast.profiles.appwrapper import POLICY
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 
 _APPLY: Final = "kubectl apply -k deploy/appwrapper"
 _CONFIG: Final = ("v1", "ConfigMap", "kueue-manager-config", "kueue-system")
+_DOCUMENT: Final = "controller_manager_config.yaml"
 _FRAMEWORK: Final = "workload.codeflare.dev/appwrapper"
+_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 EXTERNAL: Final = f"{names.ATTEMPT_KIND}.v1.{names.GROUP}"
-RECOVERY: Final = timedelta(minutes=30)
-"""For how long Kueue 0.19 lets an admitted workload have pods that are not ready any more, where nothing is set."""
+READY: Final = timedelta(minutes=30)
+"""Kueue 0.19's `waitForPodsReady.timeout` where none is set; its `recoveryTimeout` is as long where that is not set."""
 
 
 async def front_door(kube: Kube) -> AsyncIterator[Check]:
@@ -43,72 +46,96 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
     if who == WORKER:
         found = f"{who} may not {', '.join(map(str, missing))}" if missing else f"{who} may run them"
         yield Check("appwrappers", not missing, found, _APPLY if missing else "")
+    else:
+        yield not_known("appwrappers", f"this identity may not ask what {WORKER} may do")
     try:
         away = [f"{each['kind']} {name}" for each, name in _wanted() if await kube.find(*_key(each)) is None]
     except Forbidden as error:
         yield not_known("appwrapper policies", error.message, "use a context that may read admission policies")
     else:
         found = f"missing: {', '.join(away)}" if away else "all are there"
-        yield Check("appwrapper policies", not away, found, _APPLY if away else "")
+        yield Check("appwrapper policies", not away, found, f"{_APPLY} (Kubernetes 1.36 or later)" if away else "")
     try:
         config = await kube.find(*_CONFIG)
         items: list[Object] = (await kube.list(api_version, kind))["items"] if config is not None else []
     except Forbidden as error:
         yield not_known("kueue", error.message, "use a context that may read Kueue's configuration and AppWrappers")
         return
-    if config is not None:
-        # A list's items do not say of which kind they are.
-        whole = ({**one, "apiVersion": api_version, "kind": kind} for one in items)
-        policies = {"the defaults": POLICY, **dict(_policies(whole))}
-        texts = cast("dict[str, str]", config.get("data") or {}).values()
-        for check in kueue(yaml.safe_load(next(iter(texts), "")) or {}, policies):
-            yield check
+    if config is None:
+        return
+    try:
+        document: Any = yaml.safe_load(str(mapping(config.get("data")).get(_DOCUMENT) or ""))
+    except yaml.YAMLError as error:
+        yield not_known("kueue", f"its configuration cannot be read: {one_line(str(error), 200)}")
+        return
+    # A list's items do not say of which kind they are.
+    whole: list[Object] = [{**one, "apiVersion": api_version, "kind": kind} for one in items]
+    living = [one for one in whole if _is_ours(one)]
+    queued = any(_QUEUE in mapping(mapping(one["metadata"]).get("labels")) for one in living)
+    for check in kueue(mapping(document), {"the defaults": POLICY, **dict(_policies(living))}, queued=queued):
+        yield check
 
 
-def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy]) -> Iterator[Check]:
+def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], *, queued: bool) -> Iterator[Check]:
     """Compare Kueue's configuration with what AppWrappers need of it (rows F6, F9).
 
     Args:
         config: Kueue's own document.
         policies: by what they are called, those of AppWrappers that live.
+        queued: whether one of these names a queue of Kueue's.
     """
     integrations = mapping(config.get("integrations"))
     lacking = {
-        f"frameworks: [{_FRAMEWORK}]": _FRAMEWORK not in (integrations.get("frameworks") or ()),
-        f"externalFrameworks: [{EXTERNAL}]": EXTERNAL not in (integrations.get("externalFrameworks") or ()),
+        f"frameworks: [{_FRAMEWORK}]": _FRAMEWORK not in _texts(integrations.get("frameworks")),
+        f"externalFrameworks: [{EXTERNAL}]": EXTERNAL not in _texts(integrations.get("externalFrameworks")),
     }
     told = " and ".join(name for name, is_lacking in lacking.items() if is_lacking)
-    remedy = f"set integrations.{told} in Kueue's configuration (docs/using.md)" if told else ""
-    why = f"its integrations lack {told}: it queues what is under an admitted AppWrapper a second time, or none of them"
-    yield Check("kueue", not told, why if told else "it admits AppWrappers, and nothing under them", remedy)
+    if told:
+        found = f"its integrations lack {told}: it admits no AppWrapper, or queues what is under one a second time"
+        remedy = "set them in Kueue's configuration, where it is to admit AppWrappers (docs/using.md)"
+        yield Check("kueue", not queued, found, remedy, warns=not queued)
+    else:
+        yield Check("kueue", True, "it admits AppWrappers, and nothing under them")
     waits = mapping(config.get("waitForPodsReady"))
-    if not waits or waits.get("enable") is False:
+    if waits.get("enable") is False:
         return
     try:
-        given = waits.get("recoveryTimeout")
-        recovery = parse_duration(str(given)) if given is not None else RECOVERY
+        ready = parse_duration(str(waits.get("timeout") or "0")) or READY
+        recovery = parse_duration(str(given)) if (given := waits.get("recoveryTimeout")) is not None else ready
     except ValueError as error:
-        yield not_known("kueue recovery", f"waitForPodsReady.recoveryTimeout: {error}")
+        yield not_known("kueue recovery", f"waitForPodsReady: {error}")
         return
     longest, name = max((longest_reset(policy), name) for name, policy in policies.items())
+    takes = f"a reset of {name} may take {format_duration(longest)}"
     spans = f"Kueue evicts what is not ready again within {format_duration(recovery)}"
-    takes = f"a reset by {name} may take {format_duration(longest)}"
-    if longest < recovery:
+    if not recovery:
+        yield Check("kueue recovery", True, f"Kueue waits for ever until pods are ready again; {takes}")
+    elif longest < recovery:
         yield Check("kueue recovery", True, f"{spans}; {takes}")
     else:
         remedy = "set waitForPodsReady.recoveryTimeout above that, or shorter graces"
-        yield Check("kueue recovery", False, f"{spans}, but {takes}: it is evicted in the middle", remedy, warns=True)
+        yield Check("kueue recovery", True, f"{spans}, and {takes}: it is evicted in the middle", remedy, warns=True)
 
 
 def longest_reset(policy: Policy) -> timedelta:
-    """Return how long a workload may be without ready pods until its next attempt has them, if each grace runs out."""
+    """Return how long an AppWrapper may be without ready pods until its next attempt has them, if each grace runs out.
+
+    It makes no checkpoint, and its pauses are the retry pause alone.
+    """
     waits = policy.timings
     removal = waits.failure_grace_period + waits.forceful_deletion_grace_period
     return removal + waits.retry_pause_period + waits.admission_grace_period + waits.warmup_grace_period
 
 
+def _is_ours(resource: Mapping[str, Any]) -> bool:
+    """Whether a resource is Holdfast's, and its life goes on."""
+    managed_by = mapping(resource.get("spec")).get("managedBy")
+    life = life_in(mapping(resource.get("status")))
+    return names.is_own_manager(str(managed_by or "")) and (life is None or not life.phase.ended)
+
+
 def _policies(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Policy]]:
-    """Return the policies of those that Holdfast runs, by their names."""
+    """Return the policies of AppWrappers by their names; what cannot be run has none."""
     from holdfast import formats
 
     with warnings.catch_warnings():
@@ -116,9 +143,13 @@ def _policies(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Policy
         for one in resources:
             try:
                 workload = formats.asking(one, cluster="cluster")
-            except HoldfastError:
-                continue  # It is another controller's, or was refused.
+            except (HoldfastError, KeyError, TypeError):
+                continue
             yield f"{workload.namespace}/{workload.name}", workload.policy
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in cast("list[Any]", value)] if isinstance(value, list) else []
 
 
 def _wanted() -> Iterator[tuple[dict[str, Any], str]]:

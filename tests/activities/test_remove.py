@@ -226,8 +226,11 @@ class TestForced:
         await bench.admin.patch(*rbac, uid=role["metadata"]["uid"], patch={"rules": role["rules"]})
         account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
         pods = await bench.kube.resource("v1", "Pod")
-        while (await bench.kube.allowed("delete", pods, bench.namespace, impersonate=account))[0]:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)  # The authorizer reads it a moment later.
+
+        async def may_not() -> bool:
+            return not (await bench.kube.allowed("delete", pods, bench.namespace, impersonate=account))[0]
+
+        await eventually(may_not)  # The authorizer reads it a moment later.
         removed = await bench.force_remove(2.0)
         assert not removed.gone, "nobody else deletes them by force"
         (told,) = [one.name for one in removed.remnants if one.kind == "Pod"]

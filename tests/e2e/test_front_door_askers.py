@@ -72,6 +72,12 @@ async def create(space: Space, user: str, document: dict[str, Any]) -> str:
     return await kubectl(space, user, "create", "-f", "-", document=document)
 
 
+def lives_as(space: Space, name: str = "train") -> None:
+    """Have the workflow of an AppWrapper ended with the test."""
+    workflow_id = names.workflow_id(space.site.cluster, space.namespace, name)
+    space.handles.append(space.site.client.get_workflow_handle(workflow_id))
+
+
 def component(api_version: str, kind: str, name: str = "part") -> dict[str, Any]:
     return {"template": {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {}}}
 
@@ -97,6 +103,7 @@ async def test_F5_whoever_may_not_create_a_kind_may_not_have_it_created(door: Sp
     theirs = appwrapper(door, pod("worker"), name="theirs")
     theirs["spec"]["managedBy"] = "example.com/other"
     assert "created" in await create(door, ALICE, theirs), "another controller's is that controller's to judge"
+    lives_as(door)
     said = await create(door, ALICE, appwrapper(door, job("one"), job("two")))
     assert "created" in said, said
 
@@ -105,10 +112,9 @@ async def test_F5_whoever_may_not_create_a_kind_may_not_have_it_created(door: Sp
 async def test_F13_who_asked_is_what_the_api_server_says_and_nobody_else(door: Space):
     document = appwrapper(door, job())
     document["metadata"]["annotations"] = {names.ANNOTATION_CREATED_BY: "bob", names.ANNOTATION_CHANGED_BY: "bob"}
+    lives_as(door)
     assert "created" in await create(door, ALICE, document)
     found = await runs(door)
-    handle = door.site.client.get_workflow_handle(names.workflow_id(door.site.cluster, door.namespace, "train"))
-    door.handles.append(handle)
     assert asked(found) == (ALICE, ALICE)
     forged = {"metadata": {"annotations": {names.ANNOTATION_CREATED_BY: "bob", names.ANNOTATION_CHANGED_BY: None}}}
     said = await kubectl(door, CAROL, "patch", KIND[1], "train", "--type=merge", "-p", json.dumps(forged))
