@@ -29,6 +29,8 @@ from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
+_REFUSALS = 4
+"""That are told, before what is left."""
 
 
 @dataclass(slots=True)
@@ -103,8 +105,8 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
             grace.see()
             pods = [pod for one in going for pod in one.pods]
             refused = await force_pods(site, given.target, pods) if grace.is_over else ()
-            left = [*refused] + [told_of(one.plan, one.objects, one.pods) for one in going]
-            pulse.say("waiting for what was still active to go", left[:16], len(left))
+            left = [*refused[:_REFUSALS]] + [told_of(one.plan, one.objects, one.pods) for one in going]
+            pulse.say("waiting for what was still active to go", left[:16], len(going))
         except Unreachable as error:
             pulse.say(f"deleting what is still active: the API server does not answer: {error.message}", *pulse.told)
             grace.miss()

@@ -52,6 +52,7 @@ from holdfast.model import Component
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
 _TOLD = 16
+_REFUSALS = 4
 """How many of what is waited for are named."""
 GONE = "what owns it is gone or being deleted"
 
@@ -183,7 +184,7 @@ async def _until_asleep(site: Site, given: ParkInput, pulse: Pulse) -> None:
                 return
             grace.see()
             refused = await force_pods(site, given.target, pods) if grace.is_over else ()
-            left = [*refused] + [told_of(plan, jobs, ()) for plan, jobs in awake]
+            left = [*refused[:_REFUSALS]] + [told_of(plan, jobs, ()) for plan, jobs in awake]
             left += [told_of(_as_pod(pod), [pod], ()) for pod in pods[:_TOLD]]
             pulse.say("suspending it in place, and waiting for its pods to go", left[:_TOLD], len(awake) + len(pods))
         except Unreachable as error:

@@ -169,7 +169,7 @@ class _Graceful:
             remains = await find_remains(self._site, self._given)
             owner = remains.owner
             if owner is None:
-                return remains
+                return replace(remains, refused=self.refused)
         since = owner["metadata"].get("deletionTimestamp")
         await _delete_owners(self._site, self._given, owner)
         now = asyncio.get_running_loop().time()
@@ -192,6 +192,7 @@ async def _release_stranded(site: Site, target: Target, remains: Remains, refuse
     async def release(pod: Mapping[str, Any]) -> None:
         try:
             await _delete(site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(target))
+            refused.pop(pod["metadata"]["uid"], None)
         except Forbidden as error:
             refused[pod["metadata"]["uid"]] = error.message
 
@@ -239,6 +240,7 @@ class _Forced:
     async def _force_pod(self, pod: Mapping[str, Any]) -> None:
         metadata = mapping(pod["metadata"])
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
+            self.refused.pop(metadata["uid"], None)
             return  # Nothing but a finalizer holds it, and that is not ours to take unasked.
         try:
             await _delete(self._site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(self._given.target))

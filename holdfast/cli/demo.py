@@ -118,6 +118,8 @@ async def _live(stack: Stack) -> tuple[StatusView, Run]:
                 told = render.explanation(await run.explain(), datetime.now(UTC))
                 say(f"\n   $ holdfast explain {run.namespace}/{run.name}\n" + indented(told) + "\n")
             if view.phase.ended:
+                if view.phase is Phase.CANCELLED:
+                    return view, run
                 told = f"--for=jsonpath={{.status.phase}}={view.phase.value}"
                 await asyncio.to_thread(
                     stack.kubectl, "wait", told, f"appwrapper/{name}", "--namespace", NAMESPACE, "--timeout=30s"

@@ -49,12 +49,15 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
     else:
         yield not_known("appwrappers", f"this identity may not ask what {WORKER} may do")
     try:
-        away = [f"{each['kind']} {name}" for each, name in _wanted() if await kube.find(*_key(each)) is None]
+        away = [(each["kind"], name) for each, name in _wanted() if await kube.find(*_key(each)) is None]
     except Forbidden as error:
         yield not_known("appwrapper policies", error.message, "use a context that may read admission policies")
     else:
-        found = f"missing: {', '.join(away)}" if away else "all are there"
-        yield Check("appwrapper policies", not away, found, f"{_APPLY} (Kubernetes 1.36 or later)" if away else "")
+        told = ", ".join(" ".join(each) for each in away)
+        older = bool(away) and all(each.startswith("Mutating") for each, _ in away)
+        found = f"missing: {told}" + ("; nobody is named as who asked" if older else "") if away else "all are there"
+        remedy = f"{_APPLY}; Kubernetes before 1.36 has no mutating policies" if away else ""
+        yield Check("appwrapper policies", not away or older, found, remedy, warns=older)
     try:
         config = await kube.find(*_CONFIG)
         items: list[Object] = (await kube.list(api_version, kind))["items"] if config is not None else []
@@ -63,8 +66,12 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
         return
     if config is None:
         return
+    text = mapping(config.get("data")).get(_DOCUMENT)
+    if not text:
+        yield not_known("kueue", f"ConfigMap {_CONFIG[3]}/{_CONFIG[2]} has no {_DOCUMENT}")
+        return
     try:
-        document: Any = yaml.safe_load(str(mapping(config.get("data")).get(_DOCUMENT) or ""))
+        document: Any = yaml.safe_load(str(text))
     except yaml.YAMLError as error:
         yield not_known("kueue", f"its configuration cannot be read: {one_line(str(error), 200)}")
         return
@@ -96,6 +103,10 @@ def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], *, queued: 
         yield Check("kueue", not queued, found, remedy, warns=not queued)
     else:
         yield Check("kueue", True, "it admits AppWrappers, and nothing under them")
+    version = str(config.get("apiVersion"))
+    if not version.endswith("/v1beta2"):
+        yield not_known("kueue recovery", f"Kueue's configuration is of {version}: only the times of v1beta2 are known")
+        return
     waits = mapping(config.get("waitForPodsReady"))
     if waits.get("enable") is False:
         return

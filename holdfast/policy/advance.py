@@ -458,6 +458,10 @@ def _idle(spec: Workload, state: State, decision: Decision) -> Step:
             return Sleep(None, "nothing is left to decide")
 
 
+_PASSING = frozenset({Reason.REPLACING, Reason.STARTING})
+"""What is told of a phase that goes on is not the last word on it."""
+
+
 def _report(spec: Workload, state: State) -> Step | None:
     """Return the telling of a status that has changed too much to wait for the next operation, if there is one."""
     if not state.anchored:
@@ -470,7 +474,7 @@ def _report(spec: Workload, state: State) -> Step | None:
             return Run(OperationKind.REPORT, "telling the cluster: its last pod has ended, and it holds no quota")
         if overrun_in(told) != overrun_in(last):
             return Run(OperationKind.REPORT, "telling the cluster whether it asks for more pods than its quota is for")
-        if last.reason is not Reason.REPLACING or told.reason is Reason.REPLACING:
+        if last.reason not in _PASSING or told.reason in _PASSING:
             return None
     return Run(OperationKind.REPORT, f"telling the cluster: {state.phase.value}")
 

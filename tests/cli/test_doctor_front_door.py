@@ -12,6 +12,7 @@ from holdfast.model import Timings
 from holdfast.profiles.appwrapper import POLICY
 
 ROW = pytest.mark.row
+VERSION = "config.kueue.x-k8s.io/v1beta2"
 INTEGRATIONS = {
     "frameworks": ["batch/job", "workload.codeflare.dev/appwrapper"],
     "externalFrameworks": ["Attempt.v1.holdfast.dev"],
@@ -37,7 +38,7 @@ INTEGRATIONS = {
 def test_F9_kueues_recovery_is_compared_with_the_longest_reset(
     waits: dict[str, Any] | None, *, warns: bool, says: str
 ) -> None:
-    config = {"integrations": INTEGRATIONS, "waitForPodsReady": waits}
+    config = {"apiVersion": VERSION, "integrations": INTEGRATIONS, "waitForPodsReady": waits}
     _, recovery = kueue(config, {"the defaults": POLICY}, queued=True)
     assert (recovery.good, recovery.warns) == (True, warns)
     assert says in recovery.found
@@ -49,11 +50,12 @@ def test_F9_the_worst_of_those_that_live_is_named_and_what_cannot_be_read_is_not
     slow = POLICY.model_copy(update={"timings": timings})
     assert longest_reset(slow) == timedelta(hours=1, minutes=13, seconds=30)
     policies = {"the defaults": POLICY, "team/slow": slow}
-    _, recovery = kueue({"integrations": INTEGRATIONS}, policies, queued=True)
+    _, recovery = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, policies, queued=True)
     assert "a reset of team/slow may take 1h13m30s" in recovery.found
-    (_,) = kueue({"integrations": INTEGRATIONS, "waitForPodsReady": {"enable": False}}, policies, queued=True)
-    _, recovery = kueue({"waitForPodsReady": {"timeout": "soon"}}, policies, queued=True)
-    assert recovery.unknown
+    (_,) = kueue({"apiVersion": VERSION, "waitForPodsReady": {"enable": False}}, policies, queued=True)
+    for unread in ({"apiVersion": VERSION, "waitForPodsReady": {"timeout": "soon"}}, {"apiVersion": "x/v1beta1"}):
+        _, recovery = kueue(unread, policies, queued=True)
+        assert recovery.unknown
 
 
 @ROW("F6", level="pure")
@@ -65,5 +67,5 @@ def test_F6_what_kueue_lacks_to_tell_an_attempt_is_named(left_out: str, *, queue
     assert told.good is (not left_out or not queued), "it matters once an AppWrapper names a queue"
     assert told.warns is (bool(left_out) and not queued)
     assert left_out in told.found
-    odd, _ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": POLICY}, queued=True)
+    odd, *_ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": POLICY}, queued=True)
     assert not odd.good

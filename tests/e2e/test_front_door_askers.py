@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from holdfast import names
+from holdfast.activities.kube import Invalid
 from holdfast.local import StackError
-from tests.e2e.front_door import KIND, applied, appwrapper, conditions, in_phase, job, read, runs, shows
+from tests.e2e.front_door import KIND, applied, appwrapper, conditions, gone, in_phase, job, read, runs, shows
 from tests.e2e.lattice import allocation
 from tests.e2e.site import Site, until
 from tests.e2e.space import Space, open_space, pod, pod_template
@@ -106,6 +107,7 @@ async def test_F5_whoever_may_not_create_a_kind_may_not_have_it_created(door: Sp
     lives_as(door)
     said = await create(door, ALICE, appwrapper(door, job("one"), job("two")))
     assert "created" in said, said
+    await runs(door)
 
 
 @ROW("F13", level="e2e")
@@ -164,6 +166,14 @@ async def test_F3_nothing_of_it_can_be_left_behind(door: Space):
     assert now is not None
     assert "deletionTimestamp" not in now["metadata"]
     assert conditions(now) == conditions(found)
+    # Whoever puts the collector's own word on it beforehand is refused too, unless they say otherwise.
+    finalizers = [*now["metadata"]["finalizers"], "orphan"]
+    await door.patch(*KIND, "train", {"metadata": {"finalizers": finalizers}})
+    path = f"/apis/{KIND[0]}/namespaces/{door.namespace}/appwrappers/train"
+    with pytest.raises(Invalid, match="expected Background or Foreground"):
+        await door.site.kube.mutate("DELETE", path, body={})
+    await door.delete(*KIND, "train", propagation="Background")
+    await gone(door)
 
 
 def asked(found: dict[str, Any]) -> tuple[str, str]:

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from holdfast.formats import read
-from holdfast.model import Action, ActionKind, Budget, Phase, Policy, Reason, Replacement, Scope, State, Workload
+from holdfast.model import (
+    Action,
+    ActionKind,
+    Budget,
+    ConditionType,
+    Phase,
+    Policy,
+    Reason,
+    Replacement,
+    Scope,
+    State,
+    Workload,
+)
 from holdfast.past.export import history_of
 from holdfast.past.life import Turn
 from holdfast.past.other import Comparison, compared
@@ -137,3 +149,19 @@ def test_what_another_policy_makes_again_earlier_is_charged_once_whatever_is_mad
     (launch,) = (each for each in result.points[-1].other_budgets if each.name == "launch")
     assert launch.used == 2, "by the member that has used most"
     assert result.other_outcome is Phase.SUCCEEDED
+
+
+@pytest.mark.row("F11", level="pure")
+def test_F11_what_is_scaled_up_again_is_told_as_running_once_its_pods_run():
+    """Its phase is Running from the moment on in which it is to run again."""
+    events = "".join(
+        f"- {{at: {at}, scale: {{component: serve, replicas: {count}}}}}\n" for at, count in (("1h", 0), ("2h", 2))
+    )
+    story = lived(document("deployment"), f"events:\n{events}", until=timedelta(hours=3))
+    (last,) = [turn.after for turn in story.turns[-1:]]
+    assert (last.phase, last.reason) == (Phase.RUNNING, Reason.SUFFICIENT_PODS_READY)
+    assert last.told is not None
+    assert (last.told.phase, last.told.reason) == (Phase.RUNNING, Reason.SUFFICIENT_PODS_READY)
+    assert {one.type: one.status for one in last.told.conditions}[ConditionType.PODS_READY]
+    begun = [turn for turn in story.turns if turn.after.reason is Reason.STARTING]
+    assert begun, "it was told before"
