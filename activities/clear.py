@@ -30,7 +30,7 @@ from holdfast.activities.site import RETRY_FIRST, Pulse, Site, persist, told
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
 _REFUSALS = 4
-"""That are told, before what is left."""
+"""How many of those that may not be deleted are named before what is left."""
 
 
 @dataclass(slots=True)

@@ -52,8 +52,9 @@ from holdfast.model import Component
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
 _TOLD = 16
-_REFUSALS = 4
 """How many of what is waited for are named."""
+_REFUSALS = 4
+"""How many of those that may not be deleted are named before that."""
 GONE = "what owns it is gone or being deleted"
 
 

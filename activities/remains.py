@@ -28,8 +28,8 @@ UNREAD_UID = "unknown"
 """Stands in a deletion's precondition for the uid of an object that could not be read: nothing has it."""
 _WHY_MAXIMUM = 200
 _UNREAD = "cannot be read"
-_NONE_REFUSED: Mapping[str, str] = {}
 """Where an object that stands for one that cannot be read says why."""
+_NONE_REFUSED: Mapping[str, str] = {}
 # The collector's own: they say that something else is waited for, never what.
 _COLLECTOR = frozenset({"foregroundDeletion", "orphan"})
 # Kinds whose pods come of objects in between, which could still make new pods; None stands for the parent's version.
