@@ -20,12 +20,20 @@ def parks(spec: Workload, state: State) -> bool:
     attempt = state.attempt
     if state.policy.deletion.suspend is not SuspendMode.IN_PLACE or attempt is None or state.outcome is not None:
         return False
-    if attempt.stage is not Stage.SUBMITTED or attempt.launch_failure is not None or attempt.interrupted:
+    if attempt.stage is not Stage.SUBMITTED or unmade(attempt):
         return False
     seen = shown(state)
     if seen is not None and is_orphaned(seen):
         return False
     return all(one.parks for one in spec.components if one.expected_pods)
+
+
+def unmade(attempt: Attempt) -> str:
+    """Say why not all of an attempt is there; empty where it is."""
+    failure = attempt.launch_failure
+    if failure is None:
+        return attempt.interrupted
+    return failure.message or f"{failure.subject or 'a component'} could not be made: {failure.reason}"
 
 
 def is_orphaned(seen: Observation) -> bool:
@@ -45,8 +53,8 @@ def parked(spec: Workload, state: State) -> Decision:
     """Decide for an attempt that is suspended in place, or on its way: nothing of it is missed."""
     attempt, seen = state.attempt, shown(state)
     assert attempt is not None
-    if attempt.interrupted and state.intent.suspend:
-        return Suspend(state.intent.suspend_reason, f"it cannot be suspended in place: {attempt.interrupted}")
+    if why := unmade(attempt):
+        return Suspend(state.intent.suspend_reason, f"it cannot be suspended in place: {why}")
     if seen is not None and is_orphaned(seen):
         if state.looked_at is None:
             return Look("what owns it seems to have been deleted: looking for itself")

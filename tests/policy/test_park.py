@@ -28,6 +28,7 @@ from holdfast.model import (
     Timings,
     Workload,
 )
+from holdfast.policy.decision import Suspend
 from holdfast.policy.edit import edit
 from holdfast.policy.events import (
     Cancelled,
@@ -41,9 +42,12 @@ from holdfast.policy.events import (
 )
 from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.fold import fold, observed
-from holdfast.policy.park import waits_to_return
+from holdfast.policy.park import parked, waits_to_return
 from holdfast.policy.report import quota_in
+from tests.policy.cluster import Kind
 from tests.policy.elements import Elements, config, element, job, jobs
+from tests.policy.play import Play
+from tests.policy.submitted import PARKED_ORDERED
 from tests.policy.test_order import after
 
 ROW = pytest.mark.row
@@ -513,3 +517,32 @@ def test_an_attempt_that_fails_while_it_is_resumed_leaves_nothing_parked():
     one.tell(Suspended()).tell(Resumed())
     one.says(first="Failed")
     assert (one.attempt, attempt(one).parked, one.state.used) == (2, (), {"restart": 1})
+
+
+@ROW("J14", level="pure")
+def test_J14_what_lost_its_owner_while_the_next_component_was_made_is_removed_and_not_left():
+    """Found by a random life: it waited for ever, suspended neither in place nor by removal."""
+    play = Play(PARKED_ORDERED)
+    play.goes_on(1, watched=False)
+    play.goes_on(1, watched=True)
+    play.suspend(preempted=False)
+    play.watch_tells()
+    play.person_deletes(Kind.OWNER, 3)
+    play.pod_ends(0, 137)
+    play.goes_on(40, watched=True)
+    play.goes_on(200, watched=True)
+    assert play.flow.state.phase is Phase.SUSPENDED
+    assert not play.flow.state.used, "it is nobody's failure"
+
+
+@ROW("J14", level="pure")
+def test_J14_what_lost_its_owner_while_it_was_suspended_and_resumed_at_once_begins_anew():
+    """Found by a random life: it was suspended in place again and again, and each time there was nothing to suspend."""
+    one = life(job("driver"), job("worker"), hold=OperationKind.PARK)
+    one.tell(Suspended())
+    lost = edit(attempt(one), interrupted="its owner is gone")
+    state = edit(one.state, attempt=lost, intent=edit(one.state.intent, suspend=False))
+    decision = parked(one.spec, state)
+    assert isinstance(decision, Suspend)
+    assert not decision.in_place
+    assert decision.why == "it cannot be suspended in place: its owner is gone"
