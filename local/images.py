@@ -7,6 +7,7 @@ import struct
 import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.local.python_layer import HOME, add, link, python_layer
@@ -30,6 +31,21 @@ def is_static(program: Path) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Image:
+    """An image to be written.
+
+    Attributes:
+        tag: its name.
+        command: what its containers run by default.
+        layers: each a tar, the lowest first.
+    """
+
+    tag: str
+    command: Sequence[str]
+    layers: Sequence[bytes]
+
+
 def write_archive(target: Path, busybox: Path) -> None:
     """Write the images of the real node to one docker-archive: a busybox, the pause of every pod, and a Python.
 
@@ -37,29 +53,28 @@ def write_archive(target: Path, busybox: Path) -> None:
         target: the tar file.
         busybox: a static busybox.
     """
-    applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
-    base, python = (_Layer(content) for content in (_layer(busybox.read_bytes(), applets), python_layer()))
-    files = {f"{layer.digest}/layer.tar": layer.content for layer in (base, python)}
+    base, python = base_layer(busybox), python_layer()
+    pause = ["/bin/busybox", "sleep", "2147483647"]
+    write_images(
+        target,
+        [Image(BUSYBOX, ["sh"], [base]), Image(PAUSE, pause, [base]), Image(PYTHON, ["python"], [base, python])],
+    )
+
+
+def write_images(target: Path, images: Sequence[Image]) -> None:
+    """Write images to one docker-archive, each layer once."""
+    files: dict[str, bytes] = {}
     manifest: list[dict[str, object]] = []
-    for tag, command, layers in (
-        (BUSYBOX, ["sh"], [base]),
-        (PAUSE, ["/bin/busybox", "sleep", "2147483647"], [base]),
-        (PYTHON, ["python"], [base, python]),
-    ):
-        config = json.dumps(_config([layer.digest for layer in layers], command)).encode()
+    for image in images:
+        digests = [hashlib.sha256(layer).hexdigest() for layer in image.layers]
+        layers = [f"{digest}/layer.tar" for digest in digests]
+        files |= dict(zip(layers, image.layers, strict=True))
+        config = json.dumps(_config(digests, image.command)).encode()
         name = f"{hashlib.sha256(config).hexdigest()}.json"
         files[name] = config
-        manifest.append(
-            {"Config": name, "RepoTags": [tag], "Layers": [f"{layer.digest}/layer.tar" for layer in layers]}
-        )
+        manifest.append({"Config": name, "RepoTags": [image.tag], "Layers": layers})
     files["manifest.json"] = json.dumps(manifest).encode()
     target.write_bytes(_tar(files))
-
-
-class _Layer:
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.digest = hashlib.sha256(content).hexdigest()
 
 
 def _config(digests: Sequence[str], command: Sequence[str]) -> dict[str, object]:
@@ -76,14 +91,16 @@ def _config(digests: Sequence[str], command: Sequence[str]) -> dict[str, object]
     }
 
 
-def _layer(busybox: bytes, applets: Sequence[str]) -> bytes:
+def base_layer(busybox: Path) -> bytes:
+    """Return the layer of a static busybox, with a link for each of its programs."""
+    applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for folder, mode in (("bin", 0o755), ("etc", 0o755), ("root", 0o700), ("tmp", 0o1777), ("www", 0o755)):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, mode
             tar.addfile(entry)
-        add(tar, "bin/busybox", busybox, 0o755)
+        add(tar, "bin/busybox", busybox.read_bytes(), 0o755)
         add(tar, "etc/passwd", b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n", 0o644)
         add(tar, "etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)
         for applet in applets:

@@ -22,6 +22,7 @@ PORT_OWNERS = {
     "temporal-http": "temporal",
     "temporal-metrics": "temporal",
     "kubelet-health": "kubelet",
+    "kueue-webhook": "kueue",
 }
 
 SEARCH_ATTRIBUTES = {
@@ -91,6 +92,7 @@ class Part:
         ports: the ports that must be free before it starts, by purpose.
         seconds: how long it may take to become healthy, on a busy machine.
         path: a folder that it searches before PATH, or empty.
+        host: where it listens on the first of its ports.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Part:
     ports: tuple[str, ...]
     seconds: float = 90.0
     path: str = ""
+    host: str = LOOPBACK
 
 
 @dataclass(frozen=True)

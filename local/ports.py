@@ -11,12 +11,12 @@ LOOPBACK = "127.0.0.1"
 RANGE = range(20_000, 30_000)
 
 
-def is_free(port: int) -> bool:
-    """Whether a server could listen on this loopback port now."""
+def is_free(port: int, host: str = LOOPBACK) -> bool:
+    """Whether a server could listen on this port of an address of this machine now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, port))
+            probe.bind((host, port))
         except OSError:
             return False
         return True

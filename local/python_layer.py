@@ -54,7 +54,7 @@ def python_layer() -> bytes:
             link(tar, f"bin/{name}", f"{HOME}/bin/{_VERSION}")
         for file in extensions:
             add(tar, f"{HOME}/lib/{_VERSION}/lib-dynload/{file.name}", file.read_bytes(), 0o755)
-        for library in _libraries([program, *extensions]):
+        for library in libraries_of([program, *extensions]):
             add(tar, str(library), library.resolve().read_bytes(), 0o755)
         add(tar, f"{HOME}/lib/{_ZIP}", _compiled(standard), 0o644)
         for file in _agent():
@@ -83,8 +83,12 @@ def link(tar: tarfile.TarFile, name: str, target: str) -> None:
     tar.addfile(entry)
 
 
-def _libraries(programs: Iterable[Path]) -> list[Path]:
-    """Return what the programs are linked with, the dynamic linker itself included, where they look for it."""
+def libraries_of(programs: Iterable[Path]) -> list[Path]:
+    """Return what programs are linked with, the dynamic linker itself included, where they look for it.
+
+    Raises:
+        subprocess.CalledProcessError: if the system cannot tell.
+    """
     told = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=True).stdout
     return sorted({Path(found) for found in re.findall(r"(?:=>\s*|^\s+)(/\S+) \(0x", told, re.MULTILINE)})
 

@@ -212,10 +212,15 @@ def kubelet_config(node: RealNode, client_ca: Path, port: int, health_port: int)
     return yaml.safe_dump(config)
 
 
-def import_images(node: RealNode, ctr: Path) -> None:
-    """Give containerd the images."""
+def import_images(node: RealNode, ctr: Path, archive: Path | None = None) -> None:
+    """Give containerd the images of an archive, by default the node's own.
+
+    Raises:
+        StackError: if containerd does not take it.
+    """
     address = ("--address", str(node.socket), "--namespace", "k8s.io")
-    _run(str(ctr), *address, "images", "import", "--local", "--snapshotter", "native", str(node.data / "images.tar"))
+    own = archive or node.data / "images.tar"
+    _run(str(ctr), *address, "images", "import", "--local", "--snapshotter", "native", str(own))
 
 
 def parts(layout: Layout, node: RealNode, binaries: Mapping[str, str], ports: Mapping[str, int]) -> list[Part]:
@@ -241,7 +246,7 @@ def parts(layout: Layout, node: RealNode, binaries: Mapping[str, str], ports: Ma
         Part(
             "containerd", containerd, f"unix://{node.socket}", f"unix://{node.socket}", (), path=str(node.data / "bin")
         ),
-        Part("kubelet", kubelet, f"https://{node.address}:{ports['kubelet']}", health, PORTS, 120),
+        Part("kubelet", kubelet, f"https://{node.address}:{ports['kubelet']}", health, PORTS, 120, host=node.address),
     ]
 
 

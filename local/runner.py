@@ -12,7 +12,7 @@ from holdfast.local.errors import NotRunningError, PartError
 from holdfast.local.lock import file_lock
 from holdfast.local.parts import Layout, Part
 from holdfast.local.paths import stacks_dir
-from holdfast.local.ports import choose, is_free
+from holdfast.local.ports import LOOPBACK, choose, is_free
 from holdfast.local.process import Process, spawn
 from holdfast.local.state import PartState, StackState, known_stacks
 
@@ -84,9 +84,9 @@ class Runner:
             self.state.save(self.layout.directory)
 
     @staticmethod
-    def _frees(port: int) -> bool:
+    def _frees(port: int, host: str = LOOPBACK) -> bool:
         deadline = time.monotonic() + 2
-        while not is_free(port):
+        while not is_free(port, host):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.1)
@@ -108,8 +108,9 @@ class Runner:
                 known.process.signal(signal.SIGCONT)
                 return False
             stop_process(part.name, known.process)
-        for name in part.ports:
-            if not self._frees(self.state.ports[name]):
+        for number, name in enumerate(part.ports):
+            # On loopback its port may be another's meanwhile, where it listens elsewhere itself.
+            if not self._frees(self.state.ports[name], LOOPBACK if number else part.host):
                 raise PartError(
                     f"{part.name} cannot start: another program listens on port {self.state.ports[name]}",
                     "stop that program, or run `holdfast dev up`, which takes another port",

@@ -93,6 +93,16 @@ def test_a_port_on_which_somebody_listens_is_not_free() -> None:
         assert not is_free(server.getsockname()[1])
 
 
+def test_a_port_is_asked_for_on_the_address_where_a_part_listens() -> None:
+    """A kubelet listens on its node's address: who listens on loopback by the same port is not in its way."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.2", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert is_free(port)
+        assert not is_free(port, "127.0.0.2")
+
+
 def test_a_stack_is_remembered_as_it_was(tmp_path: Path) -> None:
     state = StackState("dev", nodes=3, ports={"etcd": 1}, parts={"etcd": PartState(["etcd"], Process(1, "b"), True)})
     state.save(tmp_path)
