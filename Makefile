@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SERVERS := e2e or temporal or real_node
 # PyTorch is 3 GB: `make test-torch` alone has it.
 ELSEWHERE := $(SERVERS) or torch
-# Kueue takes 4 minutes to build: `make test-peers` alone has it.
+# Kueue, helm and AppWrapper's suite take 10 minutes to build: `make test-peers` alone has them.
 PEERS := kueue
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
 # One test at a time to whichever process is free, the longest first (tests/plugin_tiers.py).
@@ -33,7 +33,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test test-all times lint format test-pure test-e2e test-row test-chaos test-crash test-peers test-jobsets regressions test-uncached test-torch replay rows mutants bench bench-smoke coverage lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test test-all times lint format test-pure test-e2e test-row test-chaos test-crash test-peers test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,8 +105,8 @@ test-crash: setup ## the worker dies at every failpoint of every scenario, one a
 test-chaos: setup ## ten minutes in which a random process of the whole stack dies every few seconds; SEED=17 repeats one
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m tests.e2e.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-test-peers: setup ## under the published Kueue, which decides who runs (built once, 4 minutes)
-	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name peers $(STACK_CONFIG)
+test-peers: setup ## under the published Kueue; AppWrapper's own suite; the chart (built once, 10 minutes). As root
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name peers $(REAL_NODE) $(STACK_CONFIG)
 	@status=0; HOLDFAST_TEST_STACK=peers $(BIN)/pytest -m "$(PEERS)" --timeout 900 --show-capture=no $(ARGS) || status=$$?; \
 		$(BIN)/holdfast dev down --purge --name peers; exit $$status
 
@@ -142,6 +142,9 @@ test-torch: setup $(or $(TORCH_PYTHON),$(TORCHES)) ## torchrun's backend in PyTo
 	@for python in $(abspath $(or $(TORCH_PYTHON),$(TORCHES))); do \
 		echo "==> $$python"; \
 		HOLDFAST_TORCH_PYTHON=$$python $(BIN)/pytest -m torch --timeout 900 tests/torchrun $(ARGS) || exit 1; done
+
+manifests: setup ## deploy/workers/workers.yaml, as the chart renders it (helm is built once, 1 minute)
+	@$(BIN)/python -m tests.e2e.chart
 
 replay: setup ## replay the recorded histories
 	$(BIN)/pytest tests/replay $(REPLAY) $(ARGS)

@@ -125,7 +125,7 @@ metadata: {generateName: probe-, namespace: default}
 spec:
   managedBy: holdfast.dev/probe
   components:
-  - template: {apiVersion: v1, kind: ConfigMap, metadata: {name: probe}}
+  - template: {apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: main, image: none}]}}
 """
 
 

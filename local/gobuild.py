@@ -42,7 +42,8 @@ def build(tool: Tool, target: Path, log: Path, tick: Callable[[float], None]) ->
     log.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.new")
     stamps = " ".join(f"-X {stamp}" for stamp in tool.stamp)
-    argv = [go, "build", "-mod=readonly", "-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(fresh), tool.package]
+    verb = ["test", "-c"] if tool.is_suite else ["build"]
+    argv = [go, *verb, "-mod=readonly", "-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(fresh), tool.package]
     # One set of flags for all: what one build compiled, the next one finds in Go's cache.
     env = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
     started = time.monotonic()

@@ -14,6 +14,10 @@ JOBSET = "0.10.1"
 VERSITYGW = "1.8.0"
 KUEUE = "0.19.2"
 APPWRAPPER = "1.1.2"
+APPWRAPPER_SUITE = "1.2.1"
+TRAINING_OPERATOR = "1.9.3"
+KUBERAY = "1.6.0"
+HELM = "3.19.5"
 
 OS = platform.system().lower()
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -48,6 +52,7 @@ class Tool:
         stamp: linker variables for the version, each as `path=value`.
         version_args: arguments with which the program prints its version.
         exact_minor: the minor version must be the pinned one (Kubernetes parts must match each other).
+        is_suite: the package's tests are built, as a program.
     """
 
     name: str
@@ -59,6 +64,7 @@ class Tool:
     stamp: tuple[str, ...] = ()
     version_args: tuple[str, ...] = ("--version",)
     exact_minor: bool = False
+    is_suite: bool = False
 
     @property
     def file_name(self) -> str:
@@ -206,6 +212,49 @@ TOOLS: dict[str, Tool] = {
             seconds=240,
             release=Release(""),
             stamp=(f"sigs.k8s.io/kueue/pkg/version.GitVersion=v{KUEUE}",),
+        ),
+        Tool(
+            name="appwrapper-suite",
+            version=APPWRAPPER_SUITE,
+            module="appwrapper-suite",
+            package="github.com/project-codeflare/appwrapper/test/e2e",
+            seconds=120,
+            release=Release(""),
+            is_suite=True,
+        ),
+        Tool(
+            name="training-operator",
+            version=TRAINING_OPERATOR,
+            module="training-operator",
+            package="github.com/kubeflow/training-operator/cmd/training-operator.v1",
+            seconds=120,
+            release=Release(""),
+        ),
+        Tool(
+            name="kuberay-operator",
+            version=KUBERAY,
+            module="kuberay",
+            package="github.com/ray-project/kuberay/ray-operator",
+            seconds=120,
+            release=Release(""),
+        ),
+        Tool(
+            name="helm",
+            version=HELM,
+            module="helm",
+            package="helm.sh/helm/v3/cmd/helm",
+            seconds=90,
+            release=Release(
+                f"https://get.helm.sh/helm-v{HELM}-{OS}-{ARCH}.tar.gz",
+                f"https://get.helm.sh/helm-v{HELM}-{OS}-{ARCH}.tar.gz.sha256sum",
+                f"{OS}-{ARCH}/helm",
+            ),
+            stamp=(
+                f"helm.sh/helm/v3/internal/version.version=v{HELM}",
+                f"helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor={KUBERNETES.split('.')[0]}",
+                f"helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={KUBERNETES.split('.')[1]}",
+            ),
+            version_args=("version",),
         ),
         Tool(
             name="versitygw",

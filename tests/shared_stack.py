@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Final
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 from holdfast.local import NotRunningError, Stack
 from holdfast.local.lock import file_lock
@@ -27,3 +31,14 @@ def shared_stack() -> Stack:
         except NotRunningError:
             return Stack.up(NAME)
         return stack if all(stack.pid(part) for part in _NEEDED) else Stack.up(NAME)
+
+
+@contextlib.contextmanager
+def own_stack(prefix: str, directory: Path, **options: Any) -> Iterator[Stack]:
+    """Bring up a stack of a test's own; it is gone afterwards, also where it did not come up."""
+    name = f"{prefix}-{secrets.token_hex(3)}"
+    try:
+        yield Stack.up(name, directory, **options)
+    finally:
+        with contextlib.suppress(NotRunningError):
+            Stack.load(name, directory).down(purge=True)

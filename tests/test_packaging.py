@@ -67,8 +67,12 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def shipped(folder: Path) -> list[Path]:
-    """Files under a package folder that a wheel must have: sources and data, not what running leaves behind."""
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    """Files under a package folder that a wheel must have: sources and data, not what running leaves behind.
+
+    The chart is helm's: it is packaged, and installed, by that.
+    """
+    left_out = {"__pycache__", "chart"}
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and not left_out & set(path.parts)]
 
 
 def test_the_wheel_of_the_sdist_equals_the_wheel(built: Built) -> None:

@@ -15,6 +15,7 @@ from holdfast.cli.checks import WORKER, Check, lacking_of_worker, not_known
 from holdfast.cli.granted import granted
 from holdfast.errors import DocumentWarning, HoldfastError
 from holdfast.formats.life import life_in
+from holdfast.formats.published import LABEL_QUEUE
 from holdfast.local.paths import deploy_dir
 from holdfast.model import Policy, format_duration, parse_duration
 from holdfast.profiles.appwrapper import POLICY
@@ -26,7 +27,6 @@ _APPLY: Final = "kubectl apply -k deploy/appwrapper"
 _CONFIG: Final = ("v1", "ConfigMap", "kueue-manager-config", "kueue-system")
 _DOCUMENT: Final = "controller_manager_config.yaml"
 _FRAMEWORK: Final = "workload.codeflare.dev/appwrapper"
-_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 EXTERNAL: Final = f"{names.ATTEMPT_KIND}.v1.{names.GROUP}"
 READY: Final = timedelta(minutes=30)
 """Kueue 0.19's `waitForPodsReady.timeout` where none is set; its `recoveryTimeout` is as long where that is not set."""
@@ -78,7 +78,7 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
     # A list's items do not say of which kind they are.
     whole: list[Object] = [{**one, "apiVersion": api_version, "kind": kind} for one in items]
     living = [one for one in whole if _is_ours(one)]
-    queued = any(_QUEUE in mapping(mapping(one["metadata"]).get("labels")) for one in living)
+    queued = any(LABEL_QUEUE in mapping(mapping(one["metadata"]).get("labels")) for one in living)
     for check in kueue(mapping(document), {"the defaults": POLICY, **dict(_policies(living))}, queued=queued):
         yield check
 
@@ -166,8 +166,9 @@ def _texts(value: Any) -> list[str]:
 def _wanted() -> Iterator[tuple[dict[str, Any], str]]:
     folder = deploy_dir()
     assert folder is not None
-    for document in yaml.safe_load_all((folder / "appwrapper" / "policies.yaml").read_text(encoding="utf-8")):
-        yield document, document["metadata"]["name"]
+    for file in ("policies.yaml", "askers.yaml"):
+        for document in yaml.safe_load_all((folder / "appwrapper" / file).read_text(encoding="utf-8")):
+            yield document, document["metadata"]["name"]
 
 
 def _key(document: Mapping[str, Any]) -> tuple[str, str, str]:

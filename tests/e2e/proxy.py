@@ -25,8 +25,8 @@ CHUNK = 1 << 16
 class Proxy:
     """One listening port that leads to one server, as long as it is let."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host, self.port = host, port
+    def __init__(self, host: str, port: int, own_host: str = "127.0.0.1") -> None:
+        self.host, self.port, self.own_host = host, port, own_host
         # Free still when it is listened on again after a refusal.
         self.own_port = free_port()
         self.turned_away = 0
@@ -79,7 +79,7 @@ class Proxy:
     # --- below
 
     async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._accepted, "127.0.0.1", self.own_port, reuse_address=True)
+        return await asyncio.start_server(self._accepted, self.own_host, self.own_port, reuse_address=True)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(self.host, self.port)
