@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from holdfast.local import ha, realnode
+from holdfast.local import ha, kueue, realnode
 from holdfast.local import parts as catalogue
 from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes, tame_fake_nodes
 from holdfast.local.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
@@ -42,6 +42,8 @@ def plan(layout: Layout, state: StackState) -> dict[str, Part]:
         if state.real_node:
             node = realnode.RealNode(layout.directory)
             found += realnode.parts(layout, node, state.binaries, state.ports)
+        if state.kueue:
+            found.append(kueue.part(layout, program(kueue.NAME), state.ports))
     return {part.name: part for part in found}
 
 
@@ -62,6 +64,8 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
         if not own_cluster:
             raise StackError("a real node can only be added to the stack's own cluster", "drop --kubeconfig")
         require()
+    if state.kueue:
+        kueue.require()
     _get_binaries(state, own_cluster, progress)
     _get_ports(runner, own_cluster)
     ensure_tokens(layout.pki / "tokens.csv")
@@ -104,6 +108,11 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
     elif any(name in state.parts for name in REAL_NODE_PARTS):
         remove_real_node(runner, progress)
         kubectl("delete", "node", realnode.NODE, "--ignore-not-found")
+    if state.kueue and own_cluster:
+        kueue.install(kubectl, layout, state.ports)
+        _launch(runner, planned[kueue.NAME], progress)
+        runner.wait(planned[kueue.NAME])
+        kueue.connect(kubectl, layout, state.ports)
     if "temporal" in planned:
         _await_temporal(runner, planned["temporal"], progress)
         define_search_attributes(Path(state.binaries["temporal"]), planned["temporal"].address)
@@ -213,6 +222,7 @@ def _get_binaries(state: StackState, own_cluster: bool, progress: Progress) -> N
     tools += () if state.given_temporal else TEMPORAL_TOOLS
     tools += HA_TOOLS if state.ha and not state.given_temporal else ()
     tools += REAL_NODE_TOOLS if state.real_node else ()
+    tools += (kueue.NAME,) if state.kueue else ()
     state.binaries.update({name: str(path) for name, path in resolve(tools, progress).items()})
 
 
@@ -224,6 +234,7 @@ def _get_ports(runner: Runner, own_cluster: bool) -> None:
     else:
         ports += () if runner.state.given_temporal else catalogue.TEMPORAL_PORTS
     ports += realnode.PORTS if runner.state.real_node else ()
+    ports += kueue.PORTS if runner.state.kueue else ()
     runner.settle_ports(ports, {name: owners.get(name, name) for name in ports})
 
 

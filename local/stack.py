@@ -52,6 +52,7 @@ class Stack:
         nodes: int | None = None,
         real_node: bool | None = None,
         ha: bool | None = None,
+        kueue: bool | None = None,
         dynamic_config: Mapping[str, str] | None = None,
         audit_bodies: bool | None = None,
         kubeconfig: Path | None = None,
@@ -68,6 +69,7 @@ class Stack:
             real_node: add a real node, as root; None keeps what the stack has.
             ha: two Temporal servers on a PostgreSQL, on Linux, instead of one development server, whose memory it does
                 not share. None keeps what the stack has.
+            kueue: the published Kueue beside it, as root; None keeps what the stack has.
             dynamic_config: Temporal dynamic config by key, values as JSON texts; restarts Temporal if it changed.
             audit_bodies: write what was sent, and what came of it, into the audit log, as at first; without, the API
                 server has about half the work. Restarts it if it changed. None keeps what the stack has.
@@ -89,6 +91,8 @@ class Stack:
                 state.real_node = real_node
             if ha is not None:
                 state.ha = ha
+            if kueue is not None:
+                state.kueue = kueue
             if dynamic_config is not None:
                 state.dynamic_config = dict(dynamic_config)
             if audit_bodies is not None:

@@ -35,6 +35,7 @@ class StackState:
         name: its name; also the Temporal-side name of its cluster.
         nodes: number of fake nodes.
         real_node: whether it has the real node.
+        kueue: whether Kueue runs beside it.
         ha: whether Temporal is two servers on a PostgreSQL, instead of one development server.
         dynamic_config: Temporal dynamic config values beyond the stack's own, as JSON texts.
         audit_bodies: whether the API server's audit log tells what was sent and what came of it, not only that.
@@ -48,6 +49,7 @@ class StackState:
     name: str
     nodes: int = 8
     real_node: bool = False
+    kueue: bool = False
     ha: bool = False
     dynamic_config: dict[str, str] = field(default_factory=dict[str, str])
     audit_bodies: bool = True

@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -26,6 +27,12 @@ Name = Annotated[str, typer.Option("--name", help="Name of the stack; several ca
 Folder = Annotated[
     Path | None, typer.Option("--dir", help="Folder of the stack. Default: ~/.local/state/holdfast/stacks/NAME.")
 ]
+
+
+class Beside(StrEnum):
+    """What may run beside the stack's own parts."""
+
+    KUEUE = "kueue"
 
 
 class ProgressLines:
@@ -79,6 +86,9 @@ def up(
         bool | None,
         typer.Option("--ha/--no-ha", help="Two Temporal servers on a PostgreSQL: either may be killed. On Linux."),
     ] = None,
+    beside: Annotated[
+        list[Beside] | None, typer.Option("--with", help="Also Kueue, which decides who runs. Needs root, on Linux.")
+    ] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Use this cluster instead of an own one. Default: $KUBECONFIG, if it is set.")
     ] = None,
@@ -111,6 +121,7 @@ def up(
             nodes=nodes,
             real_node=real_node,
             ha=ha,
+            kueue=True if beside else None,
             dynamic_config=config,
             kubeconfig=kubeconfig or given_cluster,
             temporal_address=temporal_address or given_temporal,

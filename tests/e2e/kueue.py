@@ -7,37 +7,31 @@ configuration names Attempt in `externalFrameworks`: so Kueue leaves what is und
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
-from holdfast import names
 from holdfast.activities.kube import Kube, KubeError, NotFound, UnknownKind, Unreachable
 from holdfast.local import Stack
-from holdfast.local.gobuild import source_of
+from holdfast.local import kueue as local
 from holdfast.local.lock import file_lock
 from holdfast.local.resolve import resolve
-from holdfast.local.tools import TOOLS
 from holdfast.worker.namespace import apply
 from tests.e2e.peer import launched, ready, stop
 from tests.e2e.site import free_port, until
 
 Json = dict[str, Any]
-PROGRAM = "kueue"
 API_VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE = "team"
 LABEL_QUEUE, LABEL_PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 ADMISSION = "admissionregistration.k8s.io/v1"
-METRICS = "/etc/kueue/metrics/certs"
-ASKED = {"appwrappers", "jobs", "workloads"}
+ASKED = frozenset({"appwrappers", "jobs", "workloads"})
 """What its webhooks are asked about here: the objects of the namespace."""
 
 
@@ -87,36 +81,39 @@ def is_reserved(workload: Json) -> bool:
 
 
 @asynccontextmanager
-async def open_kueue(stack: Stack, directory: Path, namespace: str, **settings: Any) -> AsyncIterator[Kueue]:
+async def open_kueue(
+    stack: Stack, directory: Path, namespace: str, asked: frozenset[str] = ASKED, **settings: Any
+) -> AsyncIterator[Kueue]:
     """Run Kueue for a namespace; one at a time on a stack. `settings` are those of its own configuration."""
     with file_lock(stack.directory / "kueue.lock"):
-        async with _opened(stack, directory, namespace, settings) as kueue:
+        async with _opened(stack, directory, namespace, asked, settings) as kueue:
             yield kueue
 
 
 @asynccontextmanager
-async def _opened(stack: Stack, directory: Path, namespace: str, settings: Json) -> AsyncIterator[Kueue]:
-    (program,) = (await asyncio.to_thread(resolve, [PROGRAM], print)).values()
-    components = (await asyncio.to_thread(source_of, TOOLS[PROGRAM])) / "config" / "components"
+async def _opened(
+    stack: Stack, directory: Path, namespace: str, asked: frozenset[str], settings: Json
+) -> AsyncIterator[Kueue]:
+    (program,) = (await asyncio.to_thread(resolve, [local.NAME], print)).values()
+    folder = await asyncio.to_thread(local.components)
     kube = await Kube.connect(str(stack.kubeconfig))
     port, health, log = free_port(), f"127.0.0.1:{free_port()}", directory / "kueue.log"
     pki, certificates = stack.directory / "pki", directory / "kueue-certificates"
-    certificates.mkdir()
-    for ours, theirs in (("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")):
-        shutil.copyfile(pki / ours, certificates / theirs)
+    local.certify(pki, certificates)
     configuration = directory / "kueue.yaml"
-    given = {**_configuration(namespace, port, certificates, health), **settings}
-    configuration.write_text(yaml.safe_dump(given))
-    for definition in sorted((components / "crd" / "bases").glob("*.yaml")):
-        await apply(kube, _unconverted(yaml.safe_load(definition.read_text())))
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    # Also Jobs that name no queue: all there are, but for those of who it knows.
+    given = {"manageJobsWithoutQueueName": True, "managedJobsNamespaceSelector": selector, **settings}
+    configuration.write_text(yaml.safe_dump(local.configuration(port, certificates, health, **given)))
+    for definition in local.definitions(folder):
+        await apply(kube, definition)
     await apply(kube, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
-    authority = base64.b64encode((pki / "apiserver.crt").read_bytes()).decode()
-    manifests = yaml.safe_load_all((components / "webhook" / "manifests.yaml").read_text())
-    hooks = [_asked(one, namespace, f"https://127.0.0.1:{port}", authority) for one in manifests]
+    authority = (pki / "apiserver.crt").read_bytes()
+    hooks = local.webhooks(folder, port, authority, asked, namespaceSelector=selector)
     process: subprocess.Popen[bytes] | None = None
     try:
         await until(lambda: _serves(kube), 60, "Workloads are served")
-        own = [*_with_certificates(certificates), str(program)]
+        own = [*local.with_certificates(certificates), str(program)]
         process = launched([*own, f"--config={configuration}", f"--kubeconfig={stack.kubeconfig}"], log)
         running = process
         await until(lambda: ready(running, log, health), 60, lambda: f"Kueue is ready: {log.read_text()[-3000:]}")
@@ -136,59 +133,6 @@ async def _opened(stack: Stack, directory: Path, namespace: str, settings: Json)
         for kind in ("ClusterQueue", "ResourceFlavor"):
             await _delete(kube, API_VERSION, kind, namespace)
         await kube.close()
-
-
-def _with_certificates(folder: Path) -> list[str]:
-    """Return what runs a program for which these certificates lie where Kueue looks for its metrics' ones, as root.
-
-    It sees an `/etc` of its own: the machine's stays as it is.
-    """
-    over = f"lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work"
-    script = (
-        f"mkdir {folder}/upper {folder}/work && mount -t overlay overlay -o {over} /etc && "
-        f'mkdir -p {METRICS} && cp {folder}/tls.* {METRICS} && exec "$@"'
-    )
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
-
-
-def _configuration(namespace: str, port: int, certificates: Path, health: str) -> Json:
-    return {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        "kind": "Configuration",
-        "internalCertManagement": {"enable": False},
-        "leaderElection": {"leaderElect": False},
-        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(certificates)},
-        "metrics": {"bindAddress": "0"},
-        "health": {"healthProbeBindAddress": health},
-        "featureGates": {"VisibilityOnDemand": False},
-        # Also Jobs that name no queue: all there are, but for those of who it knows.
-        "manageJobsWithoutQueueName": True,
-        "managedJobsNamespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "integrations": {
-            "frameworks": ["batch/job", "workload.codeflare.dev/appwrapper"],
-            "externalFrameworks": [f"{names.ATTEMPT_KIND}.{names.VERSION}.{names.GROUP}"],
-        },
-    }
-
-
-def _unconverted(definition: Json) -> Json:
-    """Return a definition without its conversion webhook: one version alone is used here."""
-    definition["spec"].pop("conversion", None)
-    return definition
-
-
-def _asked(configuration: Json, namespace: str, url: str, authority: str) -> Json:
-    """Return a published webhook configuration for the objects of one namespace, at this address."""
-    hooks = [
-        {
-            **hook,
-            "clientConfig": {"url": url + hook["clientConfig"]["service"]["path"], "caBundle": authority},
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        }
-        for hook in cast("list[Json]", configuration["webhooks"])
-        if ASKED & {resource for rule in hook["rules"] for resource in rule["resources"]}
-    ]
-    return {**configuration, "metadata": {"name": f"kueue-{namespace}"}, "webhooks": hooks}
 
 
 async def _serves(kube: Kube) -> bool:

@@ -68,25 +68,25 @@ class Peer:
 
 
 @asynccontextmanager
-async def open_peer(stack: Stack, directory: Path, **settings: Any) -> AsyncIterator[Peer]:
+async def open_peer(stack: Stack, directory: Path, namespace: str = "", **settings: Any) -> AsyncIterator[Peer]:
     """Run the controller with a namespace of its own; all of it is gone afterwards but the definition of JobSets.
 
     That stays with the stack: a kind that ceases to be served may stand what counts quotas still for half a minute.
 
     One at a time on a stack, since each runs everybody's JobSets. `settings` are those of its own configuration file
-    (`clientConnection`, ...), beside its defaults.
+    (`clientConnection`, ...), beside its defaults. A namespace that is given stays.
     """
     with file_lock(stack.directory / "jobset-peer.lock"):
-        async with _opened(stack, directory, settings) as peer:
+        async with _opened(stack, directory, namespace, settings) as peer:
             yield peer
 
 
 @asynccontextmanager
-async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterator[Peer]:
+async def _opened(stack: Stack, directory: Path, given: str, settings: Json) -> AsyncIterator[Peer]:
     (program,) = (await asyncio.to_thread(resolve, [PROGRAM], print)).values()
     definition = await asyncio.to_thread(_definition)
     kube = await Kube.connect(str(stack.kubeconfig))
-    namespace, port = f"jobset-{secrets.token_hex(3)}", free_port()
+    namespace, port = given or f"jobset-{secrets.token_hex(3)}", free_port()
     health, log = f"127.0.0.1:{free_port()}", directory / "jobset-controller.log"
     pki = stack.directory / "pki"
     certificates = directory / "jobset-certificates"
@@ -97,7 +97,8 @@ async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterato
     configuration.write_text(yaml.safe_dump({**_settings(port, certificates, health), **settings}))
     await until(lambda: _settled(kube), 60, "an earlier definition of JobSets is gone")
     await apply(kube, yaml.safe_load(definition.read_text()))
-    await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    if not given:
+        await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     hooks = _webhooks(namespace, f"https://127.0.0.1:{port}", (pki / "apiserver.crt").read_bytes())
     process: subprocess.Popen[bytes] | None = None
     try:
@@ -117,7 +118,8 @@ async def _opened(stack: Stack, directory: Path, settings: Json) -> AsyncIterato
                 await _delete(kube, API_VERSION, "JobSet", each["metadata"]["name"], namespace)
         if process is not None:
             stop(process)
-        await _delete(kube, "v1", "Namespace", namespace)
+        if not given:
+            await _delete(kube, "v1", "Namespace", namespace)
         await kube.close()
 
 
