@@ -41,6 +41,26 @@ START = Layout(
     ),
     base="plain",
 )
+APPLIED = Layout(
+    "applied",
+    "N AppWrappers by one kubectl apply, under Kueue (F12)",
+    "Kueue admits fifty at a time; each is a Job of one pod that runs for two seconds. From the beginning of the apply "
+    "until it returns, and until every AppWrapper is Succeeded. Twice: those with more than one pod. Requests: the "
+    "system's own, over a whole life with its removal, Events included; Kueue's are not among them.",
+    (
+        Column("submitted_s", "applied", "s"),
+        Column("ended_s", "all succeeded", "s"),
+        Column("failed", "failed"),
+        Column("twice", "ran twice"),
+        Column("requests", "API requests a life"),
+        Column("requests_events", "of them Events"),
+        Column("cpu_s", "CPU", "s"),
+        Column("cpu_worker_s", "of it the worker", "s"),
+        Column("cpu_controller_s", "the controller", "s"),
+        Column("cpu_temporal_s", "Temporal", "s"),
+    ),
+    smoked=False,
+)
 LATENCY = Layout(
     "latency",
     "From failure to decision (b)",
@@ -224,4 +244,4 @@ ENGINE = Layout(
     ),
 )
 
-LAYOUTS = (START, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, NODES, WORKERS, AGENTS, ROUNDS, ENGINE)
+LAYOUTS = (START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, NODES, WORKERS, AGENTS, ROUNDS, ENGINE)

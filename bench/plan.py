@@ -17,6 +17,7 @@ from bench.ground import Ground, Options, floor
 from bench.machine import this_machine
 from bench.measures import (
     agents,
+    applied,
     crash,
     crowd,
     engine,
@@ -62,6 +63,7 @@ class Plan:
 FULL = (
     Plan(engine.NAME, engine.measure),
     Plan(start.NAME, start.measure),
+    Plan(applied.NAME, applied.measure),
     Plan(removal.NAME, removal.measure),
     Plan(latency.NAME, latency.measure, audit_bodies=True),
     Plan(crash.NAME, crash.measure, audit_bodies=True),

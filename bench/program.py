@@ -11,7 +11,21 @@ import typer
 
 from bench import plan, report
 from bench.ground import Options
-from bench.measures import agents, crash, crowd, engine, gang, history, idle, latency, nodes, removal, rounds, start
+from bench.measures import (
+    agents,
+    applied,
+    crash,
+    crowd,
+    engine,
+    gang,
+    history,
+    idle,
+    latency,
+    nodes,
+    removal,
+    rounds,
+    start,
+)
 from bench.measures import workers as scaling
 from bench.plan import Plan
 from bench.published import KEPT, merged
@@ -62,6 +76,14 @@ def common(
 def start_(sizes: Sizes = "") -> None:
     """N two-pod workloads until all run and until all are recorded as ended; API requests of a life."""
     _run(Plan(start.NAME, lambda on: start.measure(on, _numbers(sizes) or start.SIZES)))
+
+
+@app.command("applied")
+def applied_(
+    sizes: Sizes = "", at_once: Annotated[int, typer.Option(help="That Kueue admits.")] = applied.AT_ONCE
+) -> None:
+    """N AppWrappers by one kubectl apply, under Kueue; needs root."""
+    _run(Plan(applied.NAME, lambda on: applied.measure(on, _numbers(sizes) or applied.SIZES, at_once)))
 
 
 @app.command("latency")

@@ -42,6 +42,7 @@ class Layout:
         about: what is measured, in a sentence or two.
         columns: what is shown.
         base: the system that ratios are of, where there are any.
+        smoked: whether the smoke has it; not where a program is built for it that nothing else needs.
     """
 
     measure: str
@@ -49,6 +50,7 @@ class Layout:
     about: str
     columns: tuple[Column, ...]
     base: str = ""
+    smoked: bool = True
 
 
 def tables(layouts: Sequence[Layout], recordings: Sequence[Recording]) -> str:

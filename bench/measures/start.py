@@ -26,14 +26,14 @@ async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
 
 async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
     documents = [workload(f"w{index}") for index in range(size)]
-    mark, events = ground.audit.mark(), await _events(ground, system)
+    mark, events = ground.audit.mark(), await written_events(ground, system)
     async with seeing(ground.kube, "v1", "Pod", system.namespace, running=in_phase("Running")) as pods:
         async with using(ground.pids() | system.pids) as usage:
             values, series = await life(system, pods, documents)
         values["cpu_s"] = sum(usage.cpu.values())
         await system.remove_all([f"w{index}" for index in range(size)], pods)
     asked = tally(ground.audit.since(mark), system.asks)
-    events = await _events(ground, system) - events
+    events = await written_events(ground, system) - events
     values |= {"requests": (asked.total() + events) / size, "requests_events": events / size}
     values |= {f"requests {what}": count / size for what, count in asked.items()}
     series |= _memory(usage, system)
@@ -62,7 +62,7 @@ async def life(
     return values, {"running_at_s": [each - begun for each in running]}
 
 
-async def _events(ground: Ground, system: System) -> int:
+async def written_events(ground: Ground, system: System) -> int:
     """Count the writes of Kubernetes Events, which the audit log leaves out: one each, and one for each repetition."""
     if not system.pids:
         return 0

@@ -17,6 +17,8 @@ class System(ABC):
     """One system, opened, with a namespace of its own."""
 
     name: ClassVar[str]
+    manager = ""
+    """What an AppWrapper says in `managedBy` that is this system's; empty where it says nothing."""
 
     def __init__(self, ground: Ground, namespace: str) -> None:
         self.ground = ground

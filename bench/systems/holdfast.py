@@ -38,6 +38,7 @@ class HoldfastSystem(Controller):
         super().__init__(ground, namespace)
         self.site = site
         self.client = client
+        self.manager = site.managed_by
 
     @property
     def workers(self) -> list[Worker]:
