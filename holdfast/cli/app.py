@@ -22,6 +22,7 @@ from holdfast.cli import (
     steer,
     submit,
     sweep,
+    uninstall,
     validate,
     watch,
     worker,
@@ -75,5 +76,5 @@ app.add_typer(node.app, name="node", rich_help_panel=_WORKLOADS)
 app.add_typer(dev.app, name="dev", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(worker.worker)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)
-for group in (doctor, sweep, demo, about):
+for group in (doctor, sweep, uninstall, demo, about):
     group.add_to(app, _SETUP)

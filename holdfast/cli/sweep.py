@@ -52,7 +52,7 @@ def sweep(
     Temporal is asked about each, and again before each deletion; nothing is removed by force. What Temporal does not
     know is only listed. Exit code 1 if something could not be removed, 3 if Temporal or Kubernetes does not answer.
     """
-    limit = _limit(timeout)
+    limit = time_limit(timeout)
     told: list[Told] = []
 
     async def go() -> None:
@@ -61,7 +61,7 @@ def sweep(
         from holdfast.worker.sweep_act import to_remove
         from holdfast.worker.sweep_ask import survey
 
-        async with _ground(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
+        async with grounded(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
             seen = Told(_scene(ground), await survey(ground))
             told.append(seen)
             if output is Output.TABLE:
@@ -104,7 +104,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
 
 
 @asynccontextmanager
-async def _ground(
+async def grounded(
     cluster: str | None,
     installation: str | None,
     address: str | None,
@@ -181,7 +181,12 @@ def _say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _limit(timeout: str) -> timedelta:
+def time_limit(timeout: str) -> timedelta:
+    """Return how long `--timeout` lets a removal last.
+
+    Raises:
+        typer.BadParameter: if it is no duration.
+    """
     from holdfast.model import parse_duration
 
     try:

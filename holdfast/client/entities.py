@@ -68,13 +68,10 @@ async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
     """
     turns, wanted = asyncio.Semaphore(_AT_ONCE), list[tuple[Entity, str]]()
     for entity in ENTITIES:
-        prefix = entity.prefix(cluster)
         if entity.source is Source.SETTINGS:
-            wanted.append((entity, prefix))
+            wanted.append((entity, entity.prefix(cluster)))
             continue
-        which = f"WorkflowId STARTS_WITH '{prefix}'" if entity.several else f"WorkflowId = '{prefix}'"
-        open_or_lost = "ExecutionStatus IN ('Running', 'Terminated', 'TimedOut')"
-        query = f"WorkflowType = '{entity.type}' AND {which} AND {open_or_lost}"
+        query = f"{entity.query(cluster)} AND ExecutionStatus IN ('Running', 'Terminated', 'TimedOut')"
         listed = {execution.id async for execution in client.list_workflows(query)}
         wanted += [(entity, workflow_id) for workflow_id in sorted(listed)]
 

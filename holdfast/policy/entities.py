@@ -56,6 +56,12 @@ class Entity:
     fails_as_result: bool = False
     """Whether a failed workflow is a result that stands, as for a graph that failed."""
 
+    def query(self, cluster: str) -> str:
+        """Return Temporal's list filter for those of a cluster, open and closed."""
+        prefix = self.prefix(cluster)
+        which = f"WorkflowId STARTS_WITH '{prefix}'" if self.several else f"WorkflowId = '{prefix}'"
+        return f"WorkflowType = '{self.type}' AND {which}"
+
     def name_of(self, workflow_id: str) -> str:
         """Return what a person calls the entity that has this id: `queue gpus`."""
         rest = workflow_id.split("/")[2:]

@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast import formats, names
-from holdfast.activities.kube import KubeError, NotFound, Unreachable
+from holdfast.activities.kube import KubeError, NotFound, UnknownKind, Unreachable
 from holdfast.model import Explanation, Policy, Status, Workload
 from holdfast.worker.namespace import apply
 from tests.e2e.site import Site, until
@@ -195,6 +195,8 @@ class Space:
                 listed = await kube.list(api_version, kind, self.namespace)
             except Unreachable:  # It is asked again: a kind's storage may be set up anew at this moment.
                 return False
+            except UnknownKind:  # The test has taken the kind off the cluster.
+                continue
             for found in listed["items"]:
                 key = (api_version, kind, found["metadata"]["name"], self.namespace)
                 uid = found["metadata"]["uid"]
