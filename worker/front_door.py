@@ -123,6 +123,12 @@ def seen(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen |
     return decode
 
 
+def in_turn(due: Mapping[str, float], seen: Mapping[str, Seen], now: float) -> list[str]:
+    """Return whose turn it is: deletions first, however many others wait (row F12). Pure."""
+    ready = [uid for uid, at in due.items() if at <= now]
+    return sorted(ready, key=lambda uid: uid not in seen or not seen[uid].resource.deleting)
+
+
 class FrontDoor:
     """Sees to the custom resources of one cluster."""
 
@@ -225,8 +231,9 @@ class FrontDoor:
 
     async def _attend(self) -> None:
         while True:
-            now = time.monotonic()
-            for uid in [uid for uid, at in self._due.items() if at <= now and uid not in self._flying]:
+            for uid in in_turn(self._due, self._seen, time.monotonic()):
+                if uid in self._flying:
+                    continue
                 if len(self._flying) >= AT_ONCE:
                     break
                 del self._due[uid]

@@ -250,10 +250,10 @@ async def test_F7_of_two_edits_in_a_row_the_last_word_wins(door: Space):
 @pytest.mark.asyncio(loop_scope="session")
 async def test_F1_what_cannot_be_run_says_why_in_its_status_and_makes_nothing(door: Space):
     wrong = job()
-    wrong["podSets"] = [{"path": "template.spec.nowhere"}]
+    wrong["podSets"] = [{"path": "template.spec.template", "replicas": 3}]
     await applied(door, appwrapper(door, wrong))
     found = await shows(door, in_phase("Failed"), "it is refused")
-    assert "spec.components[0].podSets[0].path" in said(found)
+    assert "spec.components[0].podSets[0].replicas" in said(found)
 
     async def is_told() -> bool:
         events = (await door.site.kube.list("v1", "Event", door.namespace))["items"]

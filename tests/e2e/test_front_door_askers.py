@@ -88,14 +88,14 @@ async def test_F5_whoever_may_not_create_a_kind_may_not_have_it_created(door: Sp
     refusals = {
         "pods": [pod("worker")],
         "deployments.apps": [job(), component("apps/v1", "Deployment")],
-        "networkpolicies.networking.k8s.io": [component("networking.k8s.io/v1", "NetworkPolicy")],
+        "networkpolicies.networking.k8s.io": [job(), component("networking.k8s.io/v1", "NetworkPolicy")],
         "ingresses.networking.k8s.io": [job("one"), job("two"), component("networking.k8s.io/v1", "Ingress")],
     }
     for what, components in refusals.items():
         said = await create(door, ALICE, appwrapper(door, *components))
         assert f"{ALICE} may not create {what} in namespace {door.namespace}" in said, said
         assert "(Forbidden)" in said or "is forbidden" in said, said
-    many = [component("example.com/v1", f"Kind{number}") for number in range(9)]
+    many = [job(), *(component("example.com/v1", f"Kind{number}") for number in range(9))]
     said = await kubectl(
         door, "admin", "create", "-f", "-", "--as-group=system:masters", document=appwrapper(door, *many)
     )

@@ -10,7 +10,7 @@ from holdfast import names
 from holdfast.formats import appwrapper
 from holdfast.model import Phase
 from holdfast.worker.cache import resource_seen
-from holdfast.worker.front_door import seen
+from holdfast.worker.front_door import Seen, in_turn, seen
 from tests.formats.test_resource import report, resource
 from tests.worker.world import EPOCH, World
 
@@ -121,3 +121,19 @@ def test_F7_a_front_door_keeps_the_whole_of_one_only_until_its_life_has_begun() 
         assert found.resource.shown is shown, "what a front door itself has noted is no report"
         assert (found.document is None) is (shown is not None)
         assert found.over is (phase is Phase.FAILED)
+
+
+@ROW("F12", level="pure")
+def test_F12_deletions_go_first() -> None:
+    several, ends = dict[str, Seen](), {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    for index in range(20):
+        raw = resource()
+        raw["metadata"] |= {"uid": f"u{index}"} | (ends if index in {7, 15} else {})
+        found = seen(KIND, OURS)(raw)
+        assert found is not None
+        several[found.uid] = found
+    due = dict.fromkeys(several, 0.0) | {"u3": 5.0, "u15": 5.0}
+    turn = in_turn(due, several, now=1.0)
+    assert turn[0] == "u7"
+    assert set(turn) == set(several) - {"u3", "u15"}
+    assert in_turn(due, several, now=6.0)[:2] == ["u7", "u15"]
