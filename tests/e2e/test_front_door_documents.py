@@ -113,6 +113,9 @@ async def test_F12_many_are_applied_at_once_and_each_runs_once(door: Space):
     seen = Counter(life.name.rpartition("-")[0] for life in door.truth.lives.values() if life.kind == "Pod")
     assert set(seen.values()) == {1}
     assert len(seen) == AT_ONCE
+    there = ("appwrappers", "--all", "--namespace", door.namespace)
+    await asyncio.to_thread(kubectl, "delete", *there, "--timeout=120s", seconds=150)
+    assert not await door.pods()
 
 
 @ROW("F7", level="e2e")
