@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import yaml
@@ -27,6 +27,8 @@ _APPLY: Final = "kubectl apply -k deploy/appwrapper"
 _CONFIG: Final = ("v1", "ConfigMap", "kueue-manager-config", "kueue-system")
 _DOCUMENT: Final = "controller_manager_config.yaml"
 _FRAMEWORK: Final = "workload.codeflare.dev/appwrapper"
+_WORKLOAD: Final = ("kueue.x-k8s.io/v1beta2", "Workload")
+_MINUTE: Final = timedelta(minutes=1)
 EXTERNAL: Final = f"{names.ATTEMPT_KIND}.v1.{names.GROUP}"
 READY: Final = timedelta(minutes=30)
 """Kueue 0.19's `waitForPodsReady.timeout` where none is set; its `recoveryTimeout` is as long where that is not set."""
@@ -81,6 +83,18 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
     queued = any(LABEL_QUEUE in mapping(mapping(one["metadata"]).get("labels")) for one in living)
     for check in kueue(mapping(document), {"the defaults": POLICY, **dict(_policies(living))}, queued=queued):
         yield check
+    try:
+        workloads = (await kube.list(*_WORKLOAD))["items"]
+    except (Forbidden, UnknownKind) as error:
+        yield not_known("kueue quota", error.message, "use a context that may read Kueue's Workloads")
+        return
+    held = stranded(workloads, [one for one in whole if names.is_own_manager(_manager(one))], datetime.now(UTC))
+    if held:
+        found = f"is still reserved for {', '.join(held)}: Kueue has evicted them, and nothing of them is left"
+        remedy = f"restart Kueue, or have it look again: kubectl annotate appwrapper NAME {names.GROUP}/look-again=1"
+        yield Check("kueue quota", False, found, remedy, warns=True)
+    else:
+        yield Check("kueue quota", True, "none is reserved for what Kueue has evicted and Holdfast has removed")
 
 
 def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], *, queued: bool) -> Iterator[Check]:
@@ -128,6 +142,40 @@ def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], *, queued: 
         yield Check("kueue recovery", True, f"{spans}, and {takes}: it is evicted in the middle", remedy, warns=True)
 
 
+def stranded(
+    workloads: Iterable[Mapping[str, Any]], resources: Iterable[Mapping[str, Any]], now: datetime
+) -> list[str]:
+    """Return the AppWrappers (`namespace/name`) that Kueue has evicted, that are gone and that still hold quota (F9).
+
+    Kueue lets go of it once it sees that one is no longer active. It may miss that (kubernetes-sigs/kueue#14811).
+
+    Args:
+        workloads: Kueue's own objects.
+        resources: AppWrappers that Holdfast runs.
+        now: to leave out what has been removed within the last minute.
+    """
+    evicted = {
+        str(owner.get("uid"))
+        for one in workloads
+        if _since(one, "Evicted", "True") and _since(one, "QuotaReserved", "True")
+        for owner in mapping(one["metadata"]).get("ownerReferences") or ()
+    }
+    gone = (one for one in resources if mapping(one["metadata"]).get("uid") in evicted)
+    return [
+        f"{mapping(one['metadata']).get('namespace')}/{mapping(one['metadata']).get('name')}"
+        for one in gone
+        if (since := _since(one, "QuotaReserved", "False")) and datetime.fromisoformat(since) < now - _MINUTE
+    ]
+
+
+def _since(resource: Mapping[str, Any], condition: str, status: str) -> str:
+    """Return since when a condition is as given; empty if it is not."""
+    for one in mapping(resource.get("status")).get("conditions") or ():
+        if one.get("type") == condition and one.get("status") == status:
+            return str(one.get("lastTransitionTime"))
+    return ""
+
+
 def longest_reset(policy: Policy) -> timedelta:
     """Return how long an AppWrapper may be without ready pods until its next attempt has them, if each grace runs out.
 
@@ -140,9 +188,12 @@ def longest_reset(policy: Policy) -> timedelta:
 
 def _is_ours(resource: Mapping[str, Any]) -> bool:
     """Whether a resource is Holdfast's, and its life goes on."""
-    managed_by = mapping(resource.get("spec")).get("managedBy")
     life = life_in(mapping(resource.get("status")))
-    return names.is_own_manager(str(managed_by or "")) and (life is None or not life.phase.ended)
+    return names.is_own_manager(_manager(resource)) and (life is None or not life.phase.ended)
+
+
+def _manager(resource: Mapping[str, Any]) -> str:
+    return str(mapping(resource.get("spec")).get("managedBy") or "")
 
 
 def _policies(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Policy]]:

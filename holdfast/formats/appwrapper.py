@@ -57,6 +57,8 @@ RESET_AFTER: Final = f"{names.GROUP}/restartBudgetResetAfter"
 """Ours: the published annotations have no word for it."""
 MOUNTS: Final = f"{names.GROUP}/mounts"
 """Likewise: the data sets that its pods read."""
+RUN_AS: Final = f"{names.GROUP}/runAs"
+"""Likewise: the account that its components are made as. Whoever creates it must have the right to use that (F5)."""
 
 _ANNOTATIONS_PATH = "metadata.annotations"
 
@@ -106,7 +108,13 @@ def read(
         "mounts": mounts,
         "source": Source(api_version=parsed.apiVersion, kind=parsed.kind),
     }
-    places = {"components": "spec.components", "mounts": f"{_ANNOTATIONS_PATH}[{MOUNTS}]"}
+    if (run_as := (metadata.annotations or {}).get(RUN_AS)) is not None:
+        values["run_as"] = run_as
+    places = {
+        "components": "spec.components",
+        "mounts": f"{_ANNOTATIONS_PATH}[{MOUNTS}]",
+        "runAs": f"{_ANNOTATIONS_PATH}[{RUN_AS}]",
+    }
     return workload_of(metadata, lambda: values, places, source)
 
 

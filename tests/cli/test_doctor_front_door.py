@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from holdfast.cli.front_door import kueue, longest_reset
+from holdfast.cli.front_door import kueue, longest_reset, stranded
 from holdfast.model import Timings
 from holdfast.profiles.appwrapper import POLICY
 
@@ -69,3 +69,35 @@ def test_F6_what_kueue_lacks_to_tell_an_attempt_is_named(left_out: str, *, queue
     assert left_out in told.found
     odd, *_ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": POLICY}, queued=True)
     assert not odd.good
+
+
+@ROW("F9", level="pure")
+@pytest.mark.parametrize(
+    ("evicted", "reserved", "removed", "minutes", "told"),
+    [
+        ("True", "True", "False", 5, ["team/train"]),
+        ("True", "True", "False", 0, []),
+        ("True", "True", "True", 5, []),
+        ("True", "False", "False", 5, []),
+        ("False", "True", "False", 5, []),
+    ],
+)
+def test_F9_quota_that_kueue_holds_for_what_is_gone_is_named(
+    evicted: str, reserved: str, removed: str, minutes: int, told: list[str]
+) -> None:
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def conditions(**found: str) -> dict[str, Any]:
+        since = (now - timedelta(minutes=minutes)).isoformat()
+        return {
+            "conditions": [{"type": name, "status": is_, "lastTransitionTime": since} for name, is_ in found.items()]
+        }
+
+    owners = [{"uid": "u1"}]
+    workload = {"metadata": {"ownerReferences": owners}, "status": conditions(Evicted=evicted, QuotaReserved=reserved)}
+    mine = {
+        "metadata": {"namespace": "team", "name": "train", "uid": "u1"},
+        "status": conditions(QuotaReserved=removed),
+    }
+    other = {"metadata": {"namespace": "team", "name": "other", "uid": "u2"}, "status": mine["status"]}
+    assert stranded([workload, {"metadata": {}}], [mine, other, {"metadata": {}}], now) == told

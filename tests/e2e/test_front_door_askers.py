@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from holdfast import names
 from holdfast.activities.kube import Invalid
+from holdfast.formats.appwrapper import RUN_AS
 from holdfast.local import StackError
 from tests.e2e.front_door import KIND, applied, appwrapper, conditions, gone, in_phase, job, read, runs, shows
 from tests.e2e.lattice import allocation
@@ -108,6 +109,27 @@ async def test_F5_whoever_may_not_create_a_kind_may_not_have_it_created(door: Sp
     said = await create(door, ALICE, appwrapper(door, job("one"), job("two")))
     assert "created" in said, said
     await runs(door)
+
+
+@ROW("F5", level="e2e")
+async def test_F5_whoever_may_use_an_account_may_have_things_made_as_it(door: Space):
+    dave = "dave@example.com"
+    granted = [("workload.codeflare.dev", "appwrappers", "create,patch"), ("", "serviceaccounts", "use")]
+    await permitted(door, dave, granted)
+    named = appwrapper(door, job())
+    named["metadata"]["annotations"] = {RUN_AS: names.RUN_AS_DEFAULT}
+    said = await create(door, ALICE, named)
+    what = f"serviceaccounts {names.RUN_AS_DEFAULT} in namespace {door.namespace}"
+    assert f"metadata.annotations[{RUN_AS}]: {ALICE} may not use {what}" in said, said
+    said = await create(door, dave, appwrapper(door, job()))
+    assert f"{dave} may not create jobs.batch" in said, said
+    lives_as(door)
+    assert "created" in await create(door, dave, named)
+    await runs(door)
+    for other in ('"other"', "null"):
+        patch = f'{{"metadata":{{"annotations":{{"{RUN_AS}":{other}}}}}}}'
+        said = await kubectl(door, dave, "patch", KIND[1], "train", "--type=merge", "-p", patch)
+        assert f"metadata.annotations[{RUN_AS}]: is immutable" in said, said
 
 
 @ROW("F13", level="e2e")

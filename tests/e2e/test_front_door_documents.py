@@ -14,7 +14,7 @@ import yaml
 
 from holdfast.activities.kube import Invalid
 from holdfast.local import Stack
-from tests.e2e.front_door import KIND, applied, appwrapper, in_phase, job, read, runs, shows
+from tests.e2e.front_door import KIND, applied, appwrapper, in_phase, job, read, runs, said, shows
 from tests.e2e.site import Site, open_site, until
 from tests.e2e.space import Space, open_space, pod, pod_template
 
@@ -91,6 +91,24 @@ async def test_F5_what_a_document_itself_tells_is_refused_as_it_is_applied(door:
         await door.site.kube.would_create(appwrapper(door, *components))
     with pytest.raises(Invalid, match=r"spec\.components"):
         await door.site.kube.would_create({**appwrapper(door), "spec": {**appwrapper(door)["spec"], "components": []}})
+
+
+@ROW("F10", level="e2e")
+@pytest.mark.asyncio(loop_scope="session")
+async def test_F10_what_is_under_one_engine_has_no_other(door: Space):
+    queue = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    queued, restarted = job(), jobset()
+    queued["template"]["metadata"].update(queue)
+    restarted["template"]["spec"]["failurePolicy"] = {"maxRestarts": 3}
+    refused = {
+        "queued": (queued, "metadata.labels[kueue.x-k8s.io/queue-name]: expected none"),
+        "restarted": (restarted, "spec.failurePolicy.maxRestarts: expected 0"),
+    }
+    for name, (component, why) in refused.items():
+        await applied(door, appwrapper(door, component, name=name))
+        found = await shows(door, in_phase("Failed"), "it is refused", name=name)
+        assert f"spec.components[0].template.{why}" in said(found), said(found)
+    assert not await door.pods()
 
 
 @ROW("F12", level="e2e")

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.cli.front_door import stranded
+from holdfast.formats.life import life_in
 from holdfast.local import Stack
 from tests.e2e.front_door import KIND, applied, appwrapper, conditions, in_phase, job, read, runs, said, shows
 from tests.e2e.kueue import API_VERSION, LABEL_PRIORITY, LABEL_QUEUE, QUEUE, Kueue, is_reserved, open_kueue
@@ -21,16 +25,23 @@ from tests.e2e.space import Space, open_space
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kueue, pytest.mark.timeout(300)]
 ENDED = {"Succeeded", "Failed"}
+BRIEF = {"failureGracePeriodDuration": "0s", "retryLimit": "10"}
 
 
 @pytest.fixture
 async def admitted(stack: Stack, tmp_path: Path) -> AsyncIterator[tuple[Space, Kueue]]:
+    async with opened(stack, tmp_path) as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def opened(stack: Stack, tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[Space, Kueue]]:
     """A namespace whose AppWrappers Kueue admits, two CPUs at a time."""
     async with open_site(stack, tmp_path, prefix="q") as site:
         await site.start_worker()
         async with (
             open_space(site, KIND) as space,
-            open_kueue(stack, tmp_path, space.namespace) as kueue,
+            open_kueue(stack, tmp_path, space.namespace, **settings) as kueue,
         ):
             preemption = {"withinClusterQueue": "LowerPriority"}
             await kueue.quota("2", preemption=preemption)
@@ -38,13 +49,13 @@ async def admitted(stack: Stack, tmp_path: Path) -> AsyncIterator[tuple[Space, K
                 yield space, kueue
 
 
-def asks(space: Space, name: str, cpu: str = "2", priority: str = "") -> dict[str, Any]:
+def asks(space: Space, name: str, cpu: str = "2", priority: str = "", **annotations: str) -> dict[str, Any]:
     """Return an AppWrapper that asks Kueue for CPU: a Job with one pod, which names no node."""
     component = job(f"{name}-work")
     pod = component["template"]["spec"]["template"]["spec"]
     pod.pop("nodeSelector")
     pod["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
-    made = appwrapper(space, component, name=name)
+    made = appwrapper(space, component, name=name, **annotations)
     made["metadata"]["labels"] = {LABEL_QUEUE: QUEUE} | ({LABEL_PRIORITY: priority} if priority else {})
     return made
 
@@ -138,9 +149,7 @@ async def test_F8_one_that_is_deactivated_is_suspended_and_one_that_has_failed_g
     workload = (await kueue.workloads())["AppWrapper first"]
     await space.patch(API_VERSION, "Workload", workload["metadata"]["name"], {"spec": {"active": False}})
     await shows(space, in_phase("Suspended"), "it is deactivated", name="first")
-    failing = asks(space, "failing")
-    failing["metadata"]["annotations"] = {"workload.codeflare.dev.appwrapper/retryLimit": "0"}
-    await applied(space, failing)
+    await applied(space, asks(space, "failing", retryLimit="0"))
     await runs(space, "failing")
     await space.fail_pod("failing")
     await shows(space, in_phase("Failed"), "it has failed", 120, name="failing")
@@ -153,3 +162,61 @@ async def test_F8_one_that_is_deactivated_is_suspended_and_one_that_has_failed_g
 
     await until(is_finished, 30, "Kueue knows that it has ended")
     assert await read(space, "first") is not None
+
+
+def waits(recovery: str) -> dict[str, Any]:
+    """Return Kueue's settings of how long it waits for ready pods; what it has evicted is admitted again at once."""
+    return {"timeout": "5m", "recoveryTimeout": recovery, "requeuingStrategy": {"backoffBaseSeconds": 1}}
+
+
+def evictions(workload: dict[str, Any]) -> Counter[str]:
+    """Return how often a Workload was evicted, by why."""
+    stats = workload.get("status", {}).get("schedulingStats", {}).get("evictions", ())
+    return Counter({one.get("underlyingCause") or one["reason"]: one["count"] for one in stats})
+
+
+def attempt_of(found: dict[str, Any] | None) -> int:
+    life = life_in(found["status"]) if found else None
+    return life.attempt if life else 0
+
+
+def has_attempt(number: int) -> Callable[[dict[str, Any]], bool]:
+    """Whether the pods of an attempt, or a later one, are ready."""
+    return lambda found: attempt_of(found) >= number and conditions(found).get("PodsReady") == "True"
+
+
+@pytest.mark.row("F9", level="e2e")
+async def test_F9_a_reset_within_kueues_recovery_timeout_keeps_its_admission(stack: Stack, tmp_path: Path):
+    async with opened(stack, tmp_path, waitForPodsReady=waits("60s")) as (space, kueue):
+        await applied(space, asks(space, "train", **BRIEF, retryPausePeriodDuration="2s"))
+        await runs(space, "train")
+        for attempt in (2, 3):
+            await space.fail_pod("train")
+            await shows(space, has_attempt(attempt), "it runs again", name="train")
+        found = (await kueue.workloads())["AppWrapper train"]
+        assert is_reserved(found)
+        assert not evictions(found)
+
+
+@pytest.mark.row("F9", level="e2e")
+async def test_F9_resets_about_as_long_as_kueues_recovery_timeout_strand_no_quota(stack: Stack, tmp_path: Path):
+    """The race of kubernetes-sigs/kueue#14811: pods that are ready again while Kueue evicts for them."""
+    pauses = {f"w{tenths}": f"{tenths / 10}s" for tenths in range(15, 40, 4)}
+    async with opened(stack, tmp_path, waitForPodsReady=waits("3s")) as (space, kueue):
+        for name, pause in pauses.items():
+            await applied(space, asks(space, name, "250m", **BRIEF, retryPausePeriodDuration=pause))
+        for rounds in (1, 2, 3):
+            await asyncio.gather(*(runs(space, name) for name in pauses))
+            before = {name: attempt_of(await read(space, name)) for name in pauses}
+            for name in pauses:
+                await space.fail_pod(name)
+            for name in pauses:
+                later = has_attempt(before[name] + 1)
+                await shows(space, later, f"{name} runs again, round {rounds}", 90, name=name)
+        workloads = await kueue.workloads()
+        evicted = Counter(why for one in workloads.values() for why in evictions(one).elements())
+        print(f"MEASURED {3 * len(pauses)} resets about the recovery timeout, evictions {dict(evicted)}")
+        assert 0 < evicted["WaitForRecovery"] < 3 * len(pauses), "some of them are evicted, some are not"
+        found = await space.site.objects(*KIND, space.namespace)
+        assert not stranded(workloads.values(), found, datetime.now(UTC) + timedelta(minutes=1))
+        assert all(is_reserved(one) for one in workloads.values())

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from holdfast import names
 from holdfast.errors import InvalidWorkload
 from holdfast.formats import read
-from holdfast.formats.appwrapper import ANNOTATIONS, DURATIONS, PREFIX, RESET_AFTER
+from holdfast.formats.appwrapper import ANNOTATIONS, DURATIONS, PREFIX, RESET_AFTER, RUN_AS
 from holdfast.model import Budget, Failure, FailureClass, Limits, Policy, Scope, Timings, format_duration
 from holdfast.policy.rules import rulings
 from holdfast.profiles import PROFILES
@@ -38,6 +39,16 @@ def test_a_budget_is_renewed_by_health_only_where_our_own_annotation_says_so() -
     assert "expected more than 0s" in str(problem)
     (overridden,) = read([appwrapper()], cluster="dev", overrides={"restartBudgetResetAfter": "1h"})
     assert overridden.policy.budget("restart").reset_after == timedelta(hours=1)
+
+
+@pytest.mark.row("F5", level="pure")
+def test_F5_the_account_that_it_is_made_as_is_named_by_our_own_annotation() -> None:
+    assert one(appwrapper()).run_as == names.RUN_AS_DEFAULT
+    assert one(appwrapper(annotations={RUN_AS: "builder"})).run_as == "builder"
+    for unfit in ("", "No Account"):
+        (problem,) = refused(appwrapper(annotations={RUN_AS: unfit}))
+        assert problem.path == f"metadata.annotations[{RUN_AS}]"
+        assert "expected a Kubernetes name" in str(problem)
 
 
 @pytest.mark.row("A14", level="pure")
