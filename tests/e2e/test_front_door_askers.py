@@ -114,7 +114,7 @@ async def test_F5_whoever_may_not_create_a_kind_may_not_have_it_created(door: Sp
 @ROW("F5", level="e2e")
 async def test_F5_whoever_may_use_an_account_may_have_things_made_as_it(door: Space):
     dave = "dave@example.com"
-    granted = [("workload.codeflare.dev", "appwrappers", "create,patch"), ("", "serviceaccounts", "use")]
+    granted = [("workload.codeflare.dev", "appwrappers", "create,get,patch"), ("", "serviceaccounts", "use")]
     await permitted(door, dave, granted)
     named = appwrapper(door, job())
     named["metadata"]["annotations"] = {RUN_AS: names.RUN_AS_DEFAULT}

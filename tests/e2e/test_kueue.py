@@ -201,7 +201,7 @@ async def test_F9_a_reset_within_kueues_recovery_timeout_keeps_its_admission(sta
 @pytest.mark.row("F9", level="e2e")
 async def test_F9_resets_about_as_long_as_kueues_recovery_timeout_strand_no_quota(stack: Stack, tmp_path: Path):
     """The race of kubernetes-sigs/kueue#14811: pods that are ready again while Kueue evicts for them."""
-    pauses = {f"w{tenths}": f"{tenths / 10}s" for tenths in range(15, 40, 4)}
+    pauses = {f"w{tenths}": f"{tenths / 10}s" for tenths in range(1, 29, 4)}
     async with opened(stack, tmp_path, waitForPodsReady=waits("3s")) as (space, kueue):
         for name, pause in pauses.items():
             await applied(space, asks(space, name, "250m", **BRIEF, retryPausePeriodDuration=pause))
