@@ -65,6 +65,8 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
             raise StackError("a real node can only be added to the stack's own cluster", "drop --kubeconfig")
         require()
     if state.kueue:
+        if not own_cluster:
+            raise StackError("Kueue can only be added to the stack's own cluster", "drop --kubeconfig")
         kueue.require()
     _get_binaries(state, own_cluster, progress)
     _get_ports(runner, own_cluster)
@@ -108,7 +110,7 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
     elif any(name in state.parts for name in REAL_NODE_PARTS):
         remove_real_node(runner, progress)
         kubectl("delete", "node", realnode.NODE, "--ignore-not-found")
-    if state.kueue and own_cluster:
+    if state.kueue:
         kueue.install(kubectl, layout, state.ports)
         _launch(runner, planned[kueue.NAME], progress)
         runner.wait(planned[kueue.NAME])

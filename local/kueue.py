@@ -112,13 +112,12 @@ def with_certificates(folder: Path) -> list[str]:
 
     It sees an `/etc` of its own: the machine's stays as it is.
     """
-    over = f"lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work"
     script = (
-        f"rm -rf {folder}/upper {folder}/work && mkdir {folder}/upper {folder}/work && "
-        f"mount -t overlay overlay -o {over} /etc && "
-        f'mkdir -p {_METRICS} && cp {folder}/tls.* {_METRICS} && exec "$@"'
+        f'cd "$1" && shift && rm -rf upper work && mkdir upper work && '
+        f"mount -t overlay overlay -o lowerdir=/etc,upperdir=upper,workdir=work /etc && "
+        f'mkdir -p {_METRICS} && cp tls.* {_METRICS} && exec "$@"'
     )
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(folder)]
 
 
 def part(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:

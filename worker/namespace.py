@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.kube import AlreadyExists, Forbidden, Kube, NotFound, Object, service_account_user
+from holdfast.errors import HoldfastError
 
 _RBAC = "rbac.authorization.k8s.io"
 _IN_FORCE_SECONDS = 10.0
@@ -79,13 +80,34 @@ async def enable(
 
     Raises:
         Forbidden: if the caller may not grant these rights.
+        HoldfastError: if a role or binding of that name is there that is somebody else's.
     """
     wanted = manifests(namespace, service_account, extra_groups)
     if not dry_run:
-        for manifest in wanted:
+        for manifest in [await _beside(kube, one) for one in wanted]:
             await apply(kube, manifest)
         await _in_force(kube, namespace, service_account)
     return wanted
+
+
+async def _beside(kube: Kube, manifest: Object) -> Object:
+    """Return what to apply where an object of that name may be another's: an account is opted in, and stays theirs.
+
+    Raises:
+        HoldfastError: if it is a role, or a binding.
+    """
+    metadata = manifest["metadata"]
+    if metadata.get("labels") != _PART_OF:
+        return manifest
+    found = await kube.find(manifest["apiVersion"], manifest["kind"], metadata["name"], metadata["namespace"])
+    if found is None or (found["metadata"].get("labels") or {}).items() >= _PART_OF.items():
+        return manifest
+    if manifest["kind"] == "ServiceAccount":
+        return {**manifest, "metadata": {**metadata, "labels": {}}}
+    raise HoldfastError(
+        f"{manifest['kind']} {metadata['namespace']}/{metadata['name']} is there, and is not Holdfast's: nothing is "
+        "changed; name another account by --service-account"
+    )
 
 
 async def _in_force(kube: Kube, namespace: str, service_account: str) -> None:

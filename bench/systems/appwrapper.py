@@ -1,38 +1,22 @@
-"""The published AppWrapper controller: its own binary and CRD, with its defaults, without Kueue and without webhooks.
-
-Its webhooks only check and label what users hand in. Its limits cannot be set: one reconciler, and of its client the
-defaults of controller-runtime, 20 requests a second with bursts of 30.
-"""
+"""The published AppWrapper controller, as `tests.e2e.appwrapper_peer` runs it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-import aiohttp
-import yaml
-
 from bench.audit import Entry, agent, when
 from bench.ground import Ground
 from bench.seeing import PATIENCE, Json, Seen, has_condition, in_phase, seeing
 from bench.systems.base import Controller
 from bench.work import delete
-from holdfast.activities.kube import UnknownKind, Unreachable
-from holdfast.local.gobuild import source_of
 from holdfast.local.resolve import resolve
-from holdfast.local.tools import TOOLS
-from holdfast.worker.namespace import apply
-from tests.e2e.peer import launched, stop
-from tests.e2e.site import free_port, until
-
-PROGRAM = "appwrapper-controller"
-API_VERSION, KIND = "workload.codeflare.dev/v1beta2", "AppWrapper"
-CONFIG = "appwrapper-operator-config"
+from tests.e2e.appwrapper_peer import API_VERSION, KIND, PROGRAM, define, start
+from tests.e2e.peer import stop
 
 
 class AppWrapperPeer(Controller):
@@ -54,13 +38,8 @@ class AppWrapperPeer(Controller):
 
     async def restart(self) -> None:
         """Start the controller, with the configuration of this run."""
-        health = f"127.0.0.1:{free_port()}"
-        await apply(self.kube, _configuration(self.home, health))
         log = self.ground.directory / f"{self.home}.log"
-        argv = [str(self.program), f"--config={CONFIG}", f"--kubeconfig={self.ground.stack.kubeconfig}"]
-        process = launched(argv, log, env=os.environ | {"NAMESPACE": self.home})
-        self.process = process
-        await until(lambda: _alive(process, health), 60, f"the AppWrapper controller answers; see {log}")
+        self.process = await start(self.kube, self.program, self.ground.stack.kubeconfig, self.home, log)
 
     def kill(self) -> None:
         """Kill it as a crash would."""
@@ -137,10 +116,7 @@ async def open_appwrapper(ground: Ground) -> AsyncIterator[AppWrapperPeer]:
     """Run the controller, with a namespace of its own for its work."""
     async with ground.floor.turns[PROGRAM]:
         (program,) = (await asyncio.to_thread(resolve, [PROGRAM], ground.say)).values()
-        source = await asyncio.to_thread(source_of, TOOLS[PROGRAM])
-        definition = source / "config" / "crd" / "bases" / "workload.codeflare.dev_appwrappers.yaml"
-        await apply(ground.kube, yaml.safe_load(definition.read_text()))
-        await until(lambda: _served(ground), 60, "AppWrappers are served")
+        await define(ground.kube)
         async with _opened(ground, program) as system:
             yield system
 
@@ -166,38 +142,3 @@ async def _opened(ground: Ground, program: Path) -> AsyncIterator[AppWrapperPeer
         finally:
             if system.process is not None:
                 stop(system.process)
-
-
-def _configuration(namespace: str, health: str) -> Json:
-    """Return its configuration: what is not named keeps its default."""
-    settings = {
-        "webhooksEnabled": False,
-        "controllerManager": {"health": {"bindAddress": health}, "metrics": {"bindAddress": "0"}},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": CONFIG, "namespace": namespace},
-        "data": {"config.yaml": yaml.safe_dump(settings)},
-    }
-
-
-async def _served(ground: Ground) -> bool:
-    try:
-        await ground.kube.list(API_VERSION, KIND, "default")
-    except (UnknownKind, Unreachable):
-        await asyncio.sleep(0.2)
-        return False
-    return True
-
-
-async def _alive(process: subprocess.Popen[bytes], health: str) -> bool:
-    """Whether it answers. Its page /readyz is not asked: without webhooks that would begin to serve them, and fail."""
-    if process.poll() is not None:
-        raise AssertionError(f"the AppWrapper controller ended with {process.returncode}")
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"http://{health}/healthz") as answer:
-            return answer.status == 200
-    except aiohttp.ClientError:
-        await asyncio.sleep(0.2)
-        return False

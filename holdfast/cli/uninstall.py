@@ -35,7 +35,8 @@ def uninstall(
         Workloads | None,
         typer.Option(
             "--workloads",
-            help="remove: each is cancelled, and all of it removed. leave: its pods run on, and nobody heals them.",
+            help="remove: each is cancelled, and all of it removed, with its AppWrapper, also where that has ended. "
+            "leave: its pods run on, and nobody heals them.",
             show_default=False,
         ),
     ] = None,
@@ -74,22 +75,25 @@ def uninstall(
         async with grounded(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
             things = await taking.standing(ground, managed_by)
             workflows = await taking.open_workflows(ground.client, ground.site.cluster)
+            await taking.check_ground(ground, things)
             _tell(ground, len(workflows), len(things))
             if dry_run:
                 return
-            if (things or workflows) and workloads is None:
+            if workloads is None and (workflows or any(one.lives for one in things)):
                 raise HoldfastError("what becomes of them? --workloads remove, or --workloads leave")
             if not yes:
                 _confirm(ground)
+            if workloads is Workloads.LEAVE:
+                await taking.check_stopped(ground, _say)
             for manifest in _manifests((_GIVES,)):
                 await taking.delete_own(ground, manifest, _say)
             if workloads is Workloads.LEAVE:
                 await taking.leave_workloads(ground, managed_by, say=_say)
-            else:
+            elif workloads is Workloads.REMOVE:
                 await taking.remove_workloads(ground, managed_by, limit=limit, say=_say)
-            manifests = list(_manifests((*_FILES, *_DOOR)))
-            await taking.take_off(ground, manifests, keep=workloads is Workloads.LEAVE, say=_say)
-            _say(f"Holdfast is off cluster {ground.site.cluster}; stop workers that run outside of it")
+            manifests, accounts = list(_manifests((*_FILES, *_DOOR))), workloads is Workloads.REMOVE
+            await taking.take_off(ground, managed_by, manifests, accounts=accounts, say=_say)
+            _say(f"Holdfast is off cluster {ground.site.cluster}")
 
     asyncio.run(go())
 

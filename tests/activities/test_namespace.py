@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.kube import Kube, service_account_user
+from holdfast.errors import HoldfastError
 from holdfast.worker.namespace import enable, manifests
 
 
@@ -27,6 +28,21 @@ class TestOnACluster:
         assert await enable(admin, bare_namespace, dry_run=True) == manifests(bare_namespace)
         found = await admin.get("v1", "Namespace", bare_namespace)
         assert names.LABEL_NAMESPACE_ENABLED not in found["metadata"]["labels"]
+
+    async def test_what_is_there_and_is_anothers_stays_theirs(self, admin: Kube, bare_namespace: str):
+        there = {"name": "trainer", "namespace": bare_namespace}
+        rbac = "rbac.authorization.k8s.io/v1"
+        await admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": there})
+        await enable(admin, bare_namespace, service_account="trainer")
+        found = await admin.get("v1", "ServiceAccount", "trainer", bare_namespace)
+        assert found["metadata"]["annotations"] == {names.ANNOTATION_RUN_AS: names.RUN_AS_ALLOWED}
+        assert "labels" not in found["metadata"], "`holdfast uninstall` deletes what bears its label"
+        role = {"apiVersion": rbac, "kind": "Role", "metadata": {**there, "name": "reader"}, "rules": []}
+        await admin.create(role)
+        with pytest.raises(HoldfastError, match=f"Role {bare_namespace}/reader is there, and is not Holdfast's"):
+            await enable(admin, bare_namespace, service_account="reader")
+        assert not (await admin.get(rbac, "Role", "reader", bare_namespace)).get("rules")
+        assert await admin.find("v1", "ServiceAccount", "reader", bare_namespace) is None
 
     async def test_it_may_be_said_twice_and_keeps_what_was_there(self, admin: Kube, bare_namespace: str):
         found = await admin.get("v1", "Namespace", bare_namespace)

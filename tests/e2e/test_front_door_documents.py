@@ -47,6 +47,12 @@ def jobset() -> dict[str, Any]:
     }
 
 
+def ray_job() -> dict[str, Any]:
+    """One that runs on a cluster of Ray's that is there, and brings no pods."""
+    spec = {"clusterSelector": {"ray.io/cluster": "shared"}, "entrypoint": "python train.py"}
+    return {"template": {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "ray"}, "spec": spec}}
+
+
 def service() -> dict[str, Any]:
     spec = {"selector": {"app": "work"}, "ports": [{"port": 80}]}
     return {"template": {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}, "spec": spec}}
@@ -61,6 +67,7 @@ async def test_F5_what_a_document_itself_tells_is_refused_as_it_is_applied(door:
     deep = declared(jobset(), f"{JOBS}[0].template.spec.template")
     refused: list[tuple[str, list[dict[str, Any]]]] = [
         ("spec.components: bring no pods", [service()]),
+        ("spec.components: bring no pods", [ray_job()]),
         ("spec.components: expected at most 8 pod sets", [pod(f"p{index}") for index in range(9)]),
         ("spec.components[*].template: expected no AppWrapper", [job(), nested]),
         (f"expected {door.namespace}, the AppWrapper's own, or none", [elsewhere]),
@@ -87,7 +94,7 @@ async def test_F5_what_a_document_itself_tells_is_refused_as_it_is_applied(door:
         with pytest.raises(Invalid) as caught:
             await door.site.kube.would_create(appwrapper(door, *components))
         assert why in str(caught.value)
-    for components in ([job(), service()], [deep], [pod(f"p{index}") for index in range(8)]):
+    for components in ([job(), service()], [deep], [*(pod(f"p{index}") for index in range(8)), ray_job()]):
         await door.site.kube.would_create(appwrapper(door, *components))
     with pytest.raises(Invalid, match=r"spec\.components"):
         await door.site.kube.would_create({**appwrapper(door), "spec": {**appwrapper(door)["spec"], "components": []}})

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from temporalio.client import WorkflowExecutionStatus
 
 from holdfast import names
 from holdfast.activities.kube import Kube
@@ -16,7 +17,8 @@ from holdfast.activities.kube_errors import UnknownKind
 from holdfast.local import Stack
 from holdfast.local.cluster import Kubectl, apply_deploy
 from holdfast.model import Workload
-from tests.e2e.front_door import applied, appwrapper, job, read, runs
+from holdfast.worker.namespace import enable
+from tests.e2e.front_door import KIND, applied, appwrapper, job, read, runs
 from tests.e2e.site import Site, executable, open_site, until
 from tests.e2e.site import appwrapper as wrapped
 from tests.e2e.space import Space, open_space, pod
@@ -50,10 +52,10 @@ def lonely(space: Space) -> Workload:
     return space.site.read(wrapped("lonely", pod("lonely")), space.namespace)
 
 
-async def uninstall(site: Site, *argv: str, expect: int = 0) -> str:
+async def uninstall(site: Site, *argv: str, expect: int = 0, managed_by: str = "") -> str:
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")} | {
         "HOLDFAST_CLUSTER": site.cluster,
-        "HOLDFAST_MANAGED_BY": site.managed_by,
+        "HOLDFAST_MANAGED_BY": managed_by or site.managed_by,
         "TEMPORAL_ADDRESS": site.temporal_address,
         "TEMPORAL_NAMESPACE": site.cluster,
         "KUBECONFIG": str(site.stack.kubeconfig),
@@ -106,6 +108,13 @@ async def test_F15_what_runs_is_left_alone_or_removed_and_nothing_hangs(taken: S
         before = {one["metadata"]["uid"] for one in await space.pods()}
         assert len(before) == 3
 
+        assert "no watch of this cluster is known as" in await uninstall(site, "--yes", "--cluster=other", expect=2)
+        theirs = appwrapper(space, job(), name="theirs")
+        theirs["spec"]["managedBy"] = "holdfast.dev/theirs"
+        made = await site.kube.create(theirs)
+        told = await uninstall(site, "--yes", "--workloads", "leave", expect=2)
+        assert "the one that runs what is managedBy holdfast.dev/theirs also has workloads" in told
+        await site.kube.delete(*KIND, "theirs", space.namespace, uid=made["metadata"]["uid"])
         told = await uninstall(site, "--dry-run")
         assert "2 graphs and workloads are under way, 4 objects" in told
         told = await uninstall(site, "--yes", expect=2)
@@ -116,6 +125,7 @@ async def test_F15_what_runs_is_left_alone_or_removed_and_nothing_hangs(taken: S
         site.workers[-1].kill()
 
         told = await uninstall(site, "--yes", "--workloads", "leave")
+        assert "waiting until workers that were stopped are known to be gone" in told
         assert "CustomResourceDefinition appwrappers.workload.codeflare.dev stays: there are still appwrappers" in told
         await until(lambda: is_off(site.kube), 30, "nothing of Holdfast is there")
         after = await space.pods()
@@ -126,21 +136,33 @@ async def test_F15_what_runs_is_left_alone_or_removed_and_nothing_hangs(taken: S
         left = await read(space)
         assert left is not None
         assert names.FINALIZER not in left["metadata"].get("finalizers", ())
-        assert await space.handles[-1].describe()
+        assert (await space.handles[-1].describe()).status is WorkflowExecutionStatus.TERMINATED
+        assert await site.kube.find("v1", "ServiceAccount", names.RUN_AS_DEFAULT, space.namespace) is not None
+        told = await uninstall(site, "--yes")
+        assert "0 graphs and workloads are under way" in told, "it may be repeated"
         await namespace_goes(space)
-        assert "0 graphs and workloads are under way, 0 objects" in await uninstall(site, "--yes")
 
     async with opened(taken, tmp_path) as (site, space):
         await applied(space, appwrapper(space, job(pods=2)))
         handle = await space.submit(lonely(space))
         await runs(space)
         await space.reach(handle, "Running")
-        told = await uninstall(site, "--yes", "--workloads", "remove")
+        account = {"name": "trainer", "namespace": space.namespace, "annotations": {"example.com/role": "trainer"}}
+        await site.kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        await enable(site.kube, space.namespace, service_account="trainer")
+        told = await uninstall(site, "--yes", "--workloads", "remove", expect=2)
         assert "being removed" in told
+        assert "a worker is running" in told
         assert not await space.pods()
+        assert await site.kube.find(*CRD, KINDS[0]) is not None
+        site.workers[-1].kill()
+        await uninstall(site, "--yes", "--workloads", "remove")
+        assert await site.kube.find("v1", "ServiceAccount", names.RUN_AS_DEFAULT, space.namespace) is None
+        theirs = await site.kube.get("v1", "ServiceAccount", "trainer", space.namespace)
+        assert theirs["metadata"]["annotations"] == {"example.com/role": "trainer"}, "it was there before"
         await until(lambda: is_off(site.kube), 30, "nothing of Holdfast is there")
         with pytest.raises(UnknownKind):
-            await site.kube.list(*("workload.codeflare.dev/v1beta2", "AppWrapper"), space.namespace)
+            await site.kube.list(*KIND, space.namespace)
         assert (await handle.describe()).status is not None
         assert str((await handle.result()).phase) == "Cancelled"
         await namespace_goes(space)
