@@ -102,19 +102,22 @@ async def standing(ground: Ground, managed_by: str) -> list[Thing]:
     return found
 
 
-async def check_ground(ground: Ground, things: Sequence[Thing]) -> None:
+async def check_ground(ground: Ground) -> None:
     """Refuse where it is not certain that this Temporal namespace decides for this cluster, and for it alone.
 
     Raises:
         HoldfastError: if it is not.
         RPCError: if Temporal does not answer.
+        KubeError: if the cluster does not answer, or refuses.
     """
     client, site = ground.client, ground.site
-    if things and not ground.watched:
-        raise HoldfastError(
-            f"cluster: no watch of this cluster is known as {site.cluster} in Temporal namespace {client.namespace}, "
-            "and there are workloads on it: nothing is touched; check --cluster, --address and --temporal-namespace"
-        )
+    for kind in () if ground.watched else (names.ATTEMPT_KIND, names.ANCHOR_KIND):
+        async for _ in _listed(ground, names.API_VERSION, kind):
+            raise HoldfastError(
+                f"cluster: no watch of this cluster is known as {site.cluster} in Temporal namespace "
+                f"{client.namespace}, and there are workloads on it: nothing is touched; check --cluster, --address "
+                "and --temporal-namespace"
+            )
     own = names.watch_workflow_id(site.cluster)
     watches = f"WorkflowType = '{names.CLUSTER_WATCH_WORKFLOW}' AND ExecutionStatus = 'Running'"
     async for one in client.list_workflows(watches):

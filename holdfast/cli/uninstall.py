@@ -73,9 +73,9 @@ def uninstall(
 
         managed_by = load({"cluster": cluster, "roles": (Role.WORKFLOWS,)}).managed_by
         async with grounded(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
+            await taking.check_ground(ground)
             things = await taking.standing(ground, managed_by)
             workflows = await taking.open_workflows(ground.client, ground.site.cluster)
-            await taking.check_ground(ground, things)
             _tell(ground, len(workflows), len(things))
             if dry_run:
                 return

@@ -33,7 +33,9 @@ ADMISSION = "admissionregistration.k8s.io/v1"
 
 @pytest.fixture(scope="module")
 def taken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with own_stack("off", tmp_path_factory.mktemp("stack"), nodes=2) as made:
+    # A worker that goes on polls again within seconds: by default within a minute.
+    polls = {"matching.longPollExpirationInterval": '"5s"'}
+    with own_stack("off", tmp_path_factory.mktemp("stack"), nodes=2, dynamic_config=polls) as made:
         yield made
 
 
