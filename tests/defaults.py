@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", default=FILES, help="which tests (default: the tables of cases by row)")
     arguments = parser.parse_args(argv)
     watcher = Watcher()
-    watcher.watch(advance, "advance", lambda _, state, *more: is_published(state.policy))
+    watcher.watch(advance, "decisions", lambda _, state, *more: is_published(state.policy))
     watcher.watch(node_monitor, "plan", lambda _, timings, *more: timings == NodeTimings())
     watcher.watch(rendezvous, "begun", lambda gang, *more: is_usual(gang))
     chosen = "not (e2e or temporal or real_node)"

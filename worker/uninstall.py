@@ -22,10 +22,10 @@ from holdfast.activities.kube_errors import UnknownKind
 from holdfast.activities.node_taints import power_off
 from holdfast.activities.node_word import is_marked, patch_of, with_fault_label
 from holdfast.activities.raw import mapping, mappings
-from holdfast.client.pollers import ACTIVITY, polled
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeWish, NodeWord
 from holdfast.policy.entities import ENTITIES
+from holdfast.worker.pollers import ACTIVITY, polled
 from holdfast.worker.sweep_ask import Ground
 from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID
 

@@ -21,8 +21,8 @@ from holdfast.activities.contract import (
 from holdfast.activities.stage_contract import Staged
 from holdfast.model import Answers, Observation, Operation, OperationKind, State
 from holdfast.policy import events
-from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold, observed
+from holdfast.policy.loop import landed
 
 
 def refusal(operation: Operation, type_: str, message: str, details: Sequence[Any]) -> events.OperationRefused | None:
@@ -71,8 +71,7 @@ def succeeded(state: State, operation: Operation, result: Any, now: datetime) ->
         case Reported():
             done = events.ReportDone(result.sequence)
         case Observation():
-            state = fold(state, events.ReportDone(untold=result.untold), now)
-            return observed(state, edit(result, untold=False), operation.since, now)
+            return landed(state, result, now)
         case _:
             done = events.ReportDone()
     return fold(state, done, now)

@@ -30,8 +30,6 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.queue import QueueOrder
     from holdfast.policy import events
     from holdfast.policy.addressed import misdirected
-    from holdfast.policy.advance import advance
-    from holdfast.policy.breakable import is_breakable
     from holdfast.policy.change import (
         ComponentsChange,
         PolicyChange,
@@ -45,10 +43,9 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold
     from holdfast.policy.gang import GangScale, scaled, unsized
-    from holdfast.policy.operations import begin
+    from holdfast.policy.loop import Begin, Continue, Leave, Rest, turn
     from holdfast.policy.probe import probed
     from holdfast.policy.requeue import RequeueRequest
-    from holdfast.policy.steps import End, Interrupt, Run, Sleep
     from holdfast.policy.strip import StripRequest, check_strip
     from holdfast.policy.submitted import submitted
     from holdfast.policy.walltime import WalltimeExtension, extended, extension
@@ -129,9 +126,8 @@ class WorkloadWorkflow:
             if workflow.cancellation_reason() is not None and not state.intent.cancel:
                 # A cancellation can be swallowed when an activity completes in the same task.
                 state = fold(state, events.Cancelled("cancelled through Temporal"), now)
-            state, step = advance(spec, state, now)
-            if isinstance(step, Run) and not (is_breakable(spec, state, step.kind) and self._full()):
-                state = begin(spec, state, step, now)
+            taken = turn(spec, state, now, full=self._full())
+            state = taken.state
             if is_conflict(state) and not is_conflict(self._state):
                 self._count_conflict(spec)
             self._state = state
@@ -140,22 +136,19 @@ class WorkloadWorkflow:
             self._meetings.follow(spec, state, self._uid)
             self._graph_side.follow(spec, state, self._uid)
             self._queue_side.follow(spec, state, self._uid)
-            match step:
-                case Run(_, why):
-                    if self._full() and state.operation is None:
-                        await self._continue()
+            match taken.act:
+                case Begin(why):
                     self._start(spec, state, why, now)
                     self._timer.set(None, "", now)
-                case Interrupt():
-                    self._break_off(state)
-                    self._timer.set(None, "", now)
-                case Sleep(until, why):
-                    if self._full() and self._may_continue(spec, state):
-                        await self._continue()
+                case Rest(until, why, breaks):
+                    if breaks and self._handle is not None:
+                        self._handle.cancel()
                     self._timer.set(until, why, now)
-                case End() if self._meetings.busy or self._graph_side.busy or self._queue_side.busy:
+                case Continue():
+                    await self._continue()
+                case Leave() if self._meetings.busy or self._graph_side.busy or self._queue_side.busy:
                     self._timer.set(None, "", now)
-                case End(outcome):
+                case Leave(outcome):
                     await self._handlers_finished()
                     return self._end(spec, state, outcome)
             try:
@@ -291,21 +284,8 @@ class WorkloadWorkflow:
     def _said_all(self) -> bool:
         return self._meetings.silent() and self._graph_side.silent() and self._queue_side.silent()
 
-    def _break_off(self, state: State) -> None:
-        if self._handle is not None and state.operation is not None:
-            self._state = edit(state, operation=edit(state.operation, interrupted=True))
-            self._handle.cancel()
-
     def _full(self) -> bool:
         return workflow.info().is_continue_as_new_suggested()
-
-    def _may_continue(self, spec: Workload, state: State) -> bool:
-        """Whether a new run can begin now; breaks off what may be broken off, so that it soon can."""
-        if state.operation is None:
-            return True
-        if is_breakable(spec, state, state.operation.kind) and not state.operation.interrupted:
-            self._break_off(state)
-        return False
 
     async def _continue(self) -> None:
         """Begin a new run with the same memory, so that no history grows for ever."""

@@ -215,7 +215,7 @@ _UNSERVED: Final = {
 
 
 async def _pollers(client: Client, cluster: str | None) -> list[Check]:
-    from holdfast.client.pollers import ACTIVITY, WORKFLOW
+    from holdfast.worker.pollers import ACTIVITY, WORKFLOW
 
     queues = [("workflows", "workflows", names.QUEUE_WORKFLOWS, WORKFLOW)]
     if cluster:
@@ -239,8 +239,8 @@ async def _pollers(client: Client, cluster: str | None) -> list[Check]:
 async def _admission(client: Client, cluster: str) -> list[Check]:
     """Ask of each admission queue that there is whether a worker serves it."""
     from holdfast.client.connection import Place
-    from holdfast.client.pollers import WORKFLOW
     from holdfast.client.queue import of_cluster
+    from holdfast.worker.pollers import WORKFLOW
 
     place = Place(target=client.service_client.config.target_host, namespace=client.namespace)
     checks: list[Check] = []
@@ -269,7 +269,7 @@ async def _served(
     client: Client, name: str, role: str, unserved: str, queue: tuple[str, Any], cluster: str | None
 ) -> Check:
     """Look whether a worker polls a task queue: one that was killed stays in Temporal's list for five minutes."""
-    from holdfast.client.pollers import polled
+    from holdfast.worker.pollers import polled
 
     found = await polled(client, *queue)
     told = found.sentence(datetime.now(UTC))

@@ -164,8 +164,8 @@ async def _warn_if_unserved(holdfast: Holdfast) -> None:
     from temporalio.service import RPCError
 
     from holdfast import names
-    from holdfast.client.pollers import polled
     from holdfast.client.silence import Silence
+    from holdfast.worker.pollers import polled
 
     try:
         found = await polled(holdfast.client, names.QUEUE_WORKFLOWS)

@@ -19,8 +19,7 @@ from holdfast.model.queue import QueueNews, QueueOrder
 from holdfast.past.tasks import CancelAsked, Finished, Fired, Heard, Signalled, Task, Updated
 from holdfast.policy import blocked, events, queued
 from holdfast.policy.addressed import misdirected
-from holdfast.policy.advance import Taken, decisions, step_of
-from holdfast.policy.breakable import is_breakable
+from holdfast.policy.advance import Taken
 from holdfast.policy.change import (
     ComponentsChange,
     PolicyChange,
@@ -33,9 +32,9 @@ from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.edit import edit
 from holdfast.policy.fold import fold
 from holdfast.policy.gang import GangScale, scaled, unsized
-from holdfast.policy.operations import begin
+from holdfast.policy.loop import Begin, Continue, Leave, Rest, turn
 from holdfast.policy.requeue import RequeueRequest
-from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
+from holdfast.policy.steps import Run, Step
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.submitted import submitted
 from holdfast.policy.walltime import WalltimeExtension, extended, extension
@@ -101,7 +100,7 @@ class Life:
     """The event that started the timer that is kept; 0 for one that this task has set."""
     _until: datetime | None = None
     _cancelled: bool = False
-    _leaving: Step | str | None = None
+    _leaving: Continue | Leave | None = None
     """What it waits to do until its handlers have finished."""
     _left: bool = False
     _telling: set[int] = field(default_factory=set[int])
@@ -276,49 +275,43 @@ class Life:
     def _turn(self, task: Task) -> Turn:
         """Turn the loop once: take in, decide, and say what is carried out."""
         assert self.state is not None
-        now, spec, full = task.at, self.spec, task.suggested
+        now, spec = task.at, self.spec
         if self._leaving is not None:
             return self._stay(task)
         state = self._take_in(self.state, now)
         if self._cancelled and not state.intent.cancel:
             state = self._noted(state, fold(state, events.Cancelled(_CANCELLED), now))
         folded = state
-        taken = tuple(decisions(spec, state, now))
-        for one in taken:
+        lived = turn(spec, state, now, full=task.suggested)
+        for one in lived.taken:
             state = self._noted(state, one.after)
-        step = step_of(spec, state, taken[-1].decision, now)
-        if isinstance(step, Run) and not (is_breakable(spec, state, step.kind) and full):
-            state = begin(spec, state, step, now)
-        self.state = state
-        match step:
-            case Run(kind):
-                if full and state.operation is None:
-                    self._leaving = "continue"
-                else:
-                    self._busy = True
-                    self._begun.append(_ACTIVITIES[kind])
-                    self._set_timer(None)
-            case Interrupt():
-                self._break_off()
+        self.state = state = self._noted(state, lived.state)
+        match lived.act:
+            case Begin():
+                assert isinstance(lived.step, Run)
+                self._busy = True
+                self._begun.append(_ACTIVITIES[lived.step.kind])
                 self._set_timer(None)
-            case Sleep(until, _):
-                if full and self._may_continue():
-                    self._leaving = "continue"
-                else:
-                    self._set_timer(until)
-            case End() if self._telling or blocked.owed(spec, state, self.uid) or queued.owed(spec, state, self.uid):
+            case Rest(until, _, breaks):
+                if breaks:
+                    self._break_off()
+                self._set_timer(until)
+            case Leave() if self._telling or blocked.owed(spec, state, self.uid) or queued.owed(spec, state, self.uid):
                 self._set_timer(None)
-            case End():
-                self._leaving = step
-        if self._leaving == "continue" and task.ended is not None:
+            case Continue() | Leave():
+                self._leaving = lived.act
+        if self._continues(task):
             self.state, self._left = edit(self.state, runs=self.state.runs + 1), True
-        return Turn(task.event, now, spec, folded, taken, self.state, step)
+        return Turn(task.event, now, spec, folded, lived.taken, self.state, lived.step)
+
+    def _continues(self, task: Task) -> bool:
+        return isinstance(self._leaving, Continue) and task.ended is not None
 
     def _stay(self, task: Task) -> Turn:
         """Wait for handlers to finish; what comes meanwhile is taken in when it hands its memory on."""
         assert self.state is not None
         folded = self.state
-        if self._leaving == "continue" and task.ended is not None:
+        if self._continues(task):
             folded = self._take_in(self.state, task.at)
             self.state, self._left = edit(folded, runs=folded.runs + 1), True
         return Turn(task.event, task.at, self.spec, folded, (), self.state, None)
@@ -345,21 +338,11 @@ class Life:
             self.causes[before.causes_total + offset + 1] = cause
         return after
 
-    def _may_continue(self) -> bool:
-        assert self.state is not None
-        operation = self.state.operation
-        if operation is None:
-            return True
-        if is_breakable(self.spec, self.state, operation.kind) and not operation.interrupted:
-            self._break_off()
-        return False
-
     def _break_off(self) -> None:
         assert self.state is not None
         operation = self.state.operation
         if not self._busy or operation is None:
             return
-        self.state = edit(self.state, operation=edit(operation, interrupted=True))
         activity = _ACTIVITIES[operation.kind]
         if activity in self._begun and self._finished is None:
             self._begun.remove(activity)

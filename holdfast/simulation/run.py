@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.model import Limits, Observation, Phase, Reason, Stage, Workload
-from holdfast.policy.advance import advance
 from holdfast.policy.edit import edit
-from holdfast.policy.events import Event, Observed, ReportDone
-from holdfast.policy.fold import fold, observed
-from holdfast.policy.operations import begin
-from holdfast.policy.steps import End, Interrupt, Run, Sleep
+from holdfast.policy.events import Event, Observed
+from holdfast.policy.fold import fold
+from holdfast.policy.loop import Begin, Continue, Leave, Rest, landed, turn
 from holdfast.policy.submitted import submitted
 from holdfast.simulation.asked import passed_over, wish
 from holdfast.simulation.asking import Asking
@@ -164,29 +162,23 @@ class _Play:
         for event in inbox:
             state = fold(state, event, now)
         result, self._result = self._result, None
-        operation = state.operation
-        if result is not None and operation is not None:
+        if result is not None and state.operation is not None:
             self._activity = None
-            if isinstance(result, Observation):
-                state = observed(fold(state, ReportDone(), now), result, operation.since, now)
-            else:
-                state = fold(state, result, now)
-        state, step = advance(self._spec, state, now)
-        self._timer = None
-        match step:
-            case Run():
-                state = begin(self._spec, state, step, now)
+            state = landed(state, result, now)
+        lived = turn(self._spec, state, now, full=False)
+        state, self._timer = lived.state, None
+        match lived.act:
+            case Begin():
                 assert state.operation is not None
                 self._activity = Activity(self._spec, state, state.operation, self._world, self._limits)
-            case Interrupt():
-                assert state.operation is not None
-                state = edit(state, operation=edit(state.operation, interrupted=True))
-            case Sleep(until):
+            case Rest(until):
                 self._timer = until
-            case End(outcome):
+            case Leave(outcome):
                 self._ended = outcome
+            case Continue():
+                raise AssertionError("no history is kept, so none is full")
         self._state = state
-        self._recorder.task(before, state, step)
+        self._recorder.task(before, state, lived.step)
         self._asking.follow(state)
         self._mark()
 

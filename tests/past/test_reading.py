@@ -21,8 +21,7 @@ from holdfast.model import Cause, Reason, State, Status, Workload
 from holdfast.model.history import schema
 from holdfast.past import Run, history_of, read_run, told
 from holdfast.past.tasks import Finished, Signalled
-from holdfast.policy.advance import advance
-from holdfast.policy.steps import Step
+from holdfast.policy import loop
 from holdfast.workflows import workload as workflow_module
 from holdfast.workflows.workload import WorkloadWorkflow
 from tests.past.recorded import NAMES, histories, runs, story
@@ -34,11 +33,11 @@ ROW = pytest.mark.row
 async def test_the_turns_are_those_that_the_workflow_takes(name: str, monkeypatch: pytest.MonkeyPatch):
     taken: list[tuple[datetime, State]] = []
 
-    def watched(spec: Workload, state: State, now: datetime) -> tuple[State, Step]:
+    def watched(spec: Workload, state: State, now: datetime, *, full: bool) -> loop.Turn:
         taken.append((now, state))
-        return advance(spec, state, now)
+        return loop.turn(spec, state, now, full=full)
 
-    monkeypatch.setattr(workflow_module, "advance", watched)
+    monkeypatch.setattr(workflow_module, "turn", watched)
     replayer = Replayer(
         workflows=[WorkloadWorkflow],
         workflow_runner=UnsandboxedWorkflowRunner(),

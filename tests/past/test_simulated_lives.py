@@ -27,8 +27,8 @@ from holdfast.past.life import Turn
 from holdfast.past.other import Comparison, compared
 from holdfast.past.story import Story
 from holdfast.past.tasks import Run
-from holdfast.policy.advance import advance, decisions
-from holdfast.policy.steps import Step
+from holdfast.policy import loop
+from holdfast.policy.advance import decisions
 from holdfast.simulation import read_script, simulate
 from holdfast.simulation import run as run_module
 from tests.simulation.cases import HERE
@@ -38,13 +38,13 @@ def lived(spec: Workload, script: str, until: timedelta | None = None) -> Story:
     """Simulate a life, and return it as if it had been read from a history."""
     turns: list[Turn] = []
 
-    def noted(spec: Workload, state: State, now: Any) -> tuple[State, Step]:
-        after, step = advance(spec, state, now)
-        turns.append(Turn(len(turns), now, spec, state, tuple(decisions(spec, state, now)), after, step))
-        return after, step
+    def noted(spec: Workload, state: State, now: Any, *, full: bool) -> loop.Turn:
+        taken = loop.turn(spec, state, now, full=full)
+        turns.append(Turn(len(turns), now, spec, state, taken.taken, taken.state, taken.step))
+        return taken
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "advance", noted)
+        patch.setattr(run_module, "turn", noted)
         simulate(spec, read_script(script, "script"), until=until)
     run = Run("w", "r", "r", "", "", turns[0].at, turns[-1].at, "Completed", 1, None, None, ())
     return Story(spec, "uid", (run,), turns=turns, state=turns[-1].after)

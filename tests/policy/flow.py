@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from holdfast.model import Observation, Phase, State, Workload
-from holdfast.policy import advance as engine
-from holdfast.policy import fold as folding
-from holdfast.policy.breakable import is_breakable
 from holdfast.policy.edit import edit
-from holdfast.policy.events import Event, Observed, OperationInterrupted, ReportDone
-from holdfast.policy.fold import fold as folded
-from holdfast.policy.operations import begin
-from holdfast.policy.steps import End, Interrupt, Run, Sleep, Step
+from holdfast.policy.events import Event, Observed, OperationInterrupted
+from holdfast.policy.fold import fold
+from holdfast.policy.loop import Act, Begin, Continue, Leave, Rest, landed, turn
+from holdfast.policy.steps import Step
 from tests.policy.carried import Activities, Ended
 from tests.policy.cluster import TICK, Cluster
 from tests.policy.hands import Given, Request
@@ -94,50 +91,32 @@ class Flow:
             self.tries, self.work = self.work.tries, None
         self.log.append(task)
         self.task = task
-        self.state, self.step = self._decided(before, task)
-        self._carry_out(task)
+        self.state, self.step, act = self._decided(before, task)
+        self._carry_out(act, task)
         return before
 
-    def _decided(self, state: State, task: Task) -> tuple[State, Step]:
+    def _decided(self, state: State, task: Task) -> tuple[State, Step, Act]:
         """Return what a task comes to: nothing else goes into it, so a replay comes to the same."""
         self.advances += 1
         for event in task.inbox:
-            state = folded(state, event, task.now)
-        operation = state.operation
-        if isinstance(task.ended, Observation) and operation is not None:
-            state = folded(state, ReportDone(), task.now)
-            state = folding.observed(state, task.ended, operation.since, task.now)
-        elif task.ended is not None and operation is not None and not isinstance(task.ended, Observation):
-            state = folded(state, task.ended, task.now)
-        state, step = engine.advance(self.spec, state, task.now)
-        if isinstance(step, Run) and not (is_breakable(self.spec, state, step.kind) and task.full):
-            state = begin(self.spec, state, step, task.now)
-        operation = state.operation
-        makes_room = isinstance(step, Sleep) and task.full
-        if operation is not None and (
-            isinstance(step, Interrupt) or (makes_room and is_breakable(self.spec, state, operation.kind))
-        ):
-            state = edit(state, operation=edit(operation, interrupted=True))
-        return state, step
+            state = fold(state, event, task.now)
+        if task.ended is not None:
+            state = landed(state, task.ended, task.now)
+        lived = turn(self.spec, state, task.now, full=task.full)
+        return lived.state, lived.step, lived.act
 
-    def _carry_out(self, task: Task) -> None:
-        operation = self.state.operation
-        match self.step:
-            case Run():
-                if operation is None:
-                    self._continue()
-                else:
-                    given = Given.of(self.state, operation, task.now)
-                    self.work = Work(given, self.activities.start(given))
-            case Sleep(until):
-                if task.full and operation is None:
-                    self._continue()
-                else:
-                    self.timer = until
-            case End(outcome):
+    def _carry_out(self, act: Act, task: Task) -> None:
+        match act:
+            case Begin():
+                assert self.state.operation is not None
+                given = Given.of(self.state, self.state.operation, task.now)
+                self.work = Work(given, self.activities.start(given))
+            case Rest(until):
+                self.timer = until
+            case Continue():
+                self._continue()
+            case Leave(outcome):
                 self.ended = outcome
-            case _:
-                pass
 
     def _continue(self) -> None:
         """Continue as new: all that is carried over is the state, as JSON has it."""
@@ -154,7 +133,7 @@ class Flow:
         for task in self.log:
             inbox = tuple(Observed(_wire(one.observation)) if isinstance(one, Observed) else one for one in task.inbox)
             ended = _wire(task.ended) if isinstance(task.ended, Observation) else task.ended
-            state, _ = self._decided(state, Task(task.now, inbox, ended, task.full))
+            state, *_ = self._decided(state, Task(task.now, inbox, ended, task.full))
         return state
 
     def restored(self, memory: State) -> None:

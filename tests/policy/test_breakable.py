@@ -1,4 +1,4 @@
-"""One source for what may be broken off: what property tests live is what production lives (row D31)."""
+"""One turn for all who live a workload's life: what property tests live is what production lives (row D31)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import pytest
 
 from holdfast.model import OperationKind
 from holdfast.past import life as past
+from holdfast.policy import loop
+from holdfast.policy.breakable import is_breakable
+from holdfast.simulation import run as simulation
+from holdfast.workflows import workload as production
 from tests.policy import flow
 from tests.policy.life import Life
 
 
 @pytest.mark.row("D31", level="pure")
-def test_D31_the_flow_of_the_property_tests_breaks_off_what_the_workflow_does():
+def test_D31_all_who_live_a_life_take_the_same_turn():
     life = Life()
-    breakable = {kind for kind in OperationKind if past.is_breakable(life.spec, life.state, kind)}
+    breakable = {kind for kind in OperationKind if is_breakable(life.spec, life.state, kind)}
     assert breakable == set(OperationKind) - {OperationKind.PREPARE, OperationKind.CREATE}
-    own = getattr(flow, "BREAKABLE", None)
-    assert own is None or own == breakable, "the flow has a list of its own, and it differs"
-    assert flow.is_breakable is past.is_breakable
+    assert {one.turn for one in (past, simulation, production, flow)} == {loop.turn}
