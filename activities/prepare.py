@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,17 +119,20 @@ async def _resource(site: Site, given: PrepareInput) -> Object:
         found = await site.kube.find(*key)
         if found is None or not is_ours(target, found):
             raise conflict(f"{what} of uid {target.workload_uid} is not there any more")
-        if is_marked(target.workload_uid, found):
-            return found
-        if "deletionTimestamp" in found["metadata"]:
-            raise conflict(f"{what} is being deleted, and its finalizer was taken off")
-        with contextlib.suppress(Conflict, NotFound):  # It has changed since it was read: read it again.
-            await site.kube.patch(
-                *key,
-                uid=found["metadata"]["uid"],
-                resource_version=found["metadata"]["resourceVersion"],
-                patch=marking(site.installation, target.workload_uid, target.shard, found),
-            )
+        if not is_marked(target.workload_uid, found):
+            if "deletionTimestamp" in found["metadata"]:
+                raise conflict(f"{what} is being deleted, and its finalizer was taken off")
+            try:
+                found = await site.kube.patch(
+                    *key,
+                    uid=found["metadata"]["uid"],
+                    resource_version=found["metadata"]["resourceVersion"],
+                    patch=marking(site.installation, target.workload_uid, target.shard, found),
+                )
+            except (Conflict, NotFound):
+                continue  # It has changed since it was read.
+        site.known.keep(target, found)
+        return found
 
 
 def _pod_sets(target: Target, anchor: Object) -> dict[str, tuple[PodSet, ...]]:

@@ -24,6 +24,7 @@ from holdfast.formats.life import life_in
 from holdfast.model import ConditionType, Interval, Observation, Phase, Reason
 from holdfast.model.observation import Asked
 from holdfast.model.selection import Selection
+from holdfast.policy.edit import edit
 
 Place = tuple[str, str, str, str]
 """Where an object is: API version, kind, namespace, name."""
@@ -167,6 +168,13 @@ def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], 
     return decode
 
 
+def _still_in_foreground(known: AnchorSeen | None, seen: AnchorSeen) -> AnchorSeen:
+    """Return a custom resource with how it was deleted: the collector takes its own word off as soon as it is done."""
+    if known is None or known.asked is None or seen.asked is None or known.facts.uid != seen.facts.uid:
+        return seen
+    return replace(seen, asked=edit(seen.asked, foreground=True)) if known.asked.foreground else seen
+
+
 def _is_deployed(phase: str, reason: str, status: Mapping[str, Any]) -> bool:
     """Whether a status says that what was created is there: so what runs, and what is suspended in place."""
     if phase == Phase.RUNNING or reason in {Reason.SUBMITTED, Reason.STARTING}:
@@ -279,7 +287,7 @@ class Cache:
         known = self._anchors.get(seen.workload_uid)
         # A second anchor of the same workload cannot be; the newer object is the one that counts.
         if known is None or known.facts.uid == seen.facts.uid or seen.facts.revision > known.facts.revision:
-            self._anchors[seen.workload_uid] = seen
+            self._anchors[seen.workload_uid] = _still_in_foreground(known, seen)
             self._last.pop(seen.workload_uid, None)
         return self._touched(seen.workload_uid, seen.facts.revision)
 

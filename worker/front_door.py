@@ -268,7 +268,7 @@ class FrontDoor:
         """Do what is to be done with a resource; false where it is to be looked at again."""
         if item.over:
             return True
-        fresh = not item.resource.deleting and item.document is not None
+        fresh = not item.resource.deleting and item.document is not None and item.uid not in self._begun_here
         # Most are new, and Temporal knows nothing of them: to begin says so without asking first.
         verdict = judge(item.resource, None) if fresh else await self._judged(item)
         if verdict.act is Act.BEGIN and not await self._begun(item, again=False):

@@ -92,12 +92,12 @@ async def standing(ground: Ground, managed_by: str) -> list[Thing]:
             thing, manager = _thing(api_version, kind, one), str(mapping(one.get("spec")).get("managedBy") or "")
             if thing.installation == own or manager == managed_by:
                 found.append(thing)
-            elif names.is_own_manager(manager):
+            elif thing.lives and names.is_own_manager(manager):
                 others.add(f"{thing.installation or 'the one'} that runs what is managedBy {manager}")
     if others:
         raise HoldfastError(
             f"installation: {', '.join(sorted(others))} also has workloads on this cluster, by the same kinds and "
-            "rights: nothing is touched; take that off first (--installation, --cluster, HOLDFAST_MANAGED_BY)"
+            "rights: take that off first (--installation, --cluster, HOLDFAST_MANAGED_BY)"
         )
     return found
 
@@ -111,8 +111,11 @@ async def check_ground(ground: Ground) -> None:
         KubeError: if the cluster does not answer, or refuses.
     """
     client, site = ground.client, ground.site
-    for kind in () if ground.watched else (names.ATTEMPT_KIND, names.ANCHOR_KIND):
-        async for _ in _listed(ground, names.API_VERSION, kind):
+    kinds = [(names.API_VERSION, names.ATTEMPT_KIND), (names.API_VERSION, names.ANCHOR_KIND), *formats.RESOURCES]
+    for kind in () if ground.watched else kinds:
+        async for one in _listed(ground, *kind):
+            if not _thing(*kind, one).lives:
+                continue
             raise HoldfastError(
                 f"cluster: no watch of this cluster is known as {site.cluster} in Temporal namespace "
                 f"{client.namespace}, and there are workloads on it: nothing is touched; check --cluster, --address "

@@ -86,12 +86,13 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
     try:
         workloads = (await kube.list(*_WORKLOAD))["items"]
     except (Forbidden, UnknownKind) as error:
-        yield not_known("kueue quota", error.message, "use a context that may read Kueue's Workloads")
+        yield not_known("kueue quota", error.message, "use a context that may read Kueue's Workloads of v1beta2")
         return
     held = stranded(workloads, [one for one in whole if names.is_own_manager(_manager(one))], datetime.now(UTC))
     if held:
         found = f"is still reserved for {', '.join(held)}: Kueue has evicted them, and nothing of them is left"
-        remedy = f"restart Kueue, or have it look again: kubectl annotate appwrapper NAME {names.GROUP}/look-again=1"
+        touch = "kubectl annotate --overwrite appwrapper NAME --namespace NAMESPACE look-again=$RANDOM"
+        remedy = f"restart Kueue, or have it look again: {touch}"
         yield Check("kueue quota", False, found, remedy, warns=True)
     else:
         yield Check("kueue quota", True, "none is reserved for what Kueue has evicted and Holdfast has removed")
@@ -157,7 +158,9 @@ def stranded(
     evicted = {
         str(owner.get("uid"))
         for one in workloads
-        if _since(one, "Evicted", "True") and _since(one, "QuotaReserved", "True")
+        if _since(one, "Evicted", "True")
+        and _since(one, "QuotaReserved", "True")
+        and not _since(one, "Finished", "True")
         for owner in mapping(one["metadata"]).get("ownerReferences") or ()
     }
     gone = (one for one in resources if mapping(one["metadata"]).get("uid") in evicted)

@@ -14,6 +14,7 @@ from holdfast import names
 from holdfast.activities.kube import Invalid
 from holdfast.formats.appwrapper import RUN_AS
 from holdfast.local import StackError
+from holdfast.worker.namespace import enable
 from tests.e2e.front_door import KIND, applied, appwrapper, conditions, gone, in_phase, job, read, runs, shows
 from tests.e2e.lattice import allocation
 from tests.e2e.site import Site, until
@@ -38,9 +39,13 @@ async def door(shared_site: Site) -> AsyncIterator[Space]:
         yield opened
 
 
-async def permitted(space: Space, user: str, granted: list[tuple[str, str, str]]) -> None:
-    name = user.partition("@")[0]
-    rules = [{"apiGroups": [group], "resources": [what], "verbs": verbs.split(",")} for group, what, verbs in granted]
+async def permitted(space: Space, user: str, granted: list[tuple[str, str, str]], only: str = "") -> None:
+    name = "-".join([user.partition("@")[0], *([only] if only else [])])
+    named = {"resourceNames": [only]} if only else {}
+    rules = [
+        {"apiGroups": [group], "resources": [what], "verbs": verbs.split(","), **named}
+        for group, what, verbs in granted
+    ]
     there = {"name": name, "namespace": space.namespace}
     version = "rbac.authorization.k8s.io/v1"
     await space.site.kube.create({"apiVersion": version, "kind": "Role", "metadata": there, "rules": rules})
@@ -51,7 +56,7 @@ async def permitted(space: Space, user: str, granted: list[tuple[str, str, str]]
 
     async def in_force() -> bool:
         """The authorizer reads new roles a moment after they are made."""
-        attributes = {"namespace": space.namespace, "group": granted[-1][0], "resource": granted[-1][1]}
+        attributes = {"namespace": space.namespace, "group": granted[-1][0], "resource": granted[-1][1], "name": only}
         spec = {"user": user, "resourceAttributes": {**attributes, "verb": granted[-1][2].split(",")[-1]}}
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -114,18 +119,23 @@ async def test_F5_whoever_may_not_create_a_kind_may_not_have_it_created(door: Sp
 @ROW("F5", level="e2e")
 async def test_F5_whoever_may_use_an_account_may_have_things_made_as_it(door: Space):
     dave = "dave@example.com"
-    granted = [("workload.codeflare.dev", "appwrappers", "create,get,patch"), ("", "serviceaccounts", "use")]
-    await permitted(door, dave, granted)
+    await enable(door.site.kube, door.namespace, service_account="builder")
+    await permitted(door, dave, [("workload.codeflare.dev", "appwrappers", "create,get,patch")])
+    await permitted(door, dave, [("", "serviceaccounts", "use")], only="builder")
     named = appwrapper(door, job())
-    named["metadata"]["annotations"] = {RUN_AS: names.RUN_AS_DEFAULT}
-    said = await create(door, ALICE, named)
-    what = f"serviceaccounts {names.RUN_AS_DEFAULT} in namespace {door.namespace}"
-    assert f"metadata.annotations[{RUN_AS}]: {ALICE} may not use {what}" in said, said
+    for user, account in ((ALICE, "builder"), (dave, names.RUN_AS_DEFAULT)):
+        named["metadata"]["annotations"] = {RUN_AS: account}
+        said = await create(door, user, named)
+        what = f"serviceaccounts {account} in namespace {door.namespace}"
+        assert f"metadata.annotations[{RUN_AS}]: {user} may not use {what}" in said, said
+    named["metadata"]["annotations"] = {RUN_AS: "builder"}
     said = await create(door, dave, appwrapper(door, job()))
     assert f"{dave} may not create jobs.batch" in said, said
     lives_as(door)
     assert "created" in await create(door, dave, named)
     await runs(door)
+    made = [one.user for one in door.truth.requests() if (one.verb, one.resource) == ("create", "jobs")]
+    assert set(made) == {f"system:serviceaccount:{door.namespace}:builder"}
     for other in ('"other"', "null"):
         patch = f'{{"metadata":{{"annotations":{{"{RUN_AS}":{other}}}}}}}'
         said = await kubectl(door, dave, "patch", KIND[1], "train", "--type=merge", "-p", patch)

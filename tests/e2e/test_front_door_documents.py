@@ -143,6 +143,27 @@ async def test_F12_many_are_applied_at_once_and_each_runs_once(door: Space):
     assert not await door.pods()
 
 
+@ROW("F12", level="e2e")
+@pytest.mark.asyncio(loop_scope="session")
+async def test_F12_a_life_that_is_applied_costs_as_many_writes_as_one_that_is_submitted(shared_site: Site):
+    written: list[int] = []
+    for is_applied in (False, True):
+        async with open_space(shared_site, KIND) as space:
+            document = appwrapper(space, job())
+            if is_applied:
+                handle = await applied(space, document)
+            else:
+                handle = await space.submit(shared_site.read(document, space.namespace))
+            await space.reach(handle, "Running")
+            await space.complete("train")
+            await space.reach(handle, "Succeeded")
+            await handle.signal("cancel", "the test has seen it")
+            await space.ended(handle)
+            own = [one for one in space.truth.requests() if one.worker and one.resource != "events"]
+            written.append(len(own))
+    assert written[1] <= written[0] + 2, written
+
+
 @ROW("F7", level="e2e")
 async def test_F7_a_namespace_that_is_deleted_in_the_middle_goes_and_so_does_its_life(stack: Stack, tmp_path: Path):
     async with open_site(stack, tmp_path, prefix="d") as site:

@@ -113,10 +113,13 @@ async def test_F15_what_runs_is_left_alone_or_removed_and_nothing_hangs(taken: S
         assert "no watch of this cluster is known as" in await uninstall(site, "--yes", "--cluster=other", expect=2)
         theirs = appwrapper(space, job(), name="theirs")
         theirs["spec"]["managedBy"] = "holdfast.dev/theirs"
+        theirs["metadata"]["finalizers"] = [names.FINALIZER]
         made = await site.kube.create(theirs)
         told = await uninstall(site, "--yes", "--workloads", "leave", expect=2)
         assert "the one that runs what is managedBy holdfast.dev/theirs also has workloads" in told
-        await site.kube.delete(*KIND, "theirs", space.namespace, uid=made["metadata"]["uid"])
+        key, uid = (*KIND, "theirs", space.namespace), made["metadata"]["uid"]
+        await site.kube.patch(*key, uid=uid, patch={"metadata": {"finalizers": None}})
+        await site.kube.delete(*key, uid=uid)
         told = await uninstall(site, "--dry-run")
         assert "2 graphs and workloads are under way, 4 objects" in told
         told = await uninstall(site, "--yes", expect=2)

@@ -71,6 +71,18 @@ def test_F3_a_deletion_says_of_what_kind_it_was(world: World) -> None:
     assert told.observation.anchor_deleting
     assert told.observation.asked is not None
     assert told.observation.asked.kind == "AppWrapper"
+    assert not told.observation.asked.foreground
+
+
+@ROW("F3", level="pure")
+def test_F3_that_it_was_in_the_foreground_is_known_after_the_collector_is_done(world: World) -> None:
+    deleted: dict[str, Any] = {"deletionTimestamp": EPOCH.isoformat()}
+    world.resource()
+    world.resource(**deleted, finalizers=[names.FINALIZER, "foregroundDeletion"])
+    world.resource(**deleted)
+    (told,) = world.pass_time(60)
+    assert told.observation.asked is not None
+    assert told.observation.asked.foreground
 
 
 @ROW("F7", level="pure")
