@@ -40,12 +40,12 @@ with workflow.unsafe.imports_passed_through():
     )
     from holdfast.policy.checkpoint import CheckpointAsk, check_ask, is_conflict
     from holdfast.policy.edit import edit
+    from holdfast.policy.events import RequeueRequest
     from holdfast.policy.explain import explain_of, markdown, status_of
     from holdfast.policy.fold import fold
     from holdfast.policy.gang import GangScale, scaled, unsized
     from holdfast.policy.loop import Begin, Continue, Leave, Rest, turn
     from holdfast.policy.probe import probed
-    from holdfast.policy.requeue import RequeueRequest
     from holdfast.policy.strip import StripRequest, check_strip
     from holdfast.policy.submitted import submitted
     from holdfast.policy.walltime import WalltimeExtension, extended, extension

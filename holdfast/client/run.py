@@ -39,8 +39,8 @@ from holdfast.past import Story, history_of
 from holdfast.policy.addressed import Addressed
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.events import RequeueRequest
 from holdfast.policy.gang import GangScale
-from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.walltime import WalltimeExtension
 

@@ -40,8 +40,8 @@ from holdfast.model.queue import QueueNews, QueueOrder
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Heard, Run, Signalled, Task, Updated
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.events import RequeueRequest
 from holdfast.policy.gang import GangScale
-from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.walltime import WalltimeExtension
 

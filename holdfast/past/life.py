@@ -30,10 +30,10 @@ from holdfast.policy.change import (
 )
 from holdfast.policy.checkpoint import CheckpointAsk
 from holdfast.policy.edit import edit
+from holdfast.policy.events import RequeueRequest
 from holdfast.policy.fold import fold
 from holdfast.policy.gang import GangScale, scaled, unsized
 from holdfast.policy.loop import Begin, Continue, Leave, Rest, turn
-from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.steps import Run, Step
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.submitted import submitted

@@ -12,8 +12,8 @@ from holdfast.model.graph import GraphNews, GraphOrder
 from holdfast.model.queue import QueueNews, QueueOrder
 from holdfast.policy.change import ComponentsChange, PolicyChange
 from holdfast.policy.checkpoint import CheckpointAsk
+from holdfast.policy.events import RequeueRequest
 from holdfast.policy.gang import GangScale
-from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.strip import StripRequest
 from holdfast.policy.walltime import WalltimeExtension
 

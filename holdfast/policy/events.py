@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from holdfast.model import (
     Answers,
     Claims,
     Failure,
+    FailureClass,
     Interval,
     Limits,
     ObjectRef,
     Observation,
+    Payload,
     Phase,
     PodSet,
     Policy,
@@ -25,7 +30,19 @@ from holdfast.model.graph import GraphNews, GraphOrder
 from holdfast.model.mount import DataSet
 from holdfast.model.observation import Asked
 from holdfast.model.queue import QueueNews, QueueOrder
-from holdfast.policy.requeue import RequeueRequest
+
+
+class RequeueRequest(Payload):
+    """What somebody who watches over something else tells of a workload: that it must go back to its queue."""
+
+    expected_requeue_count: int = Field(ge=0)
+    """How often it has been requeued as far as whoever asks knows: with another number nothing is done (row L25)."""
+    cls: Literal[FailureClass.NODE_LOST, FailureClass.HARDWARE] = FailureClass.NODE_LOST
+    reason: str = Reason.REQUEUE_REQUESTED
+    node: str = ""
+    message: str = ""
+    uid: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Of the submission that it is meant for; empty: of whichever has the name (row D46)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,10 @@ where there is none, a workload admits itself.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
-
-from pydantic import Field
 
 from holdfast.model import (
     Attempt,
     Failure,
-    FailureClass,
-    Payload,
     Phase,
     Reason,
     Scope,
@@ -26,23 +21,11 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.edit import edit
+from holdfast.policy.events import RequeueRequest
 from holdfast.policy.record import cause, shortened
 
 CYCLE = timedelta(seconds=1)
 """What a cycle takes at least: a requeued workload stays in its queue for so long, whatever its pause."""
-
-
-class RequeueRequest(Payload):
-    """What somebody who watches over something else tells of a workload: that it must go back to its queue."""
-
-    expected_requeue_count: int = Field(ge=0)
-    """How often it has been requeued as far as whoever asks knows: with another number nothing is done (row L25)."""
-    cls: Literal[FailureClass.NODE_LOST, FailureClass.HARDWARE] = FailureClass.NODE_LOST
-    reason: str = Reason.REQUEUE_REQUESTED
-    node: str = ""
-    message: str = ""
-    uid: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """Of the submission that it is meant for; empty: of whichever has the name (row D46)."""
 
 
 def asked(state: State, request: RequeueRequest, now: datetime) -> State:

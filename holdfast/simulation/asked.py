@@ -9,12 +9,12 @@ from holdfast.policy.events import (
     CheckpointAsked,
     Event,
     RequeueAsked,
+    RequeueRequest,
     Resumed,
     Retried,
     Suspended,
     WalltimeExtended,
 )
-from holdfast.policy.requeue import RequeueRequest
 from holdfast.policy.walltime import WalltimeExtension, extended, extension
 from holdfast.simulation.happenings import Asked, Extend, Preempt, Requeue
 

@@ -11,7 +11,7 @@ import pytest
 from holdfast import formats, names
 from holdfast.errors import InvalidWorkload
 from holdfast.local import Stack
-from holdfast.policy.requeue import RequeueRequest
+from holdfast.policy.events import RequeueRequest
 from holdfast.worker.failpoints import ENV_FAILPOINT
 from tests.e2e.lattice import NAME, allocation, audited, loses_its_node, running, stays
 from tests.e2e.site import open_site, until

@@ -18,11 +18,20 @@ from holdfast.model import (
 from holdfast.policy.advance import decisions
 from holdfast.policy.decision import Create, Fail, Hold, Restart
 from holdfast.policy.edit import edit
-from holdfast.policy.events import Cancelled, Observed, RemoveDone, RequeueAsked, Resumed, Retried, Suspended
+from holdfast.policy.events import (
+    Cancelled,
+    Observed,
+    RemoveDone,
+    RequeueAsked,
+    RequeueRequest,
+    Resumed,
+    Retried,
+    Suspended,
+)
 from holdfast.policy.explain import explain_of, status_of
 from holdfast.policy.fold import fold
 from holdfast.policy.report import conditions
-from holdfast.policy.requeue import CYCLE, RequeueRequest
+from holdfast.policy.requeue import CYCLE
 from holdfast.profiles import lattice
 from tests.policy.elements import Elements, streams
 from tests.policy.life import START, Life, workload
