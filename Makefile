@@ -20,7 +20,7 @@ ELSEWHERE := $(SERVERS) or torch
 # Kueue, helm and AppWrapper's suite take 10 minutes to build: `make test-peers` alone has them.
 PEERS := kueue
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
-# One test at a time to whichever process is free, the longest first (tests/plugin_tiers.py).
+# One test at a time to whichever process is free, the longest first (tests/plugins/tiers.py).
 E2E ?= -n 5 --dist load --maxschedchunk 1 --timeout 900 --show-capture=no
 # `make test` runs the day's tier of the tests with servers; with ARGS, exactly what ARGS says.
 TIER ?= $(if $(ARGS),,--tier)
@@ -82,12 +82,12 @@ test-pure: setup ## the tests that need no server
 	$(BIN)/pytest -m "not ($(ELSEWHERE))" $(PURE) $(ARGS)$(if $(ARGS), || [ $$? -eq 5 ])
 
 test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of resets over their whole audit log
-	@$(BIN)/python -m tests.e2e.fetched
+	@$(BIN)/python -m tests.e2e.ground.fetched
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
-	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.e2e.sampler --stack $(STACK) $(if $(ARGS),--some) -- \
+	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.e2e.witness.sampler --stack $(STACK) $(if $(ARGS),--some) -- \
 			$(BIN)/pytest -m "($(SERVERS)) and not $(PEERS)" $(E2E) $(TIER) $(ARGS) || status=$$?; \
 		[ -z "$(ARGS)" ] || [ $$status -ne 5 ] || status=0; \
-		$(BIN)/python -m tests.e2e.law --stack $(STACK) $(if $(ARGS),--some) || status=1; \
+		$(BIN)/python -m tests.e2e.witness.law --stack $(STACK) $(if $(ARGS),--some) || status=1; \
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
 
 test-row: setup ## the end-to-end tests of one contract row: make test-row ROW=L4
@@ -97,13 +97,13 @@ test-row: setup ## the end-to-end tests of one contract row: make test-row ROW=L
 test-crash: setup ## the worker dies at every failpoint of every scenario, one a run, and at pairs of them
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name crash $(REAL_NODE) $(STACK_CONFIG)
 	@rm -rf reports/crash; status=0; \
-		TEST_CRASH=every HOLDFAST_TEST_STACK=crash $(BIN)/pytest tests/e2e/test_failpoints.py tests/e2e/test_elastic_crashes.py $(E2E) $(ARGS) || status=$$?; \
-		$(BIN)/python -m tests.e2e.law --stack crash || status=1; \
-		$(BIN)/python -m tests.e2e.failpoints || status=1; \
+		TEST_CRASH=every HOLDFAST_TEST_STACK=crash $(BIN)/pytest tests/e2e/crash/test_failpoints.py tests/e2e/entities/test_elastic_crashes.py $(E2E) $(ARGS) || status=$$?; \
+		$(BIN)/python -m tests.e2e.witness.law --stack crash || status=1; \
+		$(BIN)/python -m tests.e2e.crash.failpoints || status=1; \
 		$(BIN)/holdfast dev down --purge --name crash; exit $$status
 
 test-chaos: setup ## ten minutes in which a random process of the whole stack dies every few seconds; SEED=17 repeats one
-	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m tests.e2e.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m tests.e2e.crash.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test-peers: setup ## under the published Kueue; AppWrapper's own suite; the chart (built once, 10 minutes). As root
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name peers $(REAL_NODE) $(STACK_CONFIG)
@@ -111,7 +111,7 @@ test-peers: setup ## under the published Kueue; AppWrapper's own suite; the char
 		$(BIN)/holdfast dev down --purge --name peers; exit $$status
 
 test-jobsets: setup ## 320 random JobSets under the published controller and here (HOLDFAST_JOBSETS: how many)
-	HOLDFAST_JOBSETS=$(or $(HOLDFAST_JOBSETS),320) $(MAKE) --no-print-directory test-e2e ARGS="tests/e2e/test_jobset_sampled.py -n 1 -s $(ARGS)"
+	HOLDFAST_JOBSETS=$(or $(HOLDFAST_JOBSETS),320) $(MAKE) --no-print-directory test-e2e ARGS="tests/e2e/peers/test_jobset_sampled.py -n 1 -s $(ARGS)"
 
 regressions: setup ## the tests of the defect rows on older code, where each must fail: make regressions BASE=2ef51cc
 	@[ -n "$(BASE)" ] || { echo "on which code? make regressions BASE=2ef51cc" >&2; exit 1; }
@@ -144,7 +144,7 @@ test-torch: setup $(or $(TORCH_PYTHON),$(TORCHES)) ## torchrun's backend in PyTo
 		HOLDFAST_TORCH_PYTHON=$$python $(BIN)/pytest -m torch --timeout 900 tests/torchrun $(ARGS) || exit 1; done
 
 manifests: setup ## deploy/workers/workers.yaml, as the chart renders it (helm is built once, 1 minute)
-	@$(BIN)/python -m tests.e2e.chart
+	@$(BIN)/python -m tests.e2e.door.chart
 
 replay: setup ## replay the recorded histories
 	$(BIN)/pytest tests/replay $(REPLAY) $(ARGS)

@@ -9,11 +9,34 @@ from typing import Any
 from temporalio import activity
 
 from holdfast import names
-from holdfast.activities import broker, provisioner
-from holdfast.activities.broker_contract import AskDone, AskInput, WeighInput
-from holdfast.activities.checkpoint import checkpoint
-from holdfast.activities.clear import clear
-from holdfast.activities.contract import (
+from holdfast.activities.data.settings import Data
+from holdfast.activities.data.stage import stage
+from holdfast.activities.entities import broker
+from holdfast.activities.entities.queues import look_queue
+from holdfast.activities.entities.sensitive import any_sensitive
+from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.client import Kube
+from holdfast.activities.nodes import provisioner
+from holdfast.activities.nodes.machine import Provisioning
+from holdfast.activities.nodes.machine_identity import Identities
+from holdfast.activities.nodes.marks import look_nodes, mark_nodes
+from holdfast.activities.objects.rehearse import rehearse_change
+from holdfast.activities.operations.checkpoint import checkpoint
+from holdfast.activities.operations.clear import clear
+from holdfast.activities.operations.create import create
+from holdfast.activities.operations.observe import observe
+from holdfast.activities.operations.park import park, unpark
+from holdfast.activities.operations.prepare import prepare
+from holdfast.activities.operations.probe import probe
+from holdfast.activities.operations.remove import force_remove, remove
+from holdfast.activities.operations.replace import replace
+from holdfast.activities.operations.report import report
+from holdfast.activities.operations.scale import resize_rendezvous, scale
+from holdfast.activities.site.site import Site
+from holdfast.model import Limits
+from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
+from holdfast.model.calls.cluster import (
     Checkpointed,
     CheckpointInput,
     Cleared,
@@ -45,39 +68,17 @@ from holdfast.activities.contract import (
     Unparked,
     UnparkInput,
 )
-from holdfast.activities.create import create
-from holdfast.activities.data import Data
-from holdfast.activities.kube import Kube
-from holdfast.activities.machine import Provisioning
-from holdfast.activities.machine_identity import Identities
-from holdfast.activities.node_marks import look_nodes, mark_nodes
-from holdfast.activities.nodes import Marks
-from holdfast.activities.observe import observe
-from holdfast.activities.park import park, unpark
-from holdfast.activities.prepare import prepare
-from holdfast.activities.probe import probe
-from holdfast.activities.provisioner_contract import (
+from holdfast.model.calls.provisioner import (
     CheckProvisionerInput,
     Enlisted,
     EnlistInput,
     Provisioned,
     ProvisionInput,
 )
-from holdfast.activities.queue_contract import LookQueueInput, SeenQueue
-from holdfast.activities.queues import look_queue
-from holdfast.activities.rehearse import rehearse_change
-from holdfast.activities.remove import force_remove, remove
-from holdfast.activities.replace import replace
-from holdfast.activities.report import report
-from holdfast.activities.scale import resize_rendezvous, scale
-from holdfast.activities.sensitive import any_sensitive
-from holdfast.activities.sight import Sight
-from holdfast.activities.site import Site
-from holdfast.activities.stage import stage
-from holdfast.activities.stage_contract import Staged, StageInput
-from holdfast.model import Limits
-from holdfast.model.broker import Weighed
-from holdfast.model.provisioner import Checked
+from holdfast.model.calls.queue import LookQueueInput, SeenQueue
+from holdfast.model.calls.stage import Staged, StageInput
+from holdfast.model.entities.broker import Weighed
+from holdfast.model.entities.provisioner import Checked
 
 
 class ClusterActivities:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.audit import AuditLog
-from bench.samples import REPORTS, Recording, Sample
+from bench.report.samples import REPORTS, Recording, Sample
 from bench.seeing import PATIENCE
-from holdfast.activities.kube import Kube, NotFound
+from holdfast.activities.kube.client import Kube, NotFound
 from holdfast.local import Stack
-from tests.e2e.site import until
+from tests.e2e.ground.site import until
 
 CLUSTER_PARTS = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok")
 # The benches make many Temporal namespaces: without a system worker for each.

@@ -8,8 +8,8 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.samples import Machine
-from holdfast.local import tools
+from bench.report.samples import Machine
+from holdfast.local.programs import tools
 
 
 def this_machine() -> Machine:

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import report
 from bench.ground import Ground, Options, floor
 from bench.machine import this_machine
 from bench.measures import (
@@ -31,7 +30,8 @@ from bench.measures import (
     start,
     workers,
 )
-from bench.samples import Recording, load
+from bench.report import write
+from bench.report.samples import Recording, load
 from holdfast.local import NotRunningError, Stack
 
 SHORT_SILENCE = {"HOLDFAST_NODE_DEGRADED": "12s", "HOLDFAST_NODE_DOWN": "3s"}
@@ -108,7 +108,7 @@ def carry_out(options: Options, *plans: Plan) -> None:
             broken += _together(options, several)
     finally:
         _take_down(options, options.stack)
-    print(report.write(load(options.out), options.out))
+    print(write.write(load(options.out), options.out))
     if broken:
         raise SystemExit(f"broken: {', '.join(broken)}")
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bench import plan, report
+from bench import plan
 from bench.ground import Options
 from bench.measures import (
     agents,
@@ -28,8 +28,9 @@ from bench.measures import (
 )
 from bench.measures import workers as scaling
 from bench.plan import Plan
-from bench.published import KEPT, merged
-from bench.samples import REPORTS, load
+from bench.report import write
+from bench.report.published import KEPT, merged
+from bench.report.samples import REPORTS, load
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -177,7 +178,7 @@ def smoke(only: Annotated[list[str] | None, typer.Option(help="Only this measure
     """Every measure at its smallest, all at once, to see that all of them work; the figures mean nothing."""
     _OPTIONS[:] = [dataclasses.replace(_OPTIONS[0], repeats=1, settle=0.0, warm=False, smoke=True)]
     _run(*(each for each in plan.SMOKE if not only or each.measure in only))
-    if problems := [] if only else report.lacks(_OPTIONS[0].out):
+    if problems := [] if only else write.lacks(_OPTIONS[0].out):
         raise SystemExit("\n".join(problems))
 
 
@@ -206,9 +207,9 @@ def tables_(
     """Write tables and plots again from saved samples; nothing is run."""
     fresh = load(samples) if source is not From.PUBLISHED else []
     recordings = merged(load(KEPT) if source is not From.SAMPLES else [], fresh)
-    print(report.write(recordings, samples))
+    print(write.write(recordings, samples))
     if publish:
-        print(report.publish(recordings))
+        print(write.publish(recordings))
 
 
 def _run(*plans: Plan) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.activities.kube import Gone, Kube, Unreachable
+from holdfast.activities.kube.client import Gone, Kube, Unreachable
 
 Json = dict[str, Any]
 State = Callable[[Json], bool]

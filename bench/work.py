@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from bench.seeing import Json, Life
-from holdfast.activities.kube import Kube, NotFound
-from tests.e2e.site import PREFIX, job
+from holdfast.activities.kube.client import Kube, NotFound
+from tests.e2e.ground.site import PREFIX, job
 
 IN_FLIGHT = 50
 PODS = 2

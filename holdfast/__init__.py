@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.formats import read
     from holdfast.model import Explanation, Phase, Status, Workload
     from holdfast.plugin import HoldfastPlugin
-    from holdfast.policy.change import PolicyChange
+    from holdfast.policy.loop.change import PolicyChange
 
 __version__ = "0.1.0"
 
@@ -36,7 +36,7 @@ _HOME = {
     "HoldfastPlugin": "holdfast.plugin",
     "InvalidWorkload": "holdfast.errors",
     "NotReachable": "holdfast.errors",
-    "PolicyChange": "holdfast.policy.change",
+    "PolicyChange": "holdfast.policy.loop.change",
     "Phase": "holdfast.model",
     "Run": "holdfast.client",
     "SpecConflict": "holdfast.errors",

@@ -20,19 +20,8 @@ from holdfast.errors import HoldfastError
 
 Role = Literal["workflows"]
 
-PASSTHROUGH: Final = (
-    "holdfast.model",
-    "holdfast.policy",
-    "holdfast.names",
-    "holdfast.activities.contract",
-    "holdfast.activities.gang_contract",
-    "holdfast.activities.queue_contract",
-    "holdfast.activities.broker_contract",
-    "holdfast.activities.provisioner_contract",
-    "holdfast.activities.stage_contract",
-)
-"""Pure modules that the sandbox takes from the host: loading them once halves a cached workflow's memory. Each is named
-by its full path, since naming a package passes nothing through of `from package import name`."""
+PASSTHROUGH: Final = ("holdfast.model", "holdfast.policy", "holdfast.names")
+"""Pure packages that the sandbox takes from the host: loading them once halves a cached workflow's memory."""
 
 
 class HoldfastPlugin(SimplePlugin):
@@ -110,19 +99,19 @@ def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
 
 
 def _fitting() -> list[Interceptor]:
-    from holdfast.workflows.fitting import Fitting  # A client does not need it.
+    from holdfast.workflows.decoding import Fitting  # A client does not need it.
 
     return [Fitting()]
 
 
 def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
-    from holdfast.workflows.broker import CheckpointBroker
-    from holdfast.workflows.cluster_watch import ClusterWatch  # A client needs none of them.
-    from holdfast.workflows.graph import GraphWorkflow
-    from holdfast.workflows.node_monitor import NodeMonitor
-    from holdfast.workflows.provisioner import Provisioner
-    from holdfast.workflows.queue import QueueWorkflow
-    from holdfast.workflows.rendezvous import Rendezvous
+    from holdfast.workflows.entities.broker import CheckpointBroker
+    from holdfast.workflows.entities.cluster_watch import ClusterWatch  # A client needs none of them.
+    from holdfast.workflows.entities.graph import GraphWorkflow
+    from holdfast.workflows.entities.node_monitor import NodeMonitor
+    from holdfast.workflows.entities.provisioner import Provisioner
+    from holdfast.workflows.entities.queue import QueueWorkflow
+    from holdfast.workflows.entities.rendezvous import Rendezvous
     from holdfast.workflows.workload import WorkloadWorkflow
 
     own = (

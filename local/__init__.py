@@ -3,11 +3,11 @@
 Nothing of the product depends on this package, and it knows nothing of the product beyond names and manifests.
 """
 
-from holdfast.local.errors import BinaryError, NotRunningError, PartError, StackError
 from holdfast.local.identity import worker_kubeconfig
-from holdfast.local.paths import deploy_dir
-from holdfast.local.runner import PartStatus
 from holdfast.local.stack import SEVERAL_ADDRESSES, Stack, given_by_environment
+from holdfast.local.system.errors import BinaryError, NotRunningError, PartError, StackError
+from holdfast.local.system.paths import deploy_dir
+from holdfast.local.system.runner import PartStatus
 
 __all__ = [
     "SEVERAL_ADDRESSES",

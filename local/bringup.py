@@ -3,18 +3,25 @@
 import subprocess
 from pathlib import Path
 
-from holdfast.local import ha, kueue, realnode
-from holdfast.local import parts as catalogue
-from holdfast.local.cluster import Kubectl, apply_deploy, await_default_account, ensure_fake_nodes, tame_fake_nodes
-from holdfast.local.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
-from holdfast.local.errors import PartError, StackError
-from holdfast.local.parts import Layout, Part
-from holdfast.local.requirements import require
-from holdfast.local.resolve import Progress, resolve
-from holdfast.local.runner import Runner, stop_process
-from holdfast.local.state import StackState
-from holdfast.local.sweep import sweep
-from holdfast.local.tools import CLUSTER_TOOLS, HA_TOOLS, REAL_NODE_TOOLS, TEMPORAL_TOOLS
+from holdfast.local.extras import ha, kueue
+from holdfast.local.node import real_node
+from holdfast.local.node.requirements import require
+from holdfast.local.node.sweep import sweep
+from holdfast.local.programs.resolve import Progress, resolve
+from holdfast.local.programs.tools import CLUSTER_TOOLS, HA_TOOLS, REAL_NODE_TOOLS, TEMPORAL_TOOLS
+from holdfast.local.system import parts as catalogue
+from holdfast.local.system.cluster import (
+    Kubectl,
+    apply_deploy,
+    await_default_account,
+    ensure_fake_nodes,
+    tame_fake_nodes,
+)
+from holdfast.local.system.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
+from holdfast.local.system.errors import PartError, StackError
+from holdfast.local.system.parts import Layout, Part
+from holdfast.local.system.runner import Runner, stop_process
+from holdfast.local.system.state import StackState
 
 REAL_NODE_PARTS = ("containerd", "kubelet")
 _TEMPORALS = ("temporal", ha.DATABASE, *ha.SERVERS, "temporal-ui")
@@ -40,8 +47,8 @@ def plan(layout: Layout, state: StackState) -> dict[str, Part]:
             catalogue.kwok(layout, program("kwok"), state.ports),
         ]
         if state.real_node:
-            node = realnode.RealNode(layout.directory)
-            found += realnode.parts(layout, node, state.binaries, state.ports)
+            node = real_node.RealNode(layout.directory)
+            found += real_node.parts(layout, node, state.binaries, state.ports)
         if state.kueue:
             found.append(kueue.part(layout, program(kueue.NAME), state.ports))
     return {part.name: part for part in found}
@@ -72,7 +79,7 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
     _get_ports(runner, own_cluster)
     ensure_tokens(layout.pki / "tokens.csv")
     ensure_signing_key(layout.pki / "service-accounts.key")
-    if not realnode.write_client_certificate(layout.pki) and state.real_node:
+    if not real_node.write_client_certificate(layout.pki) and state.real_node:
         raise StackError("openssl could not make a certificate for the real node", "install openssl")
     (layout.directory / "data").mkdir(exist_ok=True)
     if state.ha and not state.given_temporal:
@@ -109,7 +116,7 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
         _bring_up_real_node(runner, planned, kubectl, progress)
     elif any(name in state.parts for name in REAL_NODE_PARTS):
         remove_real_node(runner, progress)
-        kubectl("delete", "node", realnode.NODE, "--ignore-not-found")
+        kubectl("delete", "node", real_node.NODE, "--ignore-not-found")
     if state.kueue:
         kueue.install(kubectl, layout, state.ports)
         _launch(runner, planned[kueue.NAME], progress)
@@ -187,7 +194,7 @@ def remove_real_node(runner: Runner, progress: Progress) -> None:
     had = [name for name in reversed(REAL_NODE_PARTS) if name in runner.state.parts]
     for name in had:
         _stop(runner, name, progress)
-    node = realnode.RealNode(runner.layout.directory)
+    node = real_node.RealNode(runner.layout.directory)
     # What was killed before it was started has left its folders all the same.
     if had or node.run.exists() or node.data.exists():
         progress("removing the real node's containers, mounts and network")
@@ -198,7 +205,7 @@ def remove_real_node(runner: Runner, progress: Progress) -> None:
 
 
 def _bring_up_real_node(runner: Runner, planned: dict[str, Part], kubectl: Kubectl, progress: Progress) -> None:
-    node = realnode.RealNode(runner.layout.directory)
+    node = real_node.RealNode(runner.layout.directory)
     containerd, kubelet = (planned[name] for name in REAL_NODE_PARTS)
     known = runner.state.parts.get("containerd")
     if not (known and known.process.alive() and tuple(known.argv) == containerd.argv):
@@ -206,17 +213,17 @@ def _bring_up_real_node(runner: Runner, planned: dict[str, Part], kubectl: Kubec
         for name in ("kubelet", "containerd"):
             _stop(runner, name, progress)
         sweep(node)
-        realnode.prepare(node, Path(runner.state.binaries["containerd-shim-runc-v2"]))
+        real_node.prepare(node, Path(runner.state.binaries["containerd-shim-runc-v2"]))
         _launch(runner, containerd, progress)
     imported = node.data / "imported"
     if not imported.exists():
         runner.wait(containerd)
-        realnode.import_images(node, Path(runner.state.binaries["ctr"]))
+        real_node.import_images(node, Path(runner.state.binaries["ctr"]))
         imported.touch()
     _launch(runner, kubelet, progress)
     runner.wait(kubelet)
-    kubectl("wait", "--for=create", "--timeout=60s", f"node/{realnode.NODE}")
-    kubectl("wait", "--for=condition=Ready", "--timeout=60s", f"node/{realnode.NODE}")
+    kubectl("wait", "--for=create", "--timeout=60s", f"node/{real_node.NODE}")
+    kubectl("wait", "--for=condition=Ready", "--timeout=60s", f"node/{real_node.NODE}")
 
 
 def _get_binaries(state: StackState, own_cluster: bool, progress: Progress) -> None:
@@ -235,7 +242,7 @@ def _get_ports(runner: Runner, own_cluster: bool) -> None:
         ports, owners = (*ports, *ha.PORTS), {**owners, "temporal-ui": "temporal-ui", **ha.OWNERS}
     else:
         ports += () if runner.state.given_temporal else catalogue.TEMPORAL_PORTS
-    ports += realnode.PORTS if runner.state.real_node else ()
+    ports += real_node.PORTS if runner.state.real_node else ()
     ports += kueue.PORTS if runner.state.kueue else ()
     runner.settle_ports(ports, {name: owners.get(name, name) for name in ports})
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import yaml
 
-from holdfast.local.credentials import write_private
-from holdfast.local.errors import StackError
 from holdfast.local.stack import Stack
+from holdfast.local.system.credentials import write_private
+from holdfast.local.system.errors import StackError
 
 TOKEN_LIFE = "24h"
 WORKER = ("holdfast-system", "holdfast-worker")

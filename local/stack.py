@@ -7,20 +7,20 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from holdfast.local import backup
-from holdfast.local import ha as ha_servers
 from holdfast.local.bringup import bring_up, plan, take_down
-from holdfast.local.cluster import Kubectl
-from holdfast.local.errors import NotRunningError, StackError
-from holdfast.local.lock import file_lock
-from holdfast.local.parts import Layout, Part
-from holdfast.local.paths import stacks_dir
-from holdfast.local.ports import LOOPBACK
-from holdfast.local.resolve import Progress, resolve
-from holdfast.local.runner import PartStatus, Runner
-from holdfast.local.state import StackState, known_stacks
-from holdfast.local.sweep import remove_tree
-from holdfast.local.tools import SNAPSHOT_TOOLS
+from holdfast.local.extras import backup
+from holdfast.local.extras import ha as ha_servers
+from holdfast.local.node.sweep import remove_tree
+from holdfast.local.programs.resolve import Progress, resolve
+from holdfast.local.programs.tools import SNAPSHOT_TOOLS
+from holdfast.local.system.cluster import Kubectl
+from holdfast.local.system.errors import NotRunningError, StackError
+from holdfast.local.system.lock import file_lock
+from holdfast.local.system.parts import Layout, Part
+from holdfast.local.system.paths import stacks_dir
+from holdfast.local.system.ports import LOOPBACK
+from holdfast.local.system.runner import PartStatus, Runner
+from holdfast.local.system.state import StackState, known_stacks
 
 SEVERAL_ADDRESSES = "HOLDFAST_TEMPORAL_ADDRESS"
 """The variable with all addresses of Temporal, where there are two servers."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast import names
-from tests.e2e.law import WORKER
+from tests.e2e.witness.law import WORKER
 
 CONTROLLER = "system:kube-controller-manager"
 BEGUN = datetime(2030, 1, 1, tzinfo=UTC)

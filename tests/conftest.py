@@ -7,11 +7,11 @@ from holdfast.local import Stack
 from tests.shared_stack import shared_stack
 
 pytest_plugins = [
-    "tests.plugin_times",
-    "tests.plugin_rows",
-    "tests.plugin_tiers",
-    "tests.plugin_evidence",
-    "tests.plugin_progress",
+    "tests.plugins.times",
+    "tests.plugins.rows",
+    "tests.plugins.tiers",
+    "tests.plugins.evidence",
+    "tests.plugins.progress",
     "pytester",
 ]
 

@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 
 from holdfast.model import NodeTimings, Policy
-from holdfast.model.gang import Gang
-from holdfast.policy import advance, node_monitor, rendezvous
+from holdfast.model.gang.state import Gang
+from holdfast.policy.loop import advance
+from holdfast.policy.nodes import monitor
+from holdfast.policy.rendezvous import step as rendezvous
 from holdfast.profiles import PROFILES
 from tests.rows import ROWS_FILE, Row, load_rows
 
@@ -60,7 +62,7 @@ times and limits of policies, by which nodes are judged and by which gangs meet,
 End-to-end tests are not listed: they shorten the times, since they wait for real ones. Nor are property tests.
 `none`: the tests of the row set times or limits of their own, or the row has none (an API, a label).
 
-Written by `python -m tests.defaults`; do not edit. `tests/test_defaults.py` holds it against the rows and the tests.
+Written by `python -m tests.defaults`; do not edit. `tests/harness/test_defaults.py` holds it against rows and tests.
 """
 
 
@@ -157,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     watcher = Watcher()
     watcher.watch(advance, "decisions", lambda _, state, *more: is_published(state.policy))
-    watcher.watch(node_monitor, "plan", lambda _, timings, *more: timings == NodeTimings())
+    watcher.watch(monitor, "plan", lambda _, timings, *more: timings == NodeTimings())
     watcher.watch(rendezvous, "begun", lambda gang, *more: is_usual(gang))
     chosen = "not (e2e or temporal or real_node)"
     ended = pytest.main(["-q", "-p", "no:cacheprovider", "-m", chosen, *arguments.files], plugins=[watcher])

@@ -23,7 +23,7 @@ from zlib import crc32
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "reports" / "mutants"
 WORK = FOLDER / "work"
 COPIED = ("holdfast", "tests", "examples", "docs")
@@ -31,15 +31,15 @@ KILLED = {"killed", "timeout", "segfault", "suspicious"}
 SETTINGS = """
 [tool.mutmut]
 source_paths = ["holdfast"]
-only_mutate = ["holdfast/policy/*.py"]
+only_mutate = ["holdfast/policy/**/*.py"]
 also_copy = ["examples", "docs"]
 use_git_change_detection = false
 timeout_multiplier = 4.0
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = [
     "tests/policy", "tests/simulation/test_decisions.py",
-    "--ignore=tests/policy/test_invariants.py", "--ignore=tests/policy/test_planted_faults.py",
-    "--ignore=tests/policy/test_crashes.py",
+    "--ignore=tests/policy/laws/test_invariants.py", "--ignore=tests/policy/laws/test_planted_faults.py",
+    "--ignore=tests/policy/laws/test_crashes.py",
 ]
 """
 """Left out: the state machines, and the crashes at each request, which take minutes or half of one.
@@ -91,7 +91,7 @@ def quick_runner(collected: Collected) -> Any:
             with change_cwd("mutants"):
                 args = ["-q", "--collect-only", *self._pytest_add_cli_args_test_selection]
                 code = self.execute_pytest(args, plugins=[collected])
-            from holdfast.policy import decide
+            from holdfast.policy.verdicts import decide
 
             found = Path(decide.__file__ or "")
             if code or not found.is_relative_to(WORK / "mutants"):
@@ -127,7 +127,7 @@ def make_mutants(jobs: int) -> None:
 
 def metas() -> list[Path]:
     """Return mutmut's notes, one for each file that has mutants."""
-    return sorted(WORK.glob("mutants/holdfast/policy/*.meta"))
+    return sorted(WORK.glob("mutants/holdfast/policy/**/*.meta"))
 
 
 def results(meta: Path) -> dict[str, int | None]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.activities.kube import Kube
-from holdfast.worker.namespace import apply
-from tests.e2e.site import until
+from holdfast.activities.kube.client import Kube
+from holdfast.worker.cleanup.namespace import apply
+from tests.e2e.ground.site import until
 
 IN_FORCE: Final = 75.0
 """Seconds. What counts quotas stands still for 30 s where a kind is gone that it is about to watch."""

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.plugin_times import SERVERS
+from tests.plugins.times import SERVERS
 from tests.rows import ROWS_FILE, Row, load_rows
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "reports" / "regressions"
 TAKEN = ("tests", "examples", "bench")
 """What is taken from today's tree; everything else is the older one's."""

@@ -1,6 +1,6 @@
 """The table of contract rows: which behaviour must be shown at which level, and what the last test runs showed.
 
-`python -m tests.rows` prints it (`make rows`); tests/plugin_rows.py writes what it reads.
+`python -m tests.rows` prints it (`make rows`); tests/plugins/rows.py writes what it reads.
 """
 
 from __future__ import annotations

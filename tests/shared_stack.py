@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.local import NotRunningError, Stack
-from holdfast.local.lock import file_lock
-from holdfast.local.paths import stacks_dir
+from holdfast.local.system.lock import file_lock
+from holdfast.local.system.paths import stacks_dir
 
 NAME: Final = os.environ.get("HOLDFAST_TEST_STACK", "test")
 _NEEDED: Final = ("kube-apiserver", "temporal")

@@ -16,9 +16,9 @@ from urllib.request import urlopen
 import obstore
 from obstore.store import S3Store
 
-from holdfast.local.resolve import resolve
-from holdfast.local.tools import STORE_TOOLS
-from tests.e2e.site import free_port
+from holdfast.local.programs.resolve import resolve
+from holdfast.local.programs.tools import STORE_TOOLS
+from tests.e2e.ground.site import free_port
 
 KEY, SECRET, REGION = "holdfast", "holdfast-secret", "us-east-1"
 BUCKET = "datasets"

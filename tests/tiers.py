@@ -1,6 +1,6 @@
 """Which server tests `make test` runs: enough for every contract row, the samples, and a seventh of the rest each day.
 
-`make test-all` runs all of them. Everything here is pure; tests/plugin_tiers.py asks it as tests are collected.
+`make test-all` runs all of them. Everything here is pure; tests/plugins/tiers.py asks it as tests are collected.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tests.plugins.spent import PARTS
 from tests.rows import RESULTS_FOLDER
-from tests.spent import PARTS
 from tests.tiers import TIMES_FILE, load_times
 
 STEPS_FILE = Path("reports/steps.tsv")

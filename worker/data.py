@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from holdfast.activities.data import Data
-from holdfast.activities.data_cache import Cache
+from holdfast.activities.data.cache import Cache
+from holdfast.activities.data.settings import Data
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.worker.metrics import Metrics
-    from holdfast.worker.settings import Settings
+    from holdfast.worker.runtime.metrics import Metrics
+    from holdfast.worker.runtime.settings import Settings
 
 LOOK_SECONDS: Final = 15.0
 """From one look at the store to the next: what the gauge shows is no older."""
@@ -35,7 +35,7 @@ def opened(given: Settings, metrics: Metrics | None = None) -> Data | None:
     if not given.data_directory:
         return None
     try:
-        from holdfast.activities.storage_s3 import Address, S3Storage
+        from holdfast.activities.data.s3 import Address, S3Storage
     except ImportError:
         raise NoClient(CLIENT_MISSING) from None
     address = Address(given.data_endpoint, given.data_region, given.data_allow_http, given.data_credentials_file)

@@ -20,10 +20,10 @@ from temporalio import activity, client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from holdfast import names
-from holdfast.activities.kube import Object
-from holdfast.activities.redfish import System
-from holdfast.worker.kube import WorkerKube
-from holdfast.worker.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError
+from holdfast.activities.kube.client import Object
+from holdfast.activities.nodes.redfish import System
+from holdfast.worker.runtime.kube import WorkerKube
+from holdfast.worker.runtime.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError
 
 EXIT_CRASHED: Final = 137
 """How a worker ends at a failpoint: as one that was killed with -9 would."""

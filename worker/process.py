@@ -17,26 +17,27 @@ from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkflowRunner
 
 from holdfast.activities.cluster import ClusterActivities
-from holdfast.activities.data import Data
-from holdfast.activities.redfish import Redfish
-from holdfast.activities.sight import SharedSight
+from holdfast.activities.data.settings import Data
+from holdfast.activities.kube.blindness import SharedSight
+from holdfast.activities.nodes.redfish import Redfish
 from holdfast.relay import relayed
-from holdfast.worker import failpoints, logs, metrics, reach, roles, settings
-from holdfast.worker import health as health_pages
+from holdfast.worker import failpoints, reach, roles
 from holdfast.worker.data import NoClient, keep_looking, opened
+from holdfast.worker.entities.queues import Admission
+from holdfast.worker.entities.watchdog import Entities, Watchdog
 from holdfast.worker.failpoints import Failpoints
-from holdfast.worker.gang_door import Door
-from holdfast.worker.gang_hub import GangActivities
-from holdfast.worker.gang_proof import Proofs
-from holdfast.worker.gangs import Gangs
-from holdfast.worker.health import Check, Health
-from holdfast.worker.kube import Connector, WorkerKube
-from holdfast.worker.metrics import Metrics
-from holdfast.worker.node_watch import NodeWatchActivities
-from holdfast.worker.queues import Admission
-from holdfast.worker.settings import Role, Settings, SettingsError
-from holdfast.worker.watch import WatchActivities
-from holdfast.worker.watchdog import Entities, Watchdog
+from holdfast.worker.gangs.door import Door
+from holdfast.worker.gangs.hub import GangActivities
+from holdfast.worker.gangs.proof import Proofs
+from holdfast.worker.gangs.sessions import Gangs
+from holdfast.worker.nodes.watch import NodeWatchActivities
+from holdfast.worker.runtime import health as health_pages
+from holdfast.worker.runtime import logs, metrics, settings
+from holdfast.worker.runtime.health import Check, Health
+from holdfast.worker.runtime.kube import Connector, WorkerKube
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.runtime.settings import Role, Settings, SettingsError
+from holdfast.worker.watch.watch import WatchActivities
 
 EXIT_STOPPED: Final = 0
 EXIT_BROKEN: Final = 1

@@ -24,14 +24,19 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from holdfast import names
-from holdfast.activities.kube import Kube, KubeError
-from holdfast.worker.entities import begin_monitor, begin_provisioner, begin_watch, provisioner_state
-from holdfast.worker.health import Health
-from holdfast.worker.settings import Settings, SettingsError
-from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID, MEMO_INSTALLATION, MEMO_SHARD_SETS, SIGNAL_DIVIDE
-from holdfast.workflows.node_monitor import MEMO_TIMINGS, SIGNAL_STOP, SIGNAL_TIMINGS
-from holdfast.workflows.provisioner import SIGNAL_AT_ONCE
-from holdfast.workflows.provisioner import SIGNAL_STOP as SIGNAL_STOP_PROVISIONER
+from holdfast.activities.kube.client import Kube, KubeError
+from holdfast.worker.entities.begin import begin_monitor, begin_provisioner, begin_watch, provisioner_state
+from holdfast.worker.runtime.health import Health
+from holdfast.worker.runtime.settings import Settings, SettingsError
+from holdfast.workflows.entities.cluster_watch import (
+    MEMO_CLUSTER_UID,
+    MEMO_INSTALLATION,
+    MEMO_SHARD_SETS,
+    SIGNAL_DIVIDE,
+)
+from holdfast.workflows.entities.node_monitor import MEMO_TIMINGS, SIGNAL_STOP, SIGNAL_TIMINGS
+from holdfast.workflows.entities.provisioner import SIGNAL_AT_ONCE
+from holdfast.workflows.entities.provisioner import SIGNAL_STOP as SIGNAL_STOP_PROVISIONER
 
 CHECK_PERIOD: Final = 5.0
 CHECK_DEADLINE: Final = timedelta(seconds=3)

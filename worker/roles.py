@@ -27,21 +27,21 @@ from temporalio.worker import (
 from holdfast import __version__, names
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.runner import with_failing_once
-from holdfast.worker.gang_hub import GangActivities
-from holdfast.worker.logs import LogContext
-from holdfast.worker.node_watch import NodeWatchActivities
-from holdfast.worker.queues import Admission
-from holdfast.worker.settings import Role, Settings
-from holdfast.worker.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
-from holdfast.worker.watch import WatchActivities
-from holdfast.workflows.broker import CheckpointBroker
-from holdfast.workflows.cluster_watch import ClusterWatch
-from holdfast.workflows.fitting import Fitting
-from holdfast.workflows.graph import GraphWorkflow
-from holdfast.workflows.node_monitor import NodeMonitor
-from holdfast.workflows.provisioner import Provisioner
-from holdfast.workflows.queue import QueueWorkflow
-from holdfast.workflows.rendezvous import Rendezvous
+from holdfast.worker.entities.queues import Admission
+from holdfast.worker.gangs.hub import GangActivities
+from holdfast.worker.nodes.watch import NodeWatchActivities
+from holdfast.worker.runtime.logs import LogContext
+from holdfast.worker.runtime.settings import Role, Settings
+from holdfast.worker.runtime.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
+from holdfast.worker.watch.watch import WatchActivities
+from holdfast.workflows.decoding import Fitting
+from holdfast.workflows.entities.broker import CheckpointBroker
+from holdfast.workflows.entities.cluster_watch import ClusterWatch
+from holdfast.workflows.entities.graph import GraphWorkflow
+from holdfast.workflows.entities.node_monitor import NodeMonitor
+from holdfast.workflows.entities.provisioner import Provisioner
+from holdfast.workflows.entities.queue import QueueWorkflow
+from holdfast.workflows.entities.rendezvous import Rendezvous
 from holdfast.workflows.versioning import BEHAVIOR
 from holdfast.workflows.workload import WorkloadWorkflow
 

@@ -25,12 +25,11 @@ with workflow.unsafe.imports_passed_through():
         Status,
         Workload,
     )
-    from holdfast.model.gang_orders import GangOutcome
-    from holdfast.model.graph import GraphOrder
-    from holdfast.model.queue import QueueOrder
-    from holdfast.policy import events
-    from holdfast.policy.addressed import misdirected
-    from holdfast.policy.change import (
+    from holdfast.model.entities.graph import GraphOrder
+    from holdfast.model.entities.queue import QueueOrder
+    from holdfast.model.gang.orders import GangOutcome
+    from holdfast.policy.attempt.checkpoint import CheckpointAsk, check_ask, is_conflict
+    from holdfast.policy.loop.change import (
         ComponentsChange,
         PolicyChange,
         changed,
@@ -38,24 +37,25 @@ with workflow.unsafe.imports_passed_through():
         differing,
         reconfigured,
     )
-    from holdfast.policy.checkpoint import CheckpointAsk, check_ask, is_conflict
-    from holdfast.policy.edit import edit
-    from holdfast.policy.events import RequeueRequest
-    from holdfast.policy.explain import explain_of, markdown, status_of
-    from holdfast.policy.fold import fold
-    from holdfast.policy.gang import GangScale, scaled, unsized
-    from holdfast.policy.loop import Begin, Continue, Leave, Rest, turn
-    from holdfast.policy.probe import probed
-    from holdfast.policy.strip import StripRequest, check_strip
-    from holdfast.policy.submitted import submitted
-    from holdfast.policy.walltime import WalltimeExtension, extended, extension
+    from holdfast.policy.loop.fold import fold
+    from holdfast.policy.loop.submission import submitted
+    from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, turn
+    from holdfast.policy.sides.gang import GangScale, scaled, unsized
+    from holdfast.policy.sides.probe import probed
+    from holdfast.policy.status.explain import explain_of, markdown, status_of
+    from holdfast.policy.values import events
+    from holdfast.policy.values.addressee import misdirected
+    from holdfast.policy.values.edit import edit
+    from holdfast.policy.values.events import RequeueRequest
+    from holdfast.policy.verdicts.strip import StripRequest, check_strip
+    from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
     from holdfast.workflows.clock import Clock, asked_at, task_time
-    from holdfast.workflows.dispatch import HEARTBEAT, RETRY, call_of, probe_of
     from holdfast.workflows.entity import Timer, read
-    from holdfast.workflows.meeting import Meetings
-    from holdfast.workflows.outcome import refusal, succeeded
-    from holdfast.workflows.rehearsal import refused, rehearse
-    from holdfast.workflows.telling import GraphSide, QueueSide
+    from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY, call_of, probe_of
+    from holdfast.workflows.operations.gang import Meetings
+    from holdfast.workflows.operations.notify import GraphSide, QueueSide
+    from holdfast.workflows.operations.outcome import refusal, succeeded
+    from holdfast.workflows.operations.rehearsal import refused, rehearse
 
 _KEYWORD = SearchAttributeKey.for_keyword
 _PHASE, _REASON = _KEYWORD(names.SA_PHASE), _KEYWORD(names.SA_REASON)

@@ -25,10 +25,10 @@ from bench.systems.holdfast import HoldfastSystem, open_holdfast
 from bench.usage import using
 from bench.work import in_flight
 from holdfast import names
-from holdfast.activities.gang_contract import GangBegin, GangEnd, RendezvousInput
-from holdfast.model.gang import Gang
-from holdfast.model.gang_orders import GangStatus
-from tests.e2e.site import Worker, free_port, until
+from holdfast.model.calls.gang import GangBegin, GangEnd, RendezvousInput
+from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.state import Gang
+from tests.e2e.ground.site import Worker, free_port, until
 
 NAME = "agents"
 SIZES = (1000,)

@@ -21,7 +21,7 @@ from bench.seeing import PATIENCE, Json, Seen, in_phase, seeing
 from bench.systems import CONTROLLERS, Controller, in_turn
 from bench.usage import using
 from bench.work import workload
-from tests.e2e.kueue import LABEL_QUEUE, QUEUE, open_kueue
+from tests.e2e.peers.kueue import LABEL_QUEUE, QUEUE, open_kueue
 
 NAME = "applied"
 SIZES = (1000,)

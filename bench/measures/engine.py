@@ -1,8 +1,8 @@
 """How many steps a second the pure engine takes: what a property test, a replay and a busy worker all pay for.
 
-A step is one workflow task without its I/O: what came is folded in, `advance` decides, the operation is begun. Measured
-over whole random lives (`tests/policy/script.py`), of which only the engine's own time counts, and over one healthy
-life, as most are.
+A step is one workflow task without its I/O: what came is folded in, `advance` decides, the operation is begun.
+Measured over whole random lives (`tests/policy/lives/script.py`), of which only the engine's own time counts, and over
+one healthy life, as most are.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import time
 from random import Random
 
 from bench.ground import Ground
-from tests.policy.flow import Flow
-from tests.policy.laws import Violation
-from tests.policy.life import Life
-from tests.policy.play import Play
-from tests.policy.script import walk
+from tests.policy.laws.laws import Violation
+from tests.policy.lives.flow import Flow
+from tests.policy.lives.life import Life
+from tests.policy.lives.play import Play
+from tests.policy.lives.script import walk
 
 NAME = "engine"
 LIVES = 150

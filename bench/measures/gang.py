@@ -21,10 +21,10 @@ from bench.systems.holdfast import open_holdfast
 from bench.usage import memory_of, peak_of
 from bench.work import fail
 from holdfast import names
-from holdfast.activities.kube import Kube
-from holdfast.formats import jobset as jobset_format
-from tests.e2e.jobsets import P, jobset, replicated
-from tests.e2e.peer import PROGRAM, open_peer
+from holdfast.activities.kube.client import Kube
+from holdfast.formats.jobset import reader as jobset_format
+from tests.e2e.peers.jobset_peer import PROGRAM, open_peer
+from tests.e2e.peers.jobsets import P, jobset, replicated
 
 NAME = "gang"
 JOBS = (50, 100)

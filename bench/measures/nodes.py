@@ -21,11 +21,11 @@ from bench.usage import using
 from bench.work import in_flight, workload_of
 from holdfast import names
 from holdfast.model import NodeState, Workload
-from holdfast.workflows.node_monitor import NodeMonitorStatus
-from tests.e2e.agents import open_agents
-from tests.e2e.nodes import Nodes
-from tests.e2e.site import asked, job, until
-from tests.e2e.test_lost_nodes import ON_NODE_FAILURE
+from holdfast.workflows.entities.node_monitor import NodeMonitorStatus
+from tests.e2e.ground.nodes import Nodes
+from tests.e2e.ground.site import asked, job, until
+from tests.e2e.nodes.agents import open_agents
+from tests.e2e.nodes.test_lost_nodes import ON_NODE_FAILURE
 
 NAME = "nodes"
 PODS = 2

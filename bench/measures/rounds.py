@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from bench.ground import Ground
 from holdfast import names
-from tests.e2e.elastic import DIES, Elastic, Process, open_gangs
-from tests.e2e.held import open_real
-from tests.e2e.space import Space
+from tests.e2e.entities.elastic import DIES, Elastic, Process, open_gangs
+from tests.e2e.ground.held import open_real
+from tests.e2e.ground.space import Space
 
 NAME = "rounds"
 SIZES = (4, 16, 64)

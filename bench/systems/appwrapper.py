@@ -1,4 +1,4 @@
-"""The published AppWrapper controller, as `tests.e2e.appwrapper_peer` runs it."""
+"""The published AppWrapper controller, as `tests.e2e.peers.appwrapper_peer` runs it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bench.ground import Ground
 from bench.seeing import PATIENCE, Json, Seen, has_condition, in_phase, seeing
 from bench.systems.base import Controller
 from bench.work import delete
-from holdfast.local.resolve import resolve
-from tests.e2e.appwrapper_peer import API_VERSION, KIND, PROGRAM, define, start
-from tests.e2e.peer import stop
+from holdfast.local.programs.resolve import resolve
+from tests.e2e.peers.appwrapper_peer import API_VERSION, KIND, PROGRAM, define, start
+from tests.e2e.peers.jobset_peer import stop
 
 
 class AppWrapperPeer(Controller):

@@ -18,11 +18,11 @@ from bench.seeing import PATIENCE, Json
 from bench.systems.base import Controller
 from bench.work import in_flight
 from holdfast import names
-from holdfast.activities.kube import service_account_user
+from holdfast.activities.kube.client import service_account_user
 from holdfast.client import Holdfast
-from holdfast.formats import appwrapper
+from holdfast.formats.appwrapper import reader
 from holdfast.model import Phase
-from tests.e2e.site import Site, Worker, open_site, until
+from tests.e2e.ground.site import Site, Worker, open_site, until
 
 WORKER = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
 POLL = 0.1
@@ -63,7 +63,7 @@ class HoldfastSystem(Controller):
 
     async def submit(self, document: Json) -> None:
         """Read the document and start its workflow, through the client."""
-        workload = appwrapper.read(document, cluster=self.site.cluster, namespace=self.namespace)
+        workload = reader.read(document, cluster=self.site.cluster, namespace=self.namespace)
         await self.client.submit(workload)
 
     async def ended(self, count: int) -> float:

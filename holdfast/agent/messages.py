@@ -1,4 +1,4 @@
-"""What an agent says and is told, as `holdfast.model.rendezvous` has it on the wire, in the standard library's terms.
+"""What an agent says and is told, as `holdfast.model.gang.wire` has it on the wire, in the standard library's terms.
 
 The models there are the contract (decision record 0030), and a test holds this file to them.
 """

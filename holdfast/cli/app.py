@@ -7,27 +7,12 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli import (
-    about,
-    broker,
-    demo,
-    dev,
-    doctor,
-    graph,
-    namespace,
-    node,
-    queue,
-    read,
-    simulate,
-    steer,
-    submit,
-    sweep,
-    uninstall,
-    validate,
-    watch,
-    worker,
-)
-from holdfast.cli.options import EXIT_REFUSED, exit_code_of
+from holdfast.cli.cluster import doctor, namespace, sweep, uninstall, worker
+from holdfast.cli.common import about
+from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
+from holdfast.cli.demo import basic, dev
+from holdfast.cli.entities import broker, graph, node, queue
+from holdfast.cli.workloads import read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 
 
@@ -46,7 +31,7 @@ class Refusing(TyperGroup):
             typer.secho(f"Error: {error}", err=True, fg=typer.colors.RED)
             raise typer.Exit(exit_code_of(error)) from None
         except ValueError as error:
-            from holdfast.worker.settings import SettingsError
+            from holdfast.worker.runtime.settings import SettingsError
 
             if not isinstance(error, SettingsError):
                 raise
@@ -76,5 +61,5 @@ app.add_typer(node.app, name="node", rich_help_panel=_WORKLOADS)
 app.add_typer(dev.app, name="dev", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(worker.worker)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)
-for group in (doctor, sweep, uninstall, demo, about):
+for group in (doctor, sweep, uninstall, basic, about):
     group.add_to(app, _SETUP)

@@ -9,7 +9,7 @@ from temporalio.client import Client
 from holdfast import names
 from holdfast.client.configured import Configured
 from holdfast.client.connection import Place
-from holdfast.model.broker import Broker, BrokerStatus
+from holdfast.model.entities.broker import Broker, BrokerStatus
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.activities.updates import update
+from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.silence import BUSY_TIMEOUT, answer_of, unanswered
 from holdfast.errors import HoldfastError

@@ -12,9 +12,19 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError
 
 from holdfast import names
-from holdfast.activities.dependents import depended_on
-from holdfast.activities.executions import sight
-from holdfast.policy.entities import ENTITIES, Entity, Execution, Source, Verdict, concerns, judge, needs_of, sentence
+from holdfast.activities.entities.dependents import depended_on
+from holdfast.activities.entities.executions import sight
+from holdfast.policy.entities.health import (
+    ENTITIES,
+    Entity,
+    Execution,
+    Source,
+    Verdict,
+    concerns,
+    judge,
+    needs_of,
+    sentence,
+)
 
 _QUEUE: Final = SearchAttributeKey.for_keyword(names.SA_QUEUE)
 _NOW: Final = timedelta(0)

@@ -21,14 +21,14 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.activities.executions import word_for
+from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.silence import answer_of, unanswered
 from holdfast.client.submission import begin, in_the_way, make_way
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload
-from holdfast.model.graph import Graph, GraphStatus
+from holdfast.model.entities.graph import Graph, GraphStatus
 
 R = TypeVar("R")
 T = TypeVar("T")

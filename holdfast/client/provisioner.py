@@ -12,13 +12,13 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.activities.updates import update
+from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained
 from holdfast.client.patience import Patience
 from holdfast.client.silence import BUSY_TIMEOUT, answer_of, unanswered
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeBook
-from holdfast.model.provisioner import Checked, NodeAsk, NodeOutcome, NodeRequest, ProvisionerStatus
+from holdfast.model.entities.provisioner import Checked, NodeAsk, NodeOutcome, NodeRequest, ProvisionerStatus
 
 _CHECK: Final = 60.0
 _LOOK_SECONDS: Final = 1.0

@@ -15,7 +15,7 @@ from holdfast.client.configured import Configured
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.errors import HoldfastError, InvalidWorkload, Problem
 from holdfast.model import Workload
-from holdfast.model.queue import Queue, QueueStatus
+from holdfast.model.entities.queue import Queue, QueueStatus
 
 _QUEUE: Final = SearchAttributeKey.for_keyword(names.SA_QUEUE)
 _KNOWN_SECONDS: Final = 5.0

@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.activities.updates import update
+from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained
 from holdfast.client.entities import unhealthy
 from holdfast.client.past import fetch, workload_of
@@ -33,16 +33,16 @@ from holdfast.client.submission import begin
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
 from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
-from holdfast.model.gang_orders import GangStatus
-from holdfast.model.history import History
+from holdfast.model.gang.orders import GangStatus
+from holdfast.model.life.history import History
 from holdfast.past import Story, history_of
-from holdfast.policy.addressed import Addressed
-from holdfast.policy.change import ComponentsChange, PolicyChange
-from holdfast.policy.checkpoint import CheckpointAsk
-from holdfast.policy.events import RequeueRequest
-from holdfast.policy.gang import GangScale
-from holdfast.policy.strip import StripRequest
-from holdfast.policy.walltime import WalltimeExtension
+from holdfast.policy.attempt.checkpoint import CheckpointAsk
+from holdfast.policy.loop.change import ComponentsChange, PolicyChange
+from holdfast.policy.sides.gang import GangScale
+from holdfast.policy.values.addressee import Addressed
+from holdfast.policy.values.events import RequeueRequest
+from holdfast.policy.verdicts.strip import StripRequest
+from holdfast.policy.verdicts.walltime import WalltimeExtension
 
 _POLL_FIRST: Final = 0.2
 _POLL_LONGEST: Final = 3.0

@@ -14,7 +14,7 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
 from holdfast import names
-from holdfast.activities.executions import word_for
+from holdfast.activities.entities.executions import word_for
 from holdfast.client import broker as brokers
 from holdfast.client import graph as graphs
 from holdfast.client import provisioner as provisioners
@@ -29,9 +29,9 @@ from holdfast.client.submission import Begun, begin, find
 from holdfast.client.views import Summary
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import NodeBook, Phase, Workload
-from holdfast.model.broker import Broker
-from holdfast.model.graph import Graph
-from holdfast.model.queue import Queue
+from holdfast.model.entities.broker import Broker
+from holdfast.model.entities.graph import Graph
+from holdfast.model.entities.queue import Queue
 
 _SETTLING: Final = 0.05
 _PAGE: Final = 1000

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.errors import NotAnswering
 from holdfast.model import Payload, Time, format_duration
-from holdfast.worker.pollers import polled
+from holdfast.worker.runtime.pollers import polled
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
 """How long a worker has for an answer. Every command says within 5 s that none came."""

@@ -18,13 +18,13 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.activities.executions import word_for
+from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Workload, format_duration
-from holdfast.worker.pollers import polled
+from holdfast.worker.runtime.pollers import polled
 from holdfast.workflows import start
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)

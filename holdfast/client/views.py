@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from holdfast.activities.contract import Progress
 from holdfast.client.silence import Silence
 from holdfast.model import BudgetStatus, Cause, Explanation, Payload, Phase, Status, Time
-from holdfast.model.gang_orders import GangStatus
+from holdfast.model.calls.cluster import Progress
+from holdfast.model.gang.orders import GangStatus
 
 
 class StatusView(Payload):

@@ -8,15 +8,17 @@ from typing import Any, Final, cast
 
 from holdfast import names
 from holdfast.errors import DocumentWarning, InvalidWorkload, Problem
-from holdfast.formats import appwrapper, jobset, manifests, own
+from holdfast.formats import manifests, native
+from holdfast.formats.appwrapper import reader
+from holdfast.formats.jobset import reader as jobset
 from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
 from holdfast.model import PodSet, Policy, Status, Workload
-from holdfast.model.workload import Source
+from holdfast.model.spec.workload import Source
 from holdfast.profiles import PROFILES
 
-FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, own.FORMAT, manifests.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (reader.FORMAT, jobset.FORMAT, native.FORMAT, manifests.FORMAT)
 """All forms; the first that knows a document reads it."""
 RESOURCES: Final[Mapping[tuple[str, str], Resource]] = {
     (one.resource.api_version, one.resource.kind): one.resource for one in FORMATS if one.resource is not None
@@ -154,12 +156,12 @@ def place(kind: str, copies: Sequence[int | None], index: int, path: str) -> str
         path: The field, from the component on: `template.spec.parallelism`.
     """
     forms = (one for one in FORMATS if kind in {name for _, name in one.source_kinds})
-    return next(forms, own.FORMAT).place(copies, index, path)
+    return next(forms, native.FORMAT).place(copies, index, path)
 
 
 def _form(workload: Workload) -> Format:
     source = (workload.source.api_version, workload.source.kind)
-    return next((one for one in FORMATS if source in one.source_kinds), own.FORMAT)
+    return next((one for one in FORMATS if source in one.source_kinds), native.FORMAT)
 
 
 def _documents(given: str | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[Document]:

@@ -12,7 +12,7 @@ from holdfast.errors import InvalidWorkload, Problem, problems_of
 from holdfast.formats import read
 from holdfast.formats.text import Document, Json, as_json, documents, inside, is_graph
 from holdfast.model import Workload
-from holdfast.model.graph import Graph, GraphNode, Place
+from holdfast.model.entities.graph import Graph, GraphNode, Place
 
 TASK: Final = "${task}"
 """Stands for a task's number in all texts of its template."""

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from holdfast.errors import InvalidWorkload, Problem, problems_of
 from holdfast.formats.text import documents
-from holdfast.model.mount import Mount
+from holdfast.model.spec.mount import Mount
 
 _MOUNTS: TypeAdapter[tuple[Mount, ...]] = TypeAdapter(tuple[Mount, ...])
 _EXPECTED = "expected a list such as [{name: corpus, source: s3://datasets/corpus, path: /data/corpus}]"

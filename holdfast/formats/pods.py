@@ -16,7 +16,7 @@ from holdfast import names
 from holdfast.errors import Problem, problems_of
 from holdfast.formats.text import Json, inside
 from holdfast.model import StatusRule
-from holdfast.model.component import FieldRule
+from holdfast.model.spec.component import FieldRule
 
 _PATH = re.compile(r"^template(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*\Z")
 PODS_MAXIMUM = 1_000_000

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem, problems_of
 from holdfast.formats.text import Document, Json, as_json, documents, inside, is_queue
-from holdfast.model.queue import Queue
+from holdfast.model.entities.queue import Queue
 
 _FIELDS: Final = ("apiVersion", "kind", "metadata", "spec")
 _SPEC_FIELDS: Final = ("quota", "strategy", "stopPolicy")

@@ -28,7 +28,7 @@ from holdfast.model import (
     format_duration,
     parse_duration,
 )
-from holdfast.model.policy import DEFAULT_RULE
+from holdfast.model.spec.policy import DEFAULT_RULE
 from holdfast.profiles.rules import LAUNCH, RESTART
 
 RETRIES_MAXIMUM = 1_000_000

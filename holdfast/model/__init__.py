@@ -1,19 +1,7 @@
 """The contract: what is submitted, what is seen, what is remembered, what is told. No I/O, no clock."""
 
 from holdfast.model.base import Duration, Model, Time, format_duration, parse_duration
-from holdfast.model.checkpoint import (
-    Answers,
-    Checkpoint,
-    CheckpointProtocol,
-    CheckpointRequest,
-    CheckpointState,
-    OnUnresponsive,
-    Saved,
-)
-from holdfast.model.component import After, Component, PodSet, SchedulingGate, StatusRule, Toleration
-from holdfast.model.copies import CopyLabel, CopyWord
-from holdfast.model.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
-from holdfast.model.nodes import (
+from holdfast.model.entities.nodes import (
     NodeBook,
     NodeMarked,
     NodeRecord,
@@ -25,34 +13,8 @@ from holdfast.model.nodes import (
     NodeWord,
     OwnMarks,
 )
-from holdfast.model.observation import (
-    ComponentView,
-    CopyCounts,
-    Death,
-    Failure,
-    Interval,
-    Observation,
-    Payload,
-    PodCounts,
-    Quiet,
-    Waiting,
-)
-from holdfast.model.policy import (
-    Action,
-    Budget,
-    Deletion,
-    Exclusion,
-    Limits,
-    Match,
-    Policy,
-    Replacement,
-    Rule,
-    Success,
-    Timings,
-)
-from holdfast.model.probe import Probe, ProbeKind
-from holdfast.model.report import Condition, Event, Report
-from holdfast.model.state import (
+from holdfast.model.life.report import Condition, Event, Report
+from holdfast.model.life.state import (
     Attempt,
     Cause,
     Claims,
@@ -68,7 +30,46 @@ from holdfast.model.state import (
     State,
     Unhealthy,
 )
-from holdfast.model.status import BudgetStatus, Deadline, Explanation, Status
+from holdfast.model.life.status import BudgetStatus, Deadline, Explanation, Status
+from holdfast.model.observation import (
+    ComponentView,
+    CopyCounts,
+    Death,
+    Failure,
+    Interval,
+    Observation,
+    Payload,
+    PodCounts,
+    Quiet,
+    Waiting,
+)
+from holdfast.model.spec.checkpoint import (
+    Answers,
+    Checkpoint,
+    CheckpointProtocol,
+    CheckpointRequest,
+    CheckpointState,
+    OnUnresponsive,
+    Saved,
+)
+from holdfast.model.spec.component import After, Component, PodSet, SchedulingGate, StatusRule, Toleration
+from holdfast.model.spec.copies import CopyLabel, CopyWord
+from holdfast.model.spec.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
+from holdfast.model.spec.policy import (
+    Action,
+    Budget,
+    Deletion,
+    Exclusion,
+    Limits,
+    Match,
+    Policy,
+    Replacement,
+    Rule,
+    Success,
+    Timings,
+)
+from holdfast.model.spec.probe import Probe, ProbeKind
+from holdfast.model.spec.workload import Source, Workload
 from holdfast.model.vocabulary import (
     DEADLINE_EXCEEDED,
     ActionKind,
@@ -88,7 +89,6 @@ from holdfast.model.vocabulary import (
     SuccessOperator,
     SuspendMode,
 )
-from holdfast.model.workload import Source, Workload
 
 __all__ = [
     "DEADLINE_EXCEEDED",

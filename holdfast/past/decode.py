@@ -15,7 +15,8 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, FailureError
 
 from holdfast import names
-from holdfast.activities.contract import (
+from holdfast.model import Observation, Phase, State, Status
+from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
     Created,
@@ -31,19 +32,18 @@ from holdfast.activities.contract import (
     ScaleInput,
     Unparked,
 )
-from holdfast.activities.gang_contract import GangBegin
-from holdfast.activities.stage_contract import Staged
-from holdfast.model import Observation, Phase, State, Status
-from holdfast.model.gang_orders import GangOutcome
-from holdfast.model.graph import GraphNews, GraphOrder
-from holdfast.model.queue import QueueNews, QueueOrder
+from holdfast.model.calls.gang import GangBegin
+from holdfast.model.calls.stage import Staged
+from holdfast.model.entities.graph import GraphNews, GraphOrder
+from holdfast.model.entities.queue import QueueNews, QueueOrder
+from holdfast.model.gang.orders import GangOutcome
 from holdfast.past.tasks import CancelAsked, Ended, Finished, Fired, Heard, Run, Signalled, Task, Updated
-from holdfast.policy.change import ComponentsChange, PolicyChange
-from holdfast.policy.checkpoint import CheckpointAsk
-from holdfast.policy.events import RequeueRequest
-from holdfast.policy.gang import GangScale
-from holdfast.policy.strip import StripRequest
-from holdfast.policy.walltime import WalltimeExtension
+from holdfast.policy.attempt.checkpoint import CheckpointAsk
+from holdfast.policy.loop.change import ComponentsChange, PolicyChange
+from holdfast.policy.sides.gang import GangScale
+from holdfast.policy.values.events import RequeueRequest
+from holdfast.policy.verdicts.strip import StripRequest
+from holdfast.policy.verdicts.walltime import WalltimeExtension
 
 _RESULTS: Final[dict[str, Any]] = {
     names.ACTIVITY_PREPARE: Prepared,

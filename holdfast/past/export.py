@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from holdfast.model import Attempt, Reason, Stage
-from holdfast.model.history import Gap, History, NumberedCause, PastAttempt, PastRun
+from holdfast.model.life.history import Gap, History, NumberedCause, PastAttempt, PastRun
 from holdfast.past.story import Story
-from holdfast.policy.advance import Taken
-from holdfast.policy.decision import Cancel, Expire, Fail, Release, Restart, Resubmit, Retry, Succeed, Suspend
-from holdfast.policy.edit import edit
-from holdfast.policy.explain import budgets_of
+from holdfast.policy.loop.advance import Taken
+from holdfast.policy.status.explain import budgets_of
+from holdfast.policy.values.decision import Cancel, Expire, Fail, Release, Restart, Resubmit, Retry, Succeed, Suspend
+from holdfast.policy.values.edit import edit
 
 _SHOWN: Final = 3
 

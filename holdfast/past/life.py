@@ -11,16 +11,15 @@ from datetime import datetime
 from typing import Final, assert_never
 
 from holdfast import names
-from holdfast.activities.contract import Probed, Rehearsed, Scaled
 from holdfast.model import Cause, Observation, OperationKind, State, Workload
-from holdfast.model.gang_orders import GangOutcome
-from holdfast.model.graph import GraphOrder
-from holdfast.model.queue import QueueNews, QueueOrder
+from holdfast.model.calls.cluster import Probed, Rehearsed, Scaled
+from holdfast.model.entities.graph import GraphOrder
+from holdfast.model.entities.queue import QueueNews, QueueOrder
+from holdfast.model.gang.orders import GangOutcome
 from holdfast.past.tasks import CancelAsked, Finished, Fired, Heard, Signalled, Task, Updated
-from holdfast.policy import blocked, events, queued
-from holdfast.policy.addressed import misdirected
-from holdfast.policy.advance import Taken
-from holdfast.policy.change import (
+from holdfast.policy.attempt.checkpoint import CheckpointAsk
+from holdfast.policy.loop.advance import Taken
+from holdfast.policy.loop.change import (
     ComponentsChange,
     PolicyChange,
     changed,
@@ -28,17 +27,19 @@ from holdfast.policy.change import (
     differing,
     reconfigured,
 )
-from holdfast.policy.checkpoint import CheckpointAsk
-from holdfast.policy.edit import edit
-from holdfast.policy.events import RequeueRequest
-from holdfast.policy.fold import fold
-from holdfast.policy.gang import GangScale, scaled, unsized
-from holdfast.policy.loop import Begin, Continue, Leave, Rest, turn
-from holdfast.policy.steps import Run, Step
-from holdfast.policy.strip import StripRequest
-from holdfast.policy.submitted import submitted
-from holdfast.policy.walltime import WalltimeExtension, extended, extension
-from holdfast.workflows.outcome import refusal, succeeded
+from holdfast.policy.loop.fold import fold
+from holdfast.policy.loop.submission import submitted
+from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, turn
+from holdfast.policy.sides.gang import GangScale, scaled, unsized
+from holdfast.policy.status import blocked, queued
+from holdfast.policy.values import events
+from holdfast.policy.values.addressee import misdirected
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import RequeueRequest
+from holdfast.policy.values.steps import Run, Step
+from holdfast.policy.verdicts.strip import StripRequest
+from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
+from holdfast.workflows.operations.outcome import refusal, succeeded
 
 _CANCELLED: Final = "cancelled through Temporal"
 _ACTIVITIES: Final = {

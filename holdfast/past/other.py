@@ -29,8 +29,13 @@ from holdfast.model import (
 )
 from holdfast.past.life import Turn
 from holdfast.past.story import Story
-from holdfast.policy.advance import Taken, decisions
-from holdfast.policy.decision import (
+from holdfast.policy.attempt.health import LIVE, current, pause_of, timings
+from holdfast.policy.attempt.replace import due_replacements, joined
+from holdfast.policy.attempt.requeue import pause as paused
+from holdfast.policy.failures.rules import rule_on
+from holdfast.policy.loop.advance import Taken, decisions
+from holdfast.policy.status.explain import budgets_of
+from holdfast.policy.values.decision import (
     Cancel,
     Create,
     Decision,
@@ -45,12 +50,7 @@ from holdfast.policy.decision import (
     Suspend,
     Wait,
 )
-from holdfast.policy.edit import edit
-from holdfast.policy.explain import budgets_of
-from holdfast.policy.health import LIVE, current, pause_of, timings
-from holdfast.policy.replace import due_replacements, joined
-from holdfast.policy.requeue import pause as paused
-from holdfast.policy.rules import rule_on
+from holdfast.policy.values.edit import edit
 
 _ACTING: Final = (Create, Restart, Resubmit, Replace, Suspend, Fail, Succeed, Cancel, Release, Retry)
 _SAME: Final = "same"

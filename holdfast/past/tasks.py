@@ -7,15 +7,15 @@ from datetime import datetime
 from typing import Any, Literal
 
 from holdfast.model import Observation, Phase, State, Status
-from holdfast.model.gang_orders import GangOutcome
-from holdfast.model.graph import GraphNews, GraphOrder
-from holdfast.model.queue import QueueNews, QueueOrder
-from holdfast.policy.change import ComponentsChange, PolicyChange
-from holdfast.policy.checkpoint import CheckpointAsk
-from holdfast.policy.events import RequeueRequest
-from holdfast.policy.gang import GangScale
-from holdfast.policy.strip import StripRequest
-from holdfast.policy.walltime import WalltimeExtension
+from holdfast.model.entities.graph import GraphNews, GraphOrder
+from holdfast.model.entities.queue import QueueNews, QueueOrder
+from holdfast.model.gang.orders import GangOutcome
+from holdfast.policy.attempt.checkpoint import CheckpointAsk
+from holdfast.policy.loop.change import ComponentsChange, PolicyChange
+from holdfast.policy.sides.gang import GangScale
+from holdfast.policy.values.events import RequeueRequest
+from holdfast.policy.verdicts.strip import StripRequest
+from holdfast.policy.verdicts.walltime import WalltimeExtension
 
 
 @dataclass(frozen=True, slots=True)

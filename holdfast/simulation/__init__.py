@@ -1,7 +1,7 @@
 """What a policy would do: the pure decisions on virtual time, against a small cluster that a script makes fail."""
 
 from holdfast.simulation.run import simulate
-from holdfast.simulation.script import Script, read_script
+from holdfast.simulation.script.read import Script, read_script
 from holdfast.simulation.timeline import Entry, EntryKind, Expected, Simulation, Summary
 
 __all__ = ["Entry", "EntryKind", "Expected", "Script", "Simulation", "Summary", "read_script", "simulate"]

@@ -1,4 +1,4 @@
-"""The operations of a workload's worker, carried out on virtual time as `activities/contract.py` promises.
+"""The operations of a workload's worker, carried out on virtual time as `holdfast/model/calls/cluster.py` promises.
 
 An operation takes no time of its own: only what it waits for takes time. It is asked to go on whenever something may
 have changed, and returns what it comes to once it is done.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from holdfast.activities.contract import copies_ref, planned
 from holdfast.model import (
     Answers,
     Component,
@@ -25,9 +24,11 @@ from holdfast.model import (
     State,
     Workload,
 )
-from holdfast.model.mount import DataSet
-from holdfast.model.state import STANDSTILL
-from holdfast.policy.events import (
+from holdfast.model.calls.cluster import copies_ref, planned
+from holdfast.model.life.state import STANDSTILL
+from holdfast.model.spec.mount import DataSet
+from holdfast.policy.attempt.health import grace_left, timings
+from holdfast.policy.values.events import (
     CheckpointDone,
     ClearDone,
     CreateDone,
@@ -41,12 +42,11 @@ from holdfast.policy.events import (
     StageDone,
     UnparkDone,
 )
-from holdfast.policy.health import grace_left, timings
-from holdfast.simulation.objects import Pod, Thing
-from holdfast.simulation.saving import Followed, saved
-from holdfast.simulation.seeing import observe, remnants
-from holdfast.simulation.trouble import EVER
-from holdfast.simulation.world import World
+from holdfast.simulation.cluster.objects import Pod, Thing
+from holdfast.simulation.cluster.outages import EVER
+from holdfast.simulation.cluster.saving import Followed, saved
+from holdfast.simulation.cluster.views import observe, remnants
+from holdfast.simulation.cluster.world import World
 
 Ended = Event | Observation
 

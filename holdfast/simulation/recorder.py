@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from holdfast.model import BudgetStatus, Cause, OperationKind, Phase, Reason, State
-from holdfast.policy.budgets import used_of
-from holdfast.policy.steps import Run, Sleep, Step
-from holdfast.simulation.clock import START, Clock
+from holdfast.policy.values.steps import Run, Sleep, Step
+from holdfast.policy.verdicts.budgets import used_of
+from holdfast.simulation.script.clock import START, Clock
 from holdfast.simulation.timeline import Entry, EntryKind, Expected, Summary
 
 _FORCE, _FORCE_AGAIN = "forceful deletion", "another round of forceful deletion"

@@ -5,24 +5,24 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.model import Limits, Observation, Phase, Reason, Stage, Workload
-from holdfast.policy.edit import edit
-from holdfast.policy.events import Event, Observed
-from holdfast.policy.fold import fold
-from holdfast.policy.loop import Begin, Continue, Leave, Rest, landed, turn
-from holdfast.policy.submitted import submitted
-from holdfast.simulation.asked import passed_over, wish
-from holdfast.simulation.asking import Asking
-from holdfast.simulation.clock import START, Clock
-from holdfast.simulation.happen import happen
-from holdfast.simulation.happenings import Asked
-from holdfast.simulation.left_out import left_out
+from holdfast.policy.loop.fold import fold
+from holdfast.policy.loop.submission import submitted
+from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import Event, Observed
+from holdfast.simulation.cluster.probing import Asking
+from holdfast.simulation.cluster.views import observe
+from holdfast.simulation.cluster.world import World
+from holdfast.simulation.effects import happen
+from holdfast.simulation.limits import left_out
 from holdfast.simulation.operations import Activity, Ended
 from holdfast.simulation.recorder import Recorder
-from holdfast.simulation.script import UNTIL, Script, names_of
-from holdfast.simulation.script import Event as Scripted
-from holdfast.simulation.seeing import observe
+from holdfast.simulation.requests import passed_over, wish
+from holdfast.simulation.script.clock import START, Clock
+from holdfast.simulation.script.events import Asked
+from holdfast.simulation.script.read import UNTIL, Script, names_of
+from holdfast.simulation.script.read import Event as Scripted
 from holdfast.simulation.timeline import Simulation
-from holdfast.simulation.world import World
 
 ENTRIES_MAXIMUM = 5_000
 TASKS_MAXIMUM = 1_000

@@ -12,7 +12,9 @@ from temporalio.testing import ActivityEnvironment
 
 from holdfast import names
 from holdfast.activities.cluster import ClusterActivities
-from holdfast.activities.contract import (
+from holdfast.activities.kube.client import Kube, Object
+from holdfast.model import Component, Limits, Phase, PodSet, Reason, Report, StatusRule
+from holdfast.model.calls.cluster import (
     Cleared,
     ClearInput,
     Created,
@@ -34,8 +36,6 @@ from holdfast.activities.contract import (
     UnparkInput,
     planned,
 )
-from holdfast.activities.kube import Kube, Object
-from holdfast.model import Component, Limits, Phase, PodSet, Reason, Report, StatusRule
 
 T = TypeVar("T")
 INSTALLATION = "tests"

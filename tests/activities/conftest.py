@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from holdfast import names
-from holdfast.activities.kube import Forbidden, Kube, KubeError, service_account_user
+from holdfast.activities.kube.client import Forbidden, Kube, KubeError, service_account_user
 from holdfast.local import Stack
-from holdfast.worker.namespace import enable
+from holdfast.worker.cleanup.namespace import enable
 from tests.activities.bench import Bench, eventually
 from tests.activities.line import Line
 

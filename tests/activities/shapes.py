@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.contract import PlannedComponent
 from holdfast.model import StatusRule
+from holdfast.model.calls.cluster import PlannedComponent
 
 UID = "workload-uid"
 OWNER = "owner-uid"

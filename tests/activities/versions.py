@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from holdfast.activities.kube import Gone, Kube, Object
+from holdfast.activities.kube.client import Gone, Kube, Object
 from holdfast.local import Stack
 
 COMPACTED = "compact_rev_key"

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from holdfast import names
-from holdfast.model.rendezvous import (
+from holdfast.model.gang.wire import (
     Announcement,
     Assignment,
     CloseReason,

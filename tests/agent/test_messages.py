@@ -1,4 +1,4 @@
-"""What an agent says and reads is the contract of `holdfast.model.rendezvous`: both ways, by the models themselves."""
+"""What an agent says and reads is the contract of `holdfast.model.gang.wire`: both ways, by the models themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.agent.conversation import Conversation
 from holdfast.agent.hub import PATH
 from holdfast.agent.messages import Failure, NotUnderstood, Report, State
 from holdfast.agent.settings import Settings
-from holdfast.model import rendezvous as contract
+from holdfast.model.gang import wire as contract
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PLACE = contract.Assignment(

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bench import plots, report, tables, targets
-from bench.layouts import LAYOUTS
-from bench.published import KEPT, POINTS, compact, keep, merged, thinned
-from bench.samples import Machine, Recording, Sample, load, samples_of
+from bench.report import plots, tables, targets, write
+from bench.report.layouts import LAYOUTS
+from bench.report.published import KEPT, POINTS, compact, keep, merged, thinned
+from bench.report.samples import Machine, Recording, Sample, load, samples_of
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 SAVED = Path(__file__).parent / "samples"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MACHINE = Machine(processor="a processor", cores=2, memory_gib=24, kernel="6", python="3.11", load=0.1, commit="abc")
@@ -36,9 +36,9 @@ def told(recordings: list[Recording]) -> list[tuple[str, int, float]]:
 
 def test_the_figures_of_the_document_are_what_the_kept_samples_give(tmp_path: Path) -> None:
     """After other tables, plots or targets: `python -m bench tables --from published --publish`."""
-    document = ROOT / report.DOCUMENT
-    assert report.section(document) == report.generated(KEPT, tmp_path)
-    shown = {path.name for path in (document.parent / report.IMAGES).glob("*.png")}
+    document = ROOT / write.DOCUMENT
+    assert write.section(document) == write.generated(KEPT, tmp_path)
+    shown = {path.name for path in (document.parent / write.IMAGES).glob("*.png")}
     assert shown == {path.name for path in tmp_path.glob("*.png")}
 
 
@@ -48,16 +48,16 @@ def test_no_file_of_kept_samples_is_large() -> None:
 
 def test_published_samples_give_the_same_again(tmp_path: Path) -> None:
     document, kept = tmp_path / "performance.md", tmp_path / "kept"
-    document.write_text(f"before\n{report.BEGIN}\nstale figures\n{report.END}\nafter\n")
-    report.publish(load(SAVED), document, kept)
+    document.write_text(f"before\n{write.BEGIN}\nstale figures\n{write.END}\nafter\n")
+    write.publish(load(SAVED), document, kept)
     first = document.read_text(), {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
-    report.publish(load(kept), document, kept)
+    write.publish(load(kept), document, kept)
     assert (document.read_text(), {path: path.read_bytes() for path in tmp_path.rglob("*.json")}) == first
 
 
 def test_what_is_kept_gives_every_figure_that_the_whole_samples_give(tmp_path: Path) -> None:
     keep([compact(each) for each in load(SAVED)], tmp_path)
-    assert report.markdown(load(tmp_path), []) == report.markdown(load(SAVED), [])
+    assert write.markdown(load(tmp_path), []) == write.markdown(load(SAVED), [])
 
 
 def test_series_that_no_figure_is_of_are_left_out_and_drawn_ones_thinned() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import plots, report
-from bench.figures import cases, number, percentile, spread, tail
-from bench.layouts import LAYOUTS
 from bench.plan import FULL, SMOKE
-from bench.samples import Machine, Recording, Sample, load
-from bench.tables import requests, tables
-from bench.targets import Target, held, read, table
+from bench.report import plots, write
+from bench.report.figures import cases, number, percentile, spread, tail
+from bench.report.layouts import LAYOUTS
+from bench.report.samples import Machine, Recording, Sample, load
+from bench.report.tables import requests, tables
+from bench.report.targets import Target, held, read, table
 
 SAVED = Path(__file__).parent / "samples"
 MACHINE = Machine(processor="a processor", cores=2, memory_gib=24, kernel="6", python="3.11", load=0.1, commit="abc")
@@ -50,7 +50,7 @@ TARGET = Target(row="a", what="all run", measure="start", value="running_s", siz
 
 def test_the_report_of_saved_samples_is_what_it_was() -> None:
     """After a wanted change: `python -m tests.bench.test_report` writes it again."""
-    assert report.markdown(load(SAVED), ["times.png"]) + "\n" == (SAVED / "report.md").read_text()
+    assert write.markdown(load(SAVED), ["times.png"]) + "\n" == (SAVED / "report.md").read_text()
 
 
 def test_a_row_has_median_spread_and_the_multiple_of_the_base() -> None:
@@ -114,15 +114,15 @@ def test_the_requests_of_a_life_are_told_by_kind_most_first() -> None:
 
 def test_publishing_replaces_the_generated_section_alone(tmp_path: Path) -> None:
     document = tmp_path / "performance.md"
-    document.write_text(f"before\n{report.BEGIN}\nstale figures\n{report.END}\nafter\n")
+    document.write_text(f"before\n{write.BEGIN}\nstale figures\n{write.END}\nafter\n")
     kept = tmp_path / "kept"
-    report.publish(load(SAVED), document, kept)
+    write.publish(load(SAVED), document, kept)
     first = document.read_text()
     assert first.startswith("before\n")
     assert first.endswith("\nafter\n")
     assert "stale figures" not in first
     assert "images/performance/times.png" in first
-    report.publish(load(SAVED), document, kept)
+    write.publish(load(SAVED), document, kept)
     assert document.read_text() == first
 
 
@@ -130,7 +130,7 @@ def test_a_document_without_its_markers_is_refused(tmp_path: Path) -> None:
     document = tmp_path / "performance.md"
     document.write_text("nothing generated here\n")
     with pytest.raises(ValueError, match="between which the figures go"):
-        report.publish(load(SAVED), document, tmp_path / "kept")
+        write.publish(load(SAVED), document, tmp_path / "kept")
     assert list(tmp_path.iterdir()) == [document]
     assert document.read_text() == "nothing generated here\n"
 
@@ -184,4 +184,4 @@ def test_cases_come_by_size_and_then_as_they_were_run() -> None:
 
 
 if __name__ == "__main__":
-    (SAVED / "report.md").write_text(report.markdown(load(SAVED), ["times.png"]) + "\n")
+    (SAVED / "report.md").write_text(write.markdown(load(SAVED), ["times.png"]) + "\n")

@@ -11,8 +11,8 @@ import pytest
 from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
 
-from holdfast.cli.silence import ASKED, attended
-from holdfast.cli.watch import _turned  # pyright: ignore[reportPrivateUsage]
+from holdfast.cli.common.silence import ASKED, attended
+from holdfast.cli.workloads.watch import _turned  # pyright: ignore[reportPrivateUsage]
 from holdfast.client.silence import Silence, silence_of
 
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 
 from holdfast import names
 from holdfast.cli.app import app
-from holdfast.cli.doctor import text as doctor_text
-from holdfast.cli.options import chosen
+from holdfast.cli.cluster.doctor import text as doctor_text
+from holdfast.cli.common.options import chosen
 from holdfast.model import Workload
 
 ROOT = Path(__file__).parents[2]
@@ -187,7 +187,7 @@ def test_doctor_names_both_and_a_remedy_for_each(tmp_path: Path) -> None:
 
 
 def test_doctor_prints_a_remedy_below_what_is_wrong() -> None:
-    from holdfast.cli.checks import Check
+    from holdfast.cli.cluster.checks import Check
 
     text = doctor_text([Check("a", True, "fine", "never shown"), Check("b", False, "broken", "mend it")])
     assert text.splitlines() == [

@@ -9,10 +9,10 @@ import pytest
 from temporalio.api.enums.v1 import IndexedValueType
 
 from holdfast import names
-from holdfast.activities.kube_errors import Forbidden
-from holdfast.cli import checks
-from holdfast.cli.checks import Check
-from holdfast.cli.doctor import text
+from holdfast.activities.kube.errors import Forbidden
+from holdfast.cli.cluster import checks
+from holdfast.cli.cluster.checks import Check
+from holdfast.cli.cluster.doctor import text
 
 ROW = pytest.mark.row
 NUMBERS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.front_door import kueue, longest_reset, stranded
+from holdfast.cli.cluster.front_door import kueue, longest_reset, stranded
 from holdfast.model import Timings
 from holdfast.profiles.appwrapper import POLICY
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.cli import enabled, kubernetes
+from holdfast.cli.common import kubernetes
+from holdfast.cli.workloads import namespace_check
 from holdfast.errors import HoldfastError
-from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID
+from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
 from tests.client.conftest import a_workload
 
 
@@ -59,12 +60,12 @@ async def test_D37_each_cluster_and_each_namespace_is_asked_for_once(monkeypatch
         return SimpleNamespace(opens=False, why=f"{namespace} is closed")
 
     monkeypatch.setattr(kubernetes, "reached", reached)
-    monkeypatch.setattr("holdfast.activities.closed.closed_to", closed_to)
+    monkeypatch.setattr("holdfast.activities.site.closed.closed_to", closed_to)
     temporal = Temporal(here="here", there="there")
     workload = a_workload(cluster="here")
     elsewhere = a_workload(cluster="there", namespace="other")
     workloads = [a_workload(cluster="here", namespace="open")] * 1000 + [workload] * 1000 + [elsewhere] * 1000
     with pytest.raises(HoldfastError, match=r"^research is closed$"):
-        await enabled.refuse_closed(SimpleNamespace(client=temporal), workloads, "config", None)  # pyright: ignore[reportArgumentType]
+        await namespace_check.refuse_closed(SimpleNamespace(client=temporal), workloads, "config", None)  # pyright: ignore[reportArgumentType]
     assert dict(temporal.asked) == {names.watch_workflow_id("here"): 1, names.watch_workflow_id("there"): 1}
     assert looked_at == [("open", workload.run_as), ("research", workload.run_as)]

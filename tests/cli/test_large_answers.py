@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import node_text
 from holdfast.cli.app import app
+from holdfast.cli.entities import node_text
 from holdfast.model import Phase
-from holdfast.model.graph import Graph, GraphNode, GraphStatus
+from holdfast.model.entities.graph import Graph, GraphNode, GraphStatus
+from holdfast.model.entities.provisioner import NodeAction, NodeRequest, ProvisionerStatus
+from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus
 from holdfast.model.packed import PLAIN_MAXIMUM
-from holdfast.model.provisioner import NodeAction, NodeRequest, ProvisionerStatus
-from holdfast.model.queue import Queue, QueueLine, QueueStatus
 
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 
@@ -103,7 +103,7 @@ async def session(*_: Any) -> AsyncGenerator[Session]:
 
 def printed(monkeypatch: pytest.MonkeyPatch, *argv: str) -> str:
     for module in ("queue", "graph"):
-        monkeypatch.setattr(f"holdfast.cli.{module}.session", session)
+        monkeypatch.setattr(f"holdfast.cli.entities.{module}.session", session)
     result = CliRunner().invoke(app, list(argv))
     assert result.exit_code == 0, result.output
     assert len(result.stdout) > PLAIN_MAXIMUM

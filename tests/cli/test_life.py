@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from holdfast.cli.app import app
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
-from tests.e2e.site import until
+from tests.e2e.ground.site import until
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
 

@@ -16,7 +16,7 @@ from holdfast import Holdfast, HoldfastPlugin
 from holdfast.cli.app import app
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
-from tests.e2e.site import make_temporal_namespace, until
+from tests.e2e.ground.site import make_temporal_namespace, until
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "appwrapper-job.yaml"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.sweep_text import Scene, document, line, question, table
-from holdfast.worker.sweep import AttemptLeft, Found, Judgement, Left, Life, RunFact, Verdict, judge
-from holdfast.worker.sweep_act import Outcome, Result
-from holdfast.worker.sweep_ask import Item, Survey
+from holdfast.cli.cluster.sweep_text import Scene, document, line, question, table
+from holdfast.worker.cleanup.sweep import AttemptLeft, Found, Judgement, Left, Life, RunFact, Verdict, judge
+from holdfast.worker.cleanup.sweep_delete import Outcome, Result
+from holdfast.worker.cleanup.sweep_lookup import Item, Survey
 from tests.cli.test_commands import kubeconfig, run
 
 SCENE = Scene("dev", "c0ffee", "ours", "127.0.0.1:7233", "default")

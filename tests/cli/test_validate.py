@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.activities.kube_errors import KubeError, NotFound, UnknownKind, error_of
-from holdfast.cli.validate import answer_of
+from holdfast.activities.kube.errors import KubeError, NotFound, UnknownKind, error_of
+from holdfast.cli.workloads.validate import answer_of
 from holdfast.formats import read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -15,7 +15,8 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast import HoldfastPlugin, names
-from holdfast.activities.contract import (
+from holdfast.model import ComponentView, Failure, FailureClass, ObjectRef, PodCounts, Remnant, Scope
+from holdfast.model.calls.cluster import (
     Created,
     CreateInput,
     Observation,
@@ -29,7 +30,6 @@ from holdfast.activities.contract import (
     ReportInput,
     planned,
 )
-from holdfast.model import ComponentView, Failure, FailureClass, ObjectRef, PodCounts, Remnant, Scope
 
 
 @dataclass

@@ -5,13 +5,13 @@ from __future__ import annotations
 from temporalio import workflow
 
 from holdfast import names
-from holdfast.activities import contract
 from holdfast.model import Workload
-from holdfast.policy import decide
+from holdfast.model.calls import cluster
+from holdfast.policy.verdicts import decide
 
 
 @workflow.defn
 class Identities:
     @workflow.run
     async def run(self) -> list[int]:
-        return [id(Workload), id(names), id(contract), id(decide)]
+        return [id(Workload), id(names), id(cluster), id(decide)]

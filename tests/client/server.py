@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from holdfast import names
-from holdfast.local.resolve import resolve
+from holdfast.local.programs.resolve import resolve
 
 TRIES = 5
 """Times it is started: it takes free ports of its own for its parts, and another process may take one before it."""

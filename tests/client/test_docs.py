@@ -12,7 +12,7 @@ import pytest
 import yaml
 from temporalio.client import Client
 
-from holdfast.local.resolve import resolve
+from holdfast.local.programs.resolve import resolve
 from tests.client.cluster import Cluster, working
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(180)]

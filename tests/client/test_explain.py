@@ -22,10 +22,10 @@ from holdfast.client import run as run_module
 from holdfast.client.connection import Place
 from holdfast.client.run import Run
 from holdfast.model import Explanation, Phase, Reason
-from holdfast.model.gang import GangPhase
-from holdfast.model.gang_orders import GangStatus
-from holdfast.model.queue import Queue, QueueLine, QueueStatus
-from holdfast.model.status import GangSize, Status
+from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus
+from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.state import GangPhase
+from holdfast.model.life.status import GangSize, Status
 
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 WORKLOAD = names.workflow_id("dev", "research", "train")

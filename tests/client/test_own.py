@@ -11,10 +11,10 @@ from temporalio.client import Client
 from holdfast import Holdfast, HoldfastError, Phase, PolicyChange, Workload, names
 from holdfast.client.run import Run
 from holdfast.model import Reason
-from holdfast.model.graph import Graph, GraphNode
-from holdfast.model.graph import Place as InGraph
+from holdfast.model.entities.graph import Graph, GraphNode
+from holdfast.model.entities.graph import Place as InGraph
 from tests.client.cluster import Cluster, working
-from tests.workflows.test_workload import replays
+from tests.workflows.workload.test_workload import replays
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
 OLD = "00000000-0000-4000-8000-000000000000"

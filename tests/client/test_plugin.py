@@ -17,10 +17,10 @@ from temporalio.worker import Replayer, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from holdfast import Holdfast, HoldfastError, HoldfastPlugin, Phase, names
-from holdfast.activities import contract
 from holdfast.model import Workload
+from holdfast.model.calls import cluster
 from holdfast.plugin import PASSTHROUGH, with_passthrough, with_pydantic
-from holdfast.policy import decide
+from holdfast.policy.verdicts import decide
 from tests.client.cluster import Cluster, working
 from tests.client.sandboxed import Identities
 
@@ -58,7 +58,7 @@ async def test_pure_modules_are_the_hosts_own_in_the_sandbox(plain: Client) -> N
     passed = await identities(
         plain, Worker(plain, task_queue=queue, workflows=[Identities], plugins=[HoldfastPlugin(["workflows"])])
     )
-    assert passed == [id(Workload), id(names), id(contract), id(decide)]
+    assert passed == [id(Workload), id(names), id(cluster), id(decide)]
 
     loaded = await identities(plain, Worker(plain, task_queue=queue, workflows=[Identities]))
     assert not set(loaded) & set(passed)
@@ -77,7 +77,7 @@ async def test_given_twice_is_as_given_once(address: str) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The same plugin type")
         twice = Worker(client, task_queue=queue, plugins=[HoldfastPlugin(["workflows"])], workflows=[Identities])
-    assert await identities(client, twice) == [id(Workload), id(names), id(contract), id(decide)]
+    assert await identities(client, twice) == [id(Workload), id(names), id(cluster), id(decide)]
     assert client.data_converter.payload_converter_class is PydanticPayloadConverter
 
 

@@ -20,13 +20,13 @@ from holdfast import (
     WorkloadNotFound,
     names,
 )
-from holdfast.formats import jobset
+from holdfast.formats.jobset import reader
 from holdfast.workflows.start import document, summary
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
 from tests.client.server import temporal_server
-from tests.e2e.jobsets import jobset as manifest
-from tests.e2e.jobsets import replicated
+from tests.e2e.peers.jobsets import jobset as manifest
+from tests.e2e.peers.jobsets import replicated
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
 
@@ -166,7 +166,7 @@ def test_the_document_is_plain_json_and_reads_back(workload: Workload) -> None:
 
 def test_a_summary_counts_kinds() -> None:
     assert summary(a_workload(name="x")) == "AppWrapper x: Job x2 pods in ns research on cluster dev"
-    several = jobset.read(manifest("y", replicated("driver"), replicated("workers", replicas=5, pods=2)), cluster="dev")
+    several = reader.read(manifest("y", replicated("driver"), replicated("workers", replicas=5, pods=2)), cluster="dev")
     assert summary(several) == "JobSet y: Service, 6 Jobs x11 pods in ns default on cluster dev"
 
 

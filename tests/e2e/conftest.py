@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from holdfast.local import Stack
-from tests.e2e import held
-from tests.e2e.site import Site, open_site
-from tests.e2e.space import Space, open_space
+from tests.e2e.ground import held
+from tests.e2e.ground.site import Site, open_site
+from tests.e2e.ground.space import Space, open_space
 
 CALL = pytest.StashKey[pytest.TestReport]()
 
@@ -24,7 +24,7 @@ def _the_real_node_is_held(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     report = request.node.stash.get(CALL, None)
     if report is not None and report.passed and request.node.get_closest_marker("real_node"):
-        assert held.TAKEN.total() > before, "it holds the real node: tests/e2e/held.py"
+        assert held.TAKEN.total() > before, "it holds the real node: tests/e2e/ground/held.py"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ import yaml
 from holdfast import formats, names
 from holdfast.errors import InvalidWorkload
 from holdfast.formats.graph import graphs_in, read_graph
-from holdfast.model.graph import EdgeKind
+from holdfast.model.entities.graph import EdgeKind
 
 pytestmark = pytest.mark.row("L31", level="pure")
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import errors, formats
 from holdfast.errors import HoldfastError, InvalidWorkload, ManagedElsewhere
-from holdfast.model import workload
+from holdfast.model.spec import workload
 from tests.formats.corpus import corpus
 from tests.formats.mutations import DIRECTED, Mutant, mutants
 from tests.refusing import lines_run, missed, places
@@ -20,7 +20,7 @@ FOLDER = Path(formats.__file__).resolve().parent
 FILES = [
     *(
         FOLDER / f"{name}.py"
-        for name in ("__init__", "appwrapper", "appwrapper_components", "pods", "text", "settings")
+        for name in ("__init__", "appwrapper/reader", "appwrapper/components", "pods", "text", "settings")
     ),
     Path(workload.__file__).resolve(),
     Path(errors.__file__).resolve(),
@@ -31,14 +31,14 @@ ELSEWHERE = {
     "_set": "settings of --set and of plain manifests (tests/formats/test_read.py, test_manifests.py)",
     "overridden": "settings of --set (tests/formats/test_read.py)",
     "read_reset": "settings of --set and of plain manifests (tests/formats/test_manifests.py)",
-    "read_rules": "settings of --set, manifests and JobSets (tests/formats/test_rule_settings.py)",
-    "rule_problems": "settings of --set, manifests and JobSets (tests/formats/test_rule_settings.py)",
+    "read_rules": "settings of --set, manifests and JobSets (tests/formats/settings/test_rule_settings.py)",
+    "rule_problems": "settings of --set, manifests and JobSets (tests/formats/settings/test_rule_settings.py)",
     "relocated": "moves what others have refused",
     "check_label": "labels of a workload, which an AppWrapper does not give (tests/model/test_refusals.py)",
     "_check_dependencies": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_checkpoint": "fields of Holdfast's own document (tests/model/test_refusals.py)",
-    "_read_checkpoint": "settings of --set, manifests and JobSets (tests/formats/test_checkpoint_settings.py)",
-    "_bounded": "settings of --set, manifests and JobSets (tests/formats/test_lattice_settings.py)",
+    "_read_checkpoint": "settings of --set, manifests and JobSets (tests/formats/settings/test_checkpoint_settings.py)",
+    "_bounded": "settings of --set, manifests and JobSets (tests/formats/settings/test_lattice_settings.py)",
     "_check_order": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_success": "fields of Holdfast's own document (tests/model/test_refusals.py)",
     "_check_lifecycle": "fields of Holdfast's own document (tests/model/test_refusals.py)",

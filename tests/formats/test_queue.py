@@ -12,7 +12,7 @@ from holdfast import formats, names
 from holdfast.errors import InvalidWorkload
 from holdfast.formats.graph import read_graph
 from holdfast.formats.queue import read_queues
-from holdfast.model.queue import StopPolicy, Strategy
+from holdfast.model.entities.queue import StopPolicy, Strategy
 
 pytestmark = pytest.mark.row("L9", level="pure")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "queue" / "queues.yaml"

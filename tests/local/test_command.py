@@ -8,9 +8,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from holdfast.cli.dev import app
-from holdfast.local import parts
-from holdfast.local.state import StackState
+from holdfast.cli.demo.dev import app
+from holdfast.local.system import parts
+from holdfast.local.system.state import StackState
 
 RUN = CliRunner()
 

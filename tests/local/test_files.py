@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.local import StackError, parts, realnode, requirements
-from holdfast.local.cluster import fake_node
-from holdfast.local.credentials import ensure_signing_key, ensure_tokens, write_private
-from holdfast.local.images import BUSYBOX, PAUSE, PYTHON, is_static, write_archive
-from holdfast.local.parts import Layout
-from holdfast.local.paths import PACKAGE, deploy_dir
-from holdfast.local.realnode import RealNode
+from holdfast.local import StackError
+from holdfast.local.node import real_node, requirements
+from holdfast.local.node.real_node import RealNode
+from holdfast.local.programs.images import BUSYBOX, PAUSE, PYTHON, is_static, write_archive
+from holdfast.local.system import parts
+from holdfast.local.system.cluster import fake_node
+from holdfast.local.system.credentials import ensure_signing_key, ensure_tokens, write_private
+from holdfast.local.system.parts import Layout
+from holdfast.local.system.paths import PACKAGE, deploy_dir
 
 PORTS = {name: 20_000 + number for number, name in enumerate((*parts.CLUSTER_PORTS, *parts.TEMPORAL_PORTS))}
 
@@ -191,7 +193,7 @@ def test_real_nodes_of_two_stacks_share_nothing(tmp_path: Path) -> None:
 
 
 def test_the_kubelet_asks_who_is_there(tmp_path: Path) -> None:
-    config = yaml.safe_load(realnode.kubelet_config(RealNode(tmp_path), tmp_path / "ca", 1, 2))
+    config = yaml.safe_load(real_node.kubelet_config(RealNode(tmp_path), tmp_path / "ca", 1, 2))
     assert config["authentication"]["anonymous"] == {"enabled": False}
     assert config["authorization"] == {"mode": "Webhook"}
     assert config["readOnlyPort"] == 0

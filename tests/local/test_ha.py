@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.local import Stack, ha
+from holdfast.local import Stack
 from holdfast.local.bringup import plan
-from holdfast.local.errors import StackError
-from holdfast.local.parts import Layout
-from holdfast.local.state import StackState
+from holdfast.local.extras import ha
+from holdfast.local.system.errors import StackError
+from holdfast.local.system.parts import Layout
+from holdfast.local.system.state import StackState
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.local import ha
-from holdfast.local.errors import StackError
-from holdfast.local.ha import Database, define, prepare, restore_base_backup
+from holdfast.local.extras import ha
+from holdfast.local.extras.ha import Database, define, prepare, restore_base_backup
+from holdfast.local.system.errors import StackError
 
 UNTIL = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local.health import healthy
-from holdfast.local.parts import Part
+from holdfast.local.system.health import healthy
+from holdfast.local.system.parts import Part
 
 
 @pytest.mark.parametrize("written", [None, "", "-----BEGIN CERTIFICATE-----\nMIID"])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local import realnode
-from holdfast.local.realnode import RealNode
+from holdfast.local.node import real_node
+from holdfast.local.node.real_node import RealNode
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -15,11 +15,11 @@ def test_a_bridge_gets_its_address_also_where_it_is_there_already(
     there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     said: list[str] = []
-    monkeypatch.setattr(realnode, "_run", lambda *argv: said.append(" ".join(argv)))
+    monkeypatch.setattr(real_node, "_run", lambda *argv: said.append(" ".join(argv)))
     if there:
         monkeypatch.setattr(RealNode, "bridge", "lo")
     node = RealNode(tmp_path)
-    realnode.ensure_network(node)
+    real_node.ensure_network(node)
     assert [one for one in said if one.startswith("ip link add")] == ([] if there else [said[0]])
     assert len([one for one in said if f"{node.address}/24 dev {node.bridge}" in one]) == 1
     assert said[-1] == f"ip link set {node.bridge} up"

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local import NotRunningError, Stack, StackError, given_by_environment, runner
-from holdfast.local.parts import CLUSTER_PORTS, TEMPORAL_PORTS, Layout
-from holdfast.local.paths import stacks_dir
-from holdfast.local.ports import RANGE, choose, is_free
-from holdfast.local.process import Process, birth, spawn, tail
-from holdfast.local.runner import Runner
-from holdfast.local.state import PartState, StackState, known_stacks
+from holdfast.local import NotRunningError, Stack, StackError, given_by_environment
+from holdfast.local.system import runner
+from holdfast.local.system.parts import CLUSTER_PORTS, TEMPORAL_PORTS, Layout
+from holdfast.local.system.paths import stacks_dir
+from holdfast.local.system.ports import RANGE, choose, is_free
+from holdfast.local.system.process import Process, birth, spawn, tail
+from holdfast.local.system.runner import Runner
+from holdfast.local.system.state import PartState, StackState, known_stacks
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local import BinaryError, gobuild, release
-from holdfast.local.lock import file_lock
-from holdfast.local.paths import PACKAGE
-from holdfast.local.release import published_sum
-from holdfast.local.resolve import cache_path, on_path, resolve, version_fits
-from holdfast.local.tools import TOOLS, Release, Tool
+from holdfast.local import BinaryError
+from holdfast.local.programs import gobuild, release
+from holdfast.local.programs.release import published_sum
+from holdfast.local.programs.resolve import cache_path, on_path, resolve, version_fits
+from holdfast.local.programs.tools import TOOLS, Release, Tool
+from holdfast.local.system.lock import file_lock
+from holdfast.local.system.paths import PACKAGE
 
 ETCD = TOOLS["etcd"]
 KUBECTL = TOOLS["kubectl"]

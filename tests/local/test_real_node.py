@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.local import Stack
-from holdfast.local.realnode import RealNode, cgroup_roots
+from holdfast.local.node.real_node import RealNode, cgroup_roots
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node]
 

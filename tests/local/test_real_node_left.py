@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.local import bringup
-from holdfast.local.realnode import RealNode
-from holdfast.local.sweep import _forget_addresses
+from holdfast.local.node.real_node import RealNode
+from holdfast.local.node.sweep import _forget_addresses
 
 
 class Runner:
@@ -60,8 +60,8 @@ def test_images_that_were_not_imported_are_imported_by_the_next_start(
 
     monkeypatch.setattr(bringup, "_launch", launch)
     monkeypatch.setattr(bringup, "_stop", lambda *_: None)
-    monkeypatch.setattr(bringup.realnode, "prepare", lambda *_: node.data.mkdir(parents=True))
-    monkeypatch.setattr(bringup.realnode, "import_images", import_images)
+    monkeypatch.setattr(bringup.real_node, "prepare", lambda *_: node.data.mkdir(parents=True))
+    monkeypatch.setattr(bringup.real_node, "import_images", import_images)
     planned: Any = {name: type("Part", (), {"name": name, "argv": (name,)})() for name in bringup.REAL_NODE_PARTS}
     kubectl: Any = lambda *_: None  # noqa: E731 - it answers nothing
     with pytest.raises(OSError, match="no space"):

@@ -8,11 +8,11 @@ from temporalio.client import Client
 from holdfast import names
 from holdfast.client.connection import add_search_attributes, missing_search_attributes
 from holdfast.local.bringup import define_search_attributes
-from holdfast.local.errors import StackError
-from holdfast.local.parts import SEARCH_ATTRIBUTES
-from holdfast.local.resolve import resolve
+from holdfast.local.programs.resolve import resolve
+from holdfast.local.system.errors import StackError
+from holdfast.local.system.parts import SEARCH_ATTRIBUTES
 from tests.client.server import temporal_server
-from tests.e2e.site import until
+from tests.e2e.ground.site import until
 
 
 def test_the_local_temporal_has_each_search_attribute() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.local import NotRunningError, Stack
-from holdfast.local.cluster import Kubectl
-from holdfast.local.errors import StackError
+from holdfast.local.system.cluster import Kubectl
+from holdfast.local.system.errors import StackError
 
 pytestmark = pytest.mark.e2e
 

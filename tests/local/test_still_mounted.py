@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.local import sweep as sweeping
-from holdfast.local.errors import StackError
-from holdfast.local.realnode import RealNode
+from holdfast.local.node import sweep as sweeping
+from holdfast.local.node.real_node import RealNode
+from holdfast.local.system.errors import StackError
 
 ROW = pytest.mark.row
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.model import Component, ComponentView, CopyCounts, CopyLabel, CopyWord, ObjectRef, PodCounts, Workload
-from holdfast.policy.change import ComponentsChange, reconfigured
+from holdfast.policy.loop.change import ComponentsChange, reconfigured
 
 
 def job(name: str = "workers", **metadata: Any) -> dict[str, Any]:

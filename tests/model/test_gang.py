@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from holdfast.model.gang import Gang, GangState
-from tests.policy.gang import Meeting
+from holdfast.model.gang.state import Gang, GangState
+from tests.policy.lives.gang import Meeting
 
 
 def test_defaults_are_the_published_ones() -> None:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.activities.gang_contract import Announced, GangBegin, RendezvousInput, RendezvousMemory
-from holdfast.model.gang import Absence, Gang, GangEvent, Listening, Lost, MemberRecord, Reported, Said
-from holdfast.model.gang_packed import PackedState
-from holdfast.model.rendezvous import Join, MemberState, Report, WorkerFailure
-from holdfast.policy.rendezvous import begun, step
+from holdfast.model.calls.gang import Announced, GangBegin, RendezvousInput, RendezvousMemory
+from holdfast.model.gang.packed import PackedState
+from holdfast.model.gang.state import Absence, Gang, GangEvent, Listening, Lost, MemberRecord, Reported, Said
+from holdfast.model.gang.wire import Join, MemberState, Report, WorkerFailure
+from holdfast.policy.rendezvous.step import begun, step
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.model import Component, Workload
-from holdfast.model.mount import Mount, bucket_of, is_under
+from holdfast.model.spec.mount import Mount, bucket_of, is_under
 
 CORPUS: dict[str, Any] = {"name": "corpus", "source": "s3://datasets/corpus/v3", "path": "/data/corpus"}
 

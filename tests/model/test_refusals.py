@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.errors import problems_of
-from holdfast.model import Workload, workload
+from holdfast.model import Workload
+from holdfast.model.spec import workload
 from tests.refusing import lines_run, missed, places
 
 Spoiled = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from holdfast.model.rendezvous import (
+from holdfast.model.gang.wire import (
     ERROR_MAXIMUM,
     Announcement,
     Directive,

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from holdfast.formats import read
-from holdfast.model import history
-from holdfast.model.schema import schema, text
+from holdfast.model.life import history
+from holdfast.model.spec.schema import schema, text
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "docs/schema/workload.schema.json"
@@ -26,15 +26,14 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_committed_schema_is_current() -> None:
-    command = (
-        "python -c 'from holdfast.model.schema import text; print(text(), end=\"\")' > docs/schema/workload.schema.json"
-    )
+    python = "from holdfast.model.spec.schema import text; print(text(), end='')"
+    command = f'python -c "{python}" > docs/schema/workload.schema.json'
     assert COMMITTED.read_text(encoding="utf-8") == text(), f"renew it: {command}"
 
 
 def test_the_committed_schema_of_the_history_is_current() -> None:
     committed = ROOT / "docs/schema/history.schema.json"
-    command = f"python -c 'from holdfast.model.history import text; print(text(), end=\"\")' > {committed.name}"
+    command = f"python -c 'from holdfast.model.life.history import text; print(text(), end=\"\")' > {committed.name}"
     assert committed.read_text(encoding="utf-8") == history.text(), f"renew it in docs/schema: {command}"
     jsonschema.Draft202012Validator.check_schema(history.schema())
 

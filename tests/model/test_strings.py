@@ -13,8 +13,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from holdfast import names
 from holdfast.model import Workload
-from holdfast.model.mount import DataSet
-from holdfast.model.rendezvous import Member
+from holdfast.model.gang.wire import Member
+from holdfast.model.spec.mount import DataSet
 
 ROW = pytest.mark.row
 TEMPLATE = {

@@ -10,7 +10,7 @@ from holdfast.errors import InvalidWorkload
 from holdfast.model import Exclusion
 from holdfast.past.policies import read_policy, with_settings
 from holdfast.profiles import PROFILES
-from tests.policy.life import workload
+from tests.policy.lives.life import workload
 
 SPEC = workload()
 

@@ -18,10 +18,10 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from holdfast import names
 from holdfast.model import Cause, Reason, State, Status, Workload
-from holdfast.model.history import schema
+from holdfast.model.life.history import schema
 from holdfast.past import Run, history_of, read_run, told
 from holdfast.past.tasks import Finished, Signalled
-from holdfast.policy import loop
+from holdfast.policy.loop import turn as loop
 from holdfast.workflows import workload as workflow_module
 from holdfast.workflows.workload import WorkloadWorkflow
 from tests.past.recorded import NAMES, histories, runs, story

@@ -27,8 +27,8 @@ from holdfast.past.life import Turn
 from holdfast.past.other import Comparison, compared
 from holdfast.past.story import Story
 from holdfast.past.tasks import Run
-from holdfast.policy import loop
-from holdfast.policy.advance import decisions
+from holdfast.policy.loop import turn as loop
+from holdfast.policy.loop.advance import decisions
 from holdfast.simulation import read_script, simulate
 from holdfast.simulation import run as run_module
 from tests.simulation.cases import HERE

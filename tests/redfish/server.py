@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.e2e.site import free_port, until
+from tests.e2e.ground.site import free_port, until
 
 ROOT = Path(__file__).parents[2]
 RESET = re.compile(r"POST /redfish/v1/Systems/([^/ ]+)/Actions/ComputerSystem\.Reset HTTP\S+ 204")

@@ -12,13 +12,13 @@ import bcrypt
 import pytest
 
 from holdfast import names
-from holdfast.activities import machine as port
-from holdfast.activities.machine import Away, Refusal, switch, wipe
-from holdfast.activities.redfish import Access, Redfish
-from holdfast.model.provisioner import NodeAction, Progress, Result
+from holdfast.activities.nodes import machine as port
+from holdfast.activities.nodes.machine import Away, Refusal, switch, wipe
+from holdfast.activities.nodes.redfish import Access, Redfish
+from holdfast.model.entities.provisioner import NodeAction, Progress, Result
 from holdfast.worker.failpoints import Failpoints, Passing
-from tests.activities.test_provisioner import Cluster, named, request, tried
-from tests.e2e.site import until
+from tests.activities.nodes.test_provisioner import Cluster, named, request, tried
+from tests.e2e.ground.site import until
 from tests.redfish.server import Emulator
 
 ROW = pytest.mark.row

@@ -15,11 +15,11 @@ from holdfast.client.connection import Place as Where
 from holdfast.client.graph import GraphRun
 from holdfast.client.queue import apply
 from holdfast.model import Status
-from holdfast.model.graph import Edge, Graph, GraphNews, GraphNode, ItemPhase, Place
-from holdfast.model.queue import Queue, StopPolicy
+from holdfast.model.entities.graph import Edge, Graph, GraphNews, GraphNode, ItemPhase, Place
+from holdfast.model.entities.queue import Queue, StopPolicy
 from holdfast.plugin import HoldfastPlugin
-from tests.e2e.site import until
-from tests.policy.life import workload
+from tests.e2e.ground.site import until
+from tests.policy.lives.life import workload
 from tests.workflows.conftest import SCALED, Run
 
 Handle = WorkflowHandle[Any, Status]

@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from holdfast.model.rendezvous import MemberState
+from holdfast.model.gang.wire import MemberState
 from tests.workflows.conftest import Run
 from tests.workflows.gathered import Gathering
 

@@ -12,17 +12,17 @@ from temporalio.client import WorkflowHandle
 from temporalio.worker import Worker
 
 from holdfast import names
-from holdfast.activities.contract import MarkedNodes, MarkNodesInput
 from holdfast.client.connection import Place
 from holdfast.client.provisioner import ProvisionerRun
 from holdfast.model import NodesSeen, NodeWord, Status
-from holdfast.model.provisioner import NodeAction, NodeAsk
-from holdfast.workflows.node_monitor import SIGNAL_STOP, NodeMonitorInput
-from holdfast.workflows.provisioner import SIGNAL_AT_ONCE, ProvisionerInput
-from holdfast.workflows.provisioner import SIGNAL_STOP as SIGNAL_STOP_PROVISIONER
-from tests.worker.test_node_monitor import TIMINGS, Pretended, sights, until
+from holdfast.model.calls.cluster import MarkedNodes, MarkNodesInput
+from holdfast.model.entities.provisioner import NodeAction, NodeAsk
+from holdfast.workflows.entities.node_monitor import SIGNAL_STOP, NodeMonitorInput
+from holdfast.workflows.entities.provisioner import SIGNAL_AT_ONCE, ProvisionerInput
+from holdfast.workflows.entities.provisioner import SIGNAL_STOP as SIGNAL_STOP_PROVISIONER
+from tests.worker.nodes.test_node_monitor import TIMINGS, Pretended, sights, until
 from tests.workflows.conftest import Run
-from tests.workflows.test_provisioner import Machines
+from tests.workflows.entities.test_provisioner import Machines
 
 Handle = WorkflowHandle[Any, Status]
 CLUSTER = "nodes"

@@ -18,7 +18,6 @@ from typing import Any
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from holdfast import names
-from holdfast.activities.stage_contract import Staged
 from holdfast.model import (
     Action,
     ActionKind,
@@ -38,10 +37,11 @@ from holdfast.model import (
     Success,
     SuspendMode,
 )
-from holdfast.model.mount import Mount
-from holdfast.policy.strip import StripRequest
-from tests.policy.elements import job, jobs
-from tests.policy.life import workload
+from holdfast.model.calls.stage import Staged
+from holdfast.model.spec.mount import Mount
+from holdfast.policy.verdicts.strip import StripRequest
+from tests.policy.lives.elements import job, jobs
+from tests.policy.lives.life import workload
 from tests.replay.admission import ADMISSION
 from tests.replay.gangs import GANGS
 from tests.replay.machines import MACHINES

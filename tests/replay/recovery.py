@@ -24,15 +24,15 @@ from holdfast.model import (
     Status,
     Workload,
 )
-from holdfast.policy.checkpoint import CheckpointAsk
-from holdfast.policy.edit import edit
+from holdfast.policy.attempt.checkpoint import CheckpointAsk
+from holdfast.policy.values.edit import edit
 from holdfast.profiles import lattice
-from holdfast.workflows.node_monitor import SIGNAL_STOP, SIGNAL_TIMINGS, NodeMonitorInput
-from tests.policy.life import workload
-from tests.worker.test_node_monitor import TIMINGS, Pretended, sights, until
+from holdfast.workflows.entities.node_monitor import SIGNAL_STOP, SIGNAL_TIMINGS, NodeMonitorInput
+from tests.policy.lives.life import workload
+from tests.worker.nodes.test_node_monitor import TIMINGS, Pretended, sights, until
 from tests.workflows.conftest import SCALED, Run
-from tests.workflows.test_checkpoint import saved, saving
-from tests.workflows.test_probe import asked, service
+from tests.workflows.workload.test_checkpoint import saved, saving
+from tests.workflows.workload.test_probe import asked, service
 
 Handle = WorkflowHandle[Any, Status]
 NODE = "node-7"

@@ -17,7 +17,7 @@ from _pytest.mark import ParameterSet
 from holdfast.formats import read
 from holdfast.model import Cause, Reason, Status, Workload
 from holdfast.simulation import Script, Simulation, read_script
-from holdfast.simulation.script import Event
+from holdfast.simulation.script.read import Event
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -45,7 +45,7 @@ class Case:
         return read_script((HERE / "scripts" / f"{self.name}.yaml").read_text(), f"script {self.name}")
 
 
-MONITORED = "tests/e2e/test_lost_nodes.py has the nodes and the monitor for it"
+MONITORED = "tests/e2e/nodes/test_lost_nodes.py has the nodes and the monitor for it"
 CASES = (
     Case("healed-within-grace", "deployment", ("A3",), "whether the watch sees it without the replacement is chance"),
     Case("failed-pod-reset", "pods", ("A3",)),

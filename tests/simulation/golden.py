@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.simulated_text import told
+from holdfast.cli.workloads.simulation_text import told
 from holdfast.simulation import simulate
 from tests.simulation.cases import CASES, GOLDEN
 

@@ -21,8 +21,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from holdfast import names
 from holdfast.client.connection import add_search_attributes
-from holdfast.local.lock import file_lock
-from holdfast.local.paths import cache_dir
+from holdfast.local.system.lock import file_lock
+from holdfast.local.system.paths import cache_dir
 
 VERSION = "1.31.0"
 FETCH_SECONDS = 300

@@ -9,7 +9,7 @@ import yaml
 from holdfast import names
 from holdfast.formats import read
 from holdfast.model import Workload
-from tests.e2e.site import job
+from tests.e2e.ground.site import job
 from tests.simulation.test_world import play, said
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.simulated_text import told
+from holdfast.cli.workloads.simulation_text import told
 from holdfast.simulation import simulate
 from tests.simulation.cases import CASES, GOLDEN, HERE, Case, parameters
 

@@ -1,6 +1,6 @@
 """What a Job does about its pods in a simulation: the Job controller's own rules (row D50). Pure.
 
-`tests/e2e/test_simulated_jobs.py` holds the same rules against the real controller.
+`tests/e2e/status/test_simulated_jobs.py` holds the same rules against the real controller.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.simulation import Simulation
-from tests.e2e.site import job
+from tests.e2e.ground.site import job
 from tests.simulation.test_world import play, said, workload
 
 D50 = pytest.mark.row("D50", level="pure")

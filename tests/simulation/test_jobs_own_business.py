@@ -10,7 +10,7 @@ import yaml
 from holdfast.formats import read
 from holdfast.model import Cause, Reason, Workload
 from holdfast.simulation import Simulation
-from tests.e2e.site import job
+from tests.e2e.ground.site import job
 from tests.simulation.test_world import play, replicas, said
 
 D22 = pytest.mark.row("D22", level="pure")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model import Attempt, Limits, Operation, OperationKind, Report, Stage
-from holdfast.model.state import STANDSTILL
-from holdfast.policy.edit import edit
-from holdfast.policy.events import OperationInterrupted, ReplaceDone
-from holdfast.policy.submitted import submitted
-from holdfast.simulation import nodes
-from holdfast.simulation.clock import START, Clock
-from holdfast.simulation.happen import happen
-from holdfast.simulation.happenings import Refuse
+from holdfast.model.life.state import STANDSTILL
+from holdfast.policy.loop.submission import submitted
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import OperationInterrupted, ReplaceDone
+from holdfast.simulation.cluster import nodes
+from holdfast.simulation.cluster.saving import saved
+from holdfast.simulation.cluster.world import World
+from holdfast.simulation.effects import happen
 from holdfast.simulation.operations import Activity
-from holdfast.simulation.saving import saved
-from holdfast.simulation.script import Latencies
-from holdfast.simulation.world import World
-from tests.e2e.site import job
+from holdfast.simulation.script.clock import START, Clock
+from holdfast.simulation.script.events import Refuse
+from holdfast.simulation.script.read import Latencies
+from tests.e2e.ground.site import job
 from tests.simulation.test_world import workload
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import InvalidWorkload
 from holdfast.simulation import read_script
-from tests.policy.life import workload
+from tests.policy.lives.life import workload
 from tests.simulation.cases import CASES
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model import Phase
-from holdfast.model.mount import Mount
+from holdfast.model.spec.mount import Mount
 from tests.simulation.test_copies import workload
 from tests.simulation.test_world import play
 

@@ -11,10 +11,10 @@ import yaml
 from holdfast.formats import read
 from holdfast.model import Workload
 from holdfast.simulation import Simulation, read_script, simulate
-from holdfast.simulation.script import HAPPENINGS
-from tests.e2e.site import appwrapper, job
-from tests.e2e.space import pod
-from tests.e2e.streams import pes, streams
+from holdfast.simulation.script.read import HAPPENINGS
+from tests.e2e.ground.site import appwrapper, job
+from tests.e2e.ground.space import pod
+from tests.e2e.lives.streams import pes, streams
 
 NOTHING = dict.fromkeys(("warmupGracePeriodDuration", "admissionGracePeriodDuration"), "20s")
 

@@ -20,7 +20,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from holdfast import names
-from holdfast.activities.contract import (
+from holdfast.model import ObjectRef, Observation, Status, format_duration
+from holdfast.model.calls.cluster import (
     Checkpointed,
     CheckpointInput,
     Created,
@@ -38,21 +39,20 @@ from holdfast.activities.contract import (
     Unparked,
     UnparkInput,
 )
-from holdfast.model import ObjectRef, Observation, Status, format_duration
-from holdfast.policy.edit import edit
-from holdfast.policy.events import ProbeEnded
-from holdfast.policy.walltime import WalltimeExtension
-from holdfast.simulation.asked import request
-from holdfast.simulation.asking import Asking
-from holdfast.simulation.clock import Clock
-from holdfast.simulation.happen import happen
-from holdfast.simulation.happenings import Asked, Extend, Preempt, Requeue
-from holdfast.simulation.objects import UID
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import ProbeEnded
+from holdfast.policy.verdicts.walltime import WalltimeExtension
+from holdfast.simulation.cluster.objects import UID
+from holdfast.simulation.cluster.probing import Asking
+from holdfast.simulation.cluster.saving import saved
+from holdfast.simulation.cluster.views import observe, remnants
+from holdfast.simulation.cluster.world import World
+from holdfast.simulation.effects import happen
+from holdfast.simulation.requests import request
 from holdfast.simulation.run import meaning
-from holdfast.simulation.saving import saved
-from holdfast.simulation.script import Event, names_of
-from holdfast.simulation.seeing import observe, remnants
-from holdfast.simulation.world import World
+from holdfast.simulation.script.clock import Clock
+from holdfast.simulation.script.events import Asked, Extend, Preempt, Requeue
+from holdfast.simulation.script.read import Event, names_of
 from tests.simulation.cases import Case, in_store
 
 STEP = timedelta(seconds=5)

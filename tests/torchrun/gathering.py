@@ -14,10 +14,10 @@ from typing import Any
 from aiohttp import web
 
 from holdfast import names
-from holdfast.model.gang import Absence, Gang, GangEvent, GangState, Listening, Lost, Said
-from holdfast.model.rendezvous import Announcement, MemberState
-from holdfast.policy.gang_orders import answer
-from holdfast.policy.rendezvous import begun, step
+from holdfast.model.gang.state import Absence, Gang, GangEvent, GangState, Listening, Lost, Said
+from holdfast.model.gang.wire import Announcement, MemberState
+from holdfast.policy.rendezvous.orders import answer
+from holdfast.policy.rendezvous.step import begun, step
 
 LIMIT = 900.0
 """Seconds after which a test that waits for something has failed: never how long it should take."""

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from holdfast.agent.messages import Failure, Kind, Report, State
 from holdfast.agent.settings import from_environment
-from holdfast.model.rendezvous import DirectiveKind, MemberState
+from holdfast.model.gang.wire import DirectiveKind, MemberState
 from holdfast.torchrun.member import Member
 from tests.agent.stage import LIMIT
 from tests.agent.test_agent import Gang

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.gang import Absence, GangPhase, GangState
-from holdfast.model.rendezvous import CloseReason, MemberState
+from holdfast.model.gang.state import Absence, GangPhase, GangState
+from holdfast.model.gang.wire import CloseReason, MemberState
 from tests.torchrun.fleet import PACKAGES, Fleet, fleet, pytorch
 
 pytestmark = pytest.mark.torch

@@ -22,15 +22,15 @@ from temporalio.worker import Worker
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
-    from holdfast.activities.kube import Kube, NotFound
+    from holdfast.activities.kube.client import Kube, NotFound
     from holdfast.local import Stack, worker_kubeconfig
     from holdfast.model import Observation
     from holdfast.plugin import with_passthrough
-    from holdfast.worker.kube import Connector
-    from holdfast.worker.metrics import Metrics
-    from holdfast.worker.settings import Settings
-    from holdfast.worker.watch import WatchActivities
-    from holdfast.workflows.cluster_watch import ClusterWatch, ClusterWatchInput
+    from holdfast.worker.runtime.kube import Connector
+    from holdfast.worker.runtime.metrics import Metrics
+    from holdfast.worker.runtime.settings import Settings
+    from holdfast.worker.watch.watch import WatchActivities
+    from holdfast.workflows.entities.cluster_watch import ClusterWatch, ClusterWatchInput
 
 RECORDER_QUEUE = "recorders"
 

@@ -13,10 +13,10 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.worker import queues
-from holdfast.worker.queues import Admission
-from holdfast.worker.settings import Settings
-from tests.e2e.site import until
+from holdfast.worker.entities import queues
+from holdfast.worker.entities.queues import Admission
+from holdfast.worker.runtime.settings import Settings
+from tests.e2e.ground.site import until
 
 ROW = pytest.mark.row
 

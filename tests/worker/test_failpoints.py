@@ -17,10 +17,10 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from holdfast import names
-from holdfast.activities.kube import KubeError
+from holdfast.activities.kube.client import KubeError
 from holdfast.worker import failpoints
 from holdfast.worker.failpoints import Failpoints, Passing, point_of
-from holdfast.worker.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError, misspelled
+from holdfast.worker.runtime.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError, misspelled
 
 
 class Died(BaseException):

@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 import structlog
 
-from holdfast.worker import logs
-from holdfast.worker.health import Check, Health, listen
-from holdfast.worker.metrics import Metrics, page, sdk_runtime
+from holdfast.worker.runtime import logs
+from holdfast.worker.runtime.health import Check, Health, listen
+from holdfast.worker.runtime.metrics import Metrics, page, sdk_runtime
 
 
 async def _get(address: str, path: str) -> tuple[int, str]:

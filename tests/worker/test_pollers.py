@@ -11,7 +11,7 @@ from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
 
 from holdfast import names
-from holdfast.cli import checks
+from holdfast.cli.cluster import checks
 
 
 def temporal_that_remembers(*ages: float) -> Any:

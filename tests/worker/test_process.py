@@ -22,7 +22,12 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from holdfast import names
 from holdfast.local import Stack, worker_kubeconfig
-from holdfast.workflows.cluster_watch import MEMO_CLUSTER_UID, MEMO_SHARD_SETS, ClusterWatchInput, ClusterWatchStatus
+from holdfast.workflows.entities.cluster_watch import (
+    MEMO_CLUSTER_UID,
+    MEMO_SHARD_SETS,
+    ClusterWatchInput,
+    ClusterWatchStatus,
+)
 from tests.worker.ground import register
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]

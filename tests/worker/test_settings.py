@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import names
-from holdfast.activities.nodes import Marks
+from holdfast.activities.facts.nodes import Marks
 from holdfast.errors import HoldfastError
 from holdfast.worker.data import NoClient, opened
-from holdfast.worker.settings import Role, Settings, SettingsError, load, misspelled
+from holdfast.worker.runtime.settings import Role, Settings, SettingsError, load, misspelled
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +187,7 @@ def test_shard_sets_cover_every_shard_once(count: int) -> None:
 def test_every_setting_is_an_option_of_the_command() -> None:
     import inspect
 
-    from holdfast.cli.worker import worker
+    from holdfast.cli.cluster.worker import worker
 
     options = set(inspect.signature(worker).parameters) - {"config"}
     assert options == set(Settings.model_fields) - {"temporal_wait"}
@@ -222,7 +222,7 @@ def test_L15_where_machines_are_found_and_by_which_right(monkeypatch: pytest.Mon
         load({"cluster": "c", "fence": True})
     with pytest.raises(SettingsError, match="fence: expected with provisioner_url, and with node_monitor"):
         load({"cluster": "c", "provisioner_url": url, "fence": True, "node_monitor": False})
-    monkeypatch.setattr("holdfast.worker.settings.redfish_is_installed", lambda: False)
+    monkeypatch.setattr("holdfast.worker.runtime.settings.redfish_is_installed", lambda: False)
     with pytest.raises(SettingsError, match=r"needs the extra `redfish`: pip install 'holdfast\[redfish\]'"):
         load({"cluster": "c", "provisioner_url": url})
     assert load({"roles": "workflows", "provisioner_url": url}).redfish is not None
@@ -254,6 +254,6 @@ def test_L14_a_worker_finds_its_store_only_with_the_client_installed(monkeypatch
     data = opened(given)
     assert data is not None
     assert (data.host_path, data.claim, data.grants) == ("/srv/data", "", (("*", "s3://public"),))
-    monkeypatch.setitem(sys.modules, "holdfast.activities.storage_s3", None)
+    monkeypatch.setitem(sys.modules, "holdfast.activities.data.s3", None)
     with pytest.raises(NoClient, match=r"pip install 'holdfast\[s3\]'"):
         opened(given)

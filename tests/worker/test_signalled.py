@@ -12,12 +12,12 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from holdfast import names
-from holdfast.activities.contract import ReportInput, Target
 from holdfast.model import Phase, Reason, Report
+from holdfast.model.calls.cluster import ReportInput, Target
 from holdfast.plugin import with_passthrough
 from holdfast.worker.process import EXIT_AT_ONCE, Process
 from holdfast.worker.roles import NamespacesAllowed
-from holdfast.worker.settings import Settings
+from holdfast.worker.runtime.settings import Settings
 
 
 async def test_the_first_signal_drains_and_the_second_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

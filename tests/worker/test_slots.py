@@ -15,8 +15,8 @@ from temporalio.worker import FixedSizeSlotSupplier, SlotPermit, UnsandboxedWork
 
 from holdfast import names
 from holdfast.worker.roles import shares
-from holdfast.worker.settings import Role, Settings
-from holdfast.worker.slots import FRESH_WAIT_SECONDS, FreshSlots
+from holdfast.worker.runtime.settings import Role, Settings
+from holdfast.worker.runtime.slots import FRESH_WAIT_SECONDS, FreshSlots
 from tests.client.server import temporal_server
 
 ANY: Any = SimpleNamespace()

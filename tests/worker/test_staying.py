@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from holdfast.worker.staying import LEASE, beat, while_all_last
+from holdfast.worker.runtime.endless import LEASE, beat, while_all_last
 from tests.agent.virtual import in_virtual_time
 
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.nodes import Marks
-from holdfast.activities.object_facts import object_facts
-from holdfast.formats import appwrapper
+from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.facts.objects import object_facts
+from holdfast.formats.appwrapper import reader
 from holdfast.model import Interval, Phase
-from holdfast.worker.attention import Attention, Send
-from holdfast.worker.cache import (
+from holdfast.worker.watch.attention import Attention, Send
+from holdfast.worker.watch.cache import (
     Cache,
     KindKey,
     anchor_seen,
@@ -21,7 +21,7 @@ from holdfast.worker.cache import (
     pod_seen,
     resource_seen,
 )
-from holdfast.worker.signals import Signals
+from holdfast.worker.watch.signals import Signals
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 JOB: KindKey = ("batch/v1", "Job")
@@ -110,7 +110,7 @@ class World:
             },
             "spec": {"suspend": suspend, "components": []},
         }
-        seen = resource_seen((appwrapper.API_VERSION, appwrapper.KIND), "c")(raw)
+        seen = resource_seen((reader.API_VERSION, reader.KIND), "c")(raw)
         assert seen is not None
         self.touch(self.cache.put_anchor(seen))
 

@@ -21,10 +21,10 @@ from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import Policy, Status, Timings, Workload
 from holdfast.plugin import HoldfastPlugin
-from holdfast.policy.change import ComponentsChange
+from holdfast.policy.loop.change import ComponentsChange
 from holdfast.profiles.streams import POLICY
-from tests.e2e.site import asked
-from tests.policy.life import workload
+from tests.e2e.ground.site import asked
+from tests.policy.lives.life import workload
 from tests.workflows.scripted import ScriptedCluster
 
 CACHED = int(os.environ.get("TEST_MAX_CACHED_WORKFLOWS", "1000"))

@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 
 from holdfast import names
-from holdfast.activities.gang_contract import (
+from holdfast.model.calls.gang import (
     Announced,
     Attach,
     Attached,
@@ -21,10 +21,10 @@ from holdfast.activities.gang_contract import (
     GangSize,
     RendezvousInput,
 )
-from holdfast.model.gang import Absence, Gang, GangEvent, GangPhase, Listening, Lost, Said
-from holdfast.model.gang_orders import GangOutcome, GangStatus, Orders
-from holdfast.model.rendezvous import Directive, DirectiveKind, Join, MemberState, Report, WorkerFailure
-from holdfast.policy.gang_orders import told
+from holdfast.model.gang.orders import GangOutcome, GangStatus, Orders
+from holdfast.model.gang.state import Absence, Gang, GangEvent, GangPhase, Listening, Lost, Said
+from holdfast.model.gang.wire import Directive, DirectiveKind, Join, MemberState, Report, WorkerFailure
+from holdfast.policy.rendezvous.orders import told
 
 BEGUN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CLUSTER, NAMESPACE = "local", "team-a"

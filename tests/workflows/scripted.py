@@ -16,7 +16,22 @@ from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
-from holdfast.activities.contract import (
+from holdfast.model import (
+    Answers,
+    Component,
+    ComponentView,
+    CopyCounts,
+    Failure,
+    FailureClass,
+    Observation,
+    PodCounts,
+    Quiet,
+    Reason,
+    Remnant,
+    Report,
+    Scope,
+)
+from holdfast.model.calls.cluster import (
     Checkpointed,
     CheckpointInput,
     Cleared,
@@ -43,26 +58,11 @@ from holdfast.activities.contract import (
     Unparked,
     UnparkInput,
 )
-from holdfast.activities.gang_contract import GangBegin
-from holdfast.activities.queue_contract import LookQueueInput, SeenQueue
-from holdfast.activities.stage_contract import Staged, StageInput
-from holdfast.model import (
-    Answers,
-    Component,
-    ComponentView,
-    CopyCounts,
-    Failure,
-    FailureClass,
-    Observation,
-    PodCounts,
-    Quiet,
-    Reason,
-    Remnant,
-    Report,
-    Scope,
-)
-from holdfast.model.mount import DataSet
-from holdfast.policy.probe import silence
+from holdfast.model.calls.gang import GangBegin
+from holdfast.model.calls.queue import LookQueueInput, SeenQueue
+from holdfast.model.calls.stage import Staged, StageInput
+from holdfast.model.spec.mount import DataSet
+from holdfast.policy.sides.probe import silence
 
 
 @dataclass

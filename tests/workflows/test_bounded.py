@@ -16,28 +16,30 @@ from uuid import UUID
 import pytest
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from holdfast.activities.broker_contract import WeighInput
-from holdfast.activities.gang_contract import Attached, RendezvousInput, RendezvousMemory
 from holdfast.model import NodeBook, NodeMarked, NodeSight, NodesSeen, NodeState, NodeTimings, Status, Workload
-from holdfast.model.broker import Broker, BrokerState, Weighed
-from holdfast.model.gang import Gang, GangEvent, Reported, Said
-from holdfast.model.graph import EDGES_MAXIMUM, ITEMS_MAXIMUM, Graph, GraphNews
-from holdfast.model.provisioner import NodeAction, NodeRequest, Progress, ProvisionerState
-from holdfast.model.queue import Queue, QueueNews, Standing
-from holdfast.model.rendezvous import Join, MemberState, Report, WorkerFailure
-from holdfast.policy import broker as broker_policy
-from holdfast.policy import events, gang_outcome, node_monitor, provisioner_status
-from holdfast.policy import graph as graph_policy
-from holdfast.policy import queue as queue_policy
-from holdfast.policy.explain import explain_of, status_of
-from holdfast.policy.fold import fold
-from holdfast.policy.gang_orders import holders, orders
-from holdfast.policy.rendezvous import begun, step
-from holdfast.policy.submitted import submitted
-from holdfast.workflows.cluster_watch import ClusterWatchInput
-from holdfast.workflows.node_monitor import NodeMonitorInput, NodeMonitorStatus
-from holdfast.workflows.provisioner import ProvisionerInput
-from tests.policy.life import START, workload
+from holdfast.model.calls.broker import WeighInput
+from holdfast.model.calls.gang import Attached, RendezvousInput, RendezvousMemory
+from holdfast.model.entities.broker import Broker, BrokerState, Weighed
+from holdfast.model.entities.graph import EDGES_MAXIMUM, ITEMS_MAXIMUM, Graph, GraphNews
+from holdfast.model.entities.provisioner import NodeAction, NodeRequest, Progress, ProvisionerState
+from holdfast.model.entities.queue import Queue, QueueNews, Standing
+from holdfast.model.gang.state import Gang, GangEvent, Reported, Said
+from holdfast.model.gang.wire import Join, MemberState, Report, WorkerFailure
+from holdfast.policy.entities import broker as broker_policy
+from holdfast.policy.entities import graph as graph_policy
+from holdfast.policy.entities import queue as queue_policy
+from holdfast.policy.loop.fold import fold
+from holdfast.policy.loop.submission import submitted
+from holdfast.policy.nodes import monitor, provisioner_status
+from holdfast.policy.rendezvous import outcome
+from holdfast.policy.rendezvous.orders import holders, orders
+from holdfast.policy.rendezvous.step import begun, step
+from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.values import events
+from holdfast.workflows.entities.cluster_watch import ClusterWatchInput
+from holdfast.workflows.entities.node_monitor import NodeMonitorInput, NodeMonitorStatus
+from holdfast.workflows.entities.provisioner import ProvisionerInput
+from tests.policy.lives.life import START, workload
 
 MIB = 1024 * 1024
 NOW = datetime(2026, 11, 24, 9, 30, 17, 123456, tzinfo=UTC)
@@ -81,12 +83,12 @@ def nodes() -> Kept:
         )
         for _ in range(count)
     )
-    book = node_monitor.saw(NodeBook(), NodesSeen(at=NOW + timedelta(minutes=1), nodes=sights, total=18_500))
+    book = monitor.saw(NodeBook(), NodesSeen(at=NOW + timedelta(minutes=1), nodes=sights, total=18_500))
     later = NOW + timedelta(minutes=10)
-    book = node_monitor.looked(book, sights, later, ())
-    book = node_monitor.settle(book, timings, later)
+    book = monitor.looked(book, sights, later, ())
+    book = monitor.settle(book, timings, later)
     done = [NodeMarked(name=one.name, word=one.word, ours=True) for one in book.nodes.values()]
-    book = node_monitor.settle(node_monitor.marked(book, done, later), timings, later)
+    book = monitor.settle(monitor.marked(book, done, later), timings, later)
     assert sum(one.state is NodeState.DOWN for one in book.nodes.values()) == count
     given = {"cluster": "c", "cluster_uid": uid(), "timings": timings}
     return Kept(
@@ -162,7 +164,7 @@ def rendezvous() -> Kept:
     begin = {**given, "submitted_at": NOW, "attempt": 1, "gang": gang}
     return Kept(
         [RendezvousInput(**begin, memory=RendezvousMemory(state=state, generation=9))],
-        gang_outcome.status(state, uid(), NOW, 9),
+        outcome.status(state, uid(), NOW, 9),
         told,
         Attached(generation=9, workload_uid=uid(), gang=gang, orders=told, holders=holders(state)),
     )

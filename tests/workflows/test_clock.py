@@ -15,7 +15,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from holdfast.local import Stack
-from tests.e2e.site import asked, until
+from tests.e2e.ground.site import asked, until
 from tests.workflows.clocked import Clocked
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300), pytest.mark.asyncio]

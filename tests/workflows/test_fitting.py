@@ -15,12 +15,12 @@ from temporalio.worker import Worker
 from holdfast import names
 from holdfast.model import Phase, Reason, Status
 from holdfast.plugin import HoldfastPlugin
-from holdfast.workflows.fitting import Unfit, fitted
+from holdfast.workflows.decoding import Unfit, fitted
 from holdfast.workflows.workload import WorkloadWorkflow
-from tests.e2e.site import until
-from tests.policy.life import workload
-from tests.workflows.test_queue import CLUSTER, env
-from tests.workflows.test_workload import replays
+from tests.e2e.ground.site import until
+from tests.policy.lives.life import workload
+from tests.workflows.entities.test_queue import CLUSTER, env
+from tests.workflows.workload.test_workload import replays
 
 __all__ = ["env"]
 SIGNALS = sorted(WorkloadWorkflow.__temporal_workflow_definition.signals)  # type: ignore[attr-defined]

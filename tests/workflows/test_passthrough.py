@@ -31,7 +31,7 @@ def imported(file: Path) -> Iterator[str]:
 
 @pytest.mark.row("D31", level="pure")
 def test_D31_whatever_workflows_import_of_ours_is_passed_through():
-    found = {(module, file.name) for file in WORKFLOWS.glob("*.py") for module in imported(file)}
+    found = {(module, file.name) for file in WORKFLOWS.rglob("*.py") for module in imported(file)}
     ours = {(module, file) for module, file in found if module.startswith("holdfast.") and not module.startswith(OWN)}
     assert len(ours) > 50, "the imports were not found"
     lacking = {
@@ -45,5 +45,5 @@ def test_D31_whatever_workflows_import_of_ours_is_passed_through():
 @pytest.mark.row("D31", level="pure")
 @pytest.mark.parametrize("module", PASSTHROUGH)
 def test_D31_nothing_is_passed_through_that_no_workflow_imports(module: str):
-    names = {name for file in WORKFLOWS.glob("*.py") for name in imported(file)}
+    names = {name for file in WORKFLOWS.rglob("*.py") for name in imported(file)}
     assert any(name == module or name.startswith(f"{module}.") for name in names)

@@ -17,10 +17,10 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
 from holdfast import names
-from holdfast.activities.queue_contract import LookQueueInput, SeenQueue
-from holdfast.local.resolve import resolve
-from holdfast.model.graph import Graph, GraphNews, GraphOrder
-from holdfast.model.queue import Queue, QueueNews, QueueOrder, QueueStatus, Standing
+from holdfast.local.programs.resolve import resolve
+from holdfast.model.calls.queue import LookQueueInput, SeenQueue
+from holdfast.model.entities.graph import Graph, GraphNews, GraphOrder
+from holdfast.model.entities.queue import Queue, QueueNews, QueueOrder, QueueStatus, Standing
 from holdfast.plugin import HoldfastPlugin
 
 pytestmark = [pytest.mark.temporal, pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.row("D6", level="e2e")]

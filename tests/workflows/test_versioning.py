@@ -10,7 +10,7 @@ from temporalio.workflow import _Definition  # pyright: ignore[reportPrivateUsag
 
 from holdfast.plugin import _with_workflows  # pyright: ignore[reportPrivateUsage]
 from holdfast.worker.roles import _deployment  # pyright: ignore[reportPrivateUsage]
-from holdfast.worker.settings import Settings
+from holdfast.worker.runtime.settings import Settings
 from holdfast.workflows.versioning import DECLARED
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
@@ -18,7 +18,7 @@ WORKFLOWS = Path(__file__).parents[2] / "workflows"
 
 def defined() -> int:
     """How many workflows the source defines, whoever registers them."""
-    trees = (ast.parse(file.read_text()) for file in WORKFLOWS.glob("*.py"))
+    trees = (ast.parse(file.read_text()) for file in WORKFLOWS.rglob("*.py"))
     classes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     return sum("workflow.defn" in ast.unparse(one) for each in classes for one in each.decorator_list)
 

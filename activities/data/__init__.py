@@ -1,0 +1,1 @@
+"""Data sets: the store, the cache, staging."""

@@ -1,0 +1,201 @@
+"""The Storage port over the S3 protocol, by obstore: the one module that imports it (extra `s3`)."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import re
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import obstore as client
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
+from obstore.store import S3Store
+
+from holdfast.activities.data.storage import OBJECTS_MAXIMUM, Away, BadData, Changed, Entry
+from holdfast.model.spec.mount import bucket_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from obstore import ListStream, ObjectMeta
+    from obstore.store import ClientConfig, RetryConfig, S3Config
+
+_CLIENT: Final[ClientConfig] = {
+    "connect_timeout": timedelta(seconds=3),
+    # Between two pieces of an answer. A whole object may take its time.
+    "read_timeout": timedelta(seconds=15),
+    "timeout": timedelta(days=1),
+}
+_RETRIES: Final[RetryConfig] = {
+    "max_retries": 1,  # How long to wait for a store is for the workflow to say, and there for all to see.
+    "retry_timeout": timedelta(seconds=10),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=1), "base": 2},
+}
+_ANSWER: Final = 20.0
+"""Seconds for one page of a listing."""
+_PIECE: Final = 8 * 1024 * 1024
+_MESSAGE_MAXIMUM: Final = 200
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_CAUSE: Final = re.compile(r'Os \{[^}]*message: "([^"]+)"')
+_STATUS: Final = re.compile(r"\b(\d{3}) (?:[A-Z][A-Za-z]+ ?)+")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a store is, and by whose credentials it is asked."""
+
+    endpoint: str = ""
+    """URL; empty: Amazon's own, of the region."""
+    region: str = ""
+    allow_http: bool = False
+    credentials: Path | None = None
+    """A file as AWS tools have it, of which the profile `default` counts; None: what AWS_* variables say."""
+
+
+class S3Storage:
+    """A store that speaks S3."""
+
+    def __init__(self, address: Address) -> None:
+        """Take an address; nothing is connected yet."""
+        self._address = address
+        self._stores: dict[tuple[str, str], S3Store] = {}
+
+    @property
+    def name(self) -> str:
+        """Its address."""
+        return self._address.endpoint or f"s3.{self._address.region or 'us-east-1'}.amazonaws.com"
+
+    async def list(self, source: str) -> list[Entry]:
+        """Return all objects of a source (`storage.Storage`)."""
+        bucket, prefix = bucket_of(source)
+        before = f"{prefix}/" if prefix else ""
+        found: list[Entry] = []
+        with self._told(bucket):
+            pages = aiter(_pages(self._store(bucket), prefix, 1000))
+            while True:
+                async with asyncio.timeout(_ANSWER):
+                    page = await anext(pages, None)
+                if page is None:
+                    return _files(found)
+                found += [
+                    Entry(one["path"].removeprefix(before), one["size"], one["e_tag"] or "")
+                    for one in page
+                    if one["path"].startswith(before)
+                ]
+                if len(found) > OBJECTS_MAXIMUM:
+                    return found  # Too many, whatever else they are.
+
+    async def fetch(self, source: str, entry: Entry) -> AsyncGenerator[bytes]:
+        """Yield what an object holds (`storage.Storage`)."""
+        if not entry.size:
+            return  # What it holds is known, and one that stands for a folder has another key than the client says.
+        bucket, prefix = bucket_of(source)
+        path = f"{prefix}/{entry.key}" if prefix else entry.key
+        try:
+            with self._told(bucket):
+                given = await client.get_async(self._store(bucket), path, options={"if_match": entry.etag or None})
+                async for piece in given.stream(min_chunk_size=_PIECE):
+                    yield bytes(piece)
+        except BadData:
+            raise Changed(f"object {entry.key!r} is not there any more") from None
+
+    async def answers(self, source: str) -> None:
+        """Return if it answers for a source (`storage.Storage`)."""
+        bucket, prefix = bucket_of(source)
+        try:
+            with self._told(bucket):
+                async with asyncio.timeout(_ANSWER):
+                    await anext(aiter(_pages(self._store(bucket), prefix, 1)), None)
+        except BadData:
+            return  # It has said so.
+
+    def _store(self, bucket: str) -> S3Store:
+        """Return a bucket's client; credentials that have changed in their file count from the next call on."""
+        given = self._credentials()
+        key = (bucket, repr(given))
+        if key not in self._stores:
+            self._stores = {known: store for known, store in self._stores.items() if known[1] == key[1]}
+            config: S3Config = {**given}
+            config["region"] = self._address.region or "us-east-1"
+            if self._address.endpoint:
+                config["endpoint"] = self._address.endpoint
+            options: ClientConfig = {**_CLIENT, "allow_http": self._address.allow_http}
+            self._stores[key] = S3Store(bucket, config=config, client_options=options, retry_config=_RETRIES)
+        return self._stores[key]
+
+    def _credentials(self) -> S3Config:
+        path = self._address.credentials
+        if path is None:
+            return {}
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read_string(path.read_text())
+            profile = parser["default"]
+            given: S3Config = {
+                "access_key_id": profile["aws_access_key_id"],
+                "secret_access_key": profile["aws_secret_access_key"],
+            }
+        except (OSError, UnicodeDecodeError) as error:
+            raise Away(f"{self.name}: the credentials cannot be read: {getattr(error, 'strerror', error)}") from None
+        except (configparser.Error, KeyError):
+            what = "expected [default] with aws_access_key_id and aws_secret_access_key"
+            raise Away(f"{self.name}: the file of credentials is not one: {what}") from None
+        if token := profile.get("aws_session_token"):
+            given["session_token"] = token
+        return given
+
+    @contextmanager
+    def _told(self, bucket: str) -> Generator[None]:
+        """Turn the client's errors into those of the port."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise BadData(f"{self.name} has no bucket {bucket}") from None
+        except InvalidPathError as error:
+            raise BadData(f"a key cannot be a file's name: {_line(error)}") from None
+        except PreconditionError:
+            raise Changed("it has changed") from None
+        except TimeoutError:
+            raise Away(f"{self.name} does not answer: no answer within {_ANSWER:.0f} s") from None
+        except (BaseError, OSError, ValueError) as error:
+            if "<Code>NoSuchBucket</Code>" in str(error):
+                raise BadData(f"{self.name} has no bucket {bucket}") from None
+            raise Away(f"{self.name} {_words(error)}") from None
+
+
+def _files(found: list[Entry]) -> list[Entry]:
+    """Leave out what stands for a folder of others, as browsers of stores make it: the client takes its slash away."""
+    folders = {one.key[:at] for one in found for at, letter in enumerate(one.key) if letter == "/"}
+    return [one for one in found if one.size or one.key not in folders]
+
+
+def _pages(store: S3Store, prefix: str, size: int) -> ListStream[Sequence[ObjectMeta]]:
+    # The client's own types name one of a library that it does without.
+    return client.list(store, prefix or None, chunk_size=size)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _words(error: Exception) -> str:
+    """Say what is wrong, without what the client says of itself and of its requests."""
+    text = str(error)
+    code, cause, status = _CODE.search(text), _CAUSE.search(text), _STATUS.search(text)
+    if code is not None:
+        return f"refuses: {code.group(1)}"
+    if cause is not None:
+        return f"does not answer: {cause.group(1)}"
+    if "dns error" in text:
+        return "does not answer: its name is not known"
+    if "TimedOut" in text or "timed out" in text:
+        return "does not answer: it takes too long"
+    if status is not None:
+        return f"refuses: HTTP {status.group().strip()}"
+    return f"cannot be used: {_line(error)}"
+
+
+def _line(error: Any) -> str:
+    text = " ".join(str(error).partition("Debug source")[0].split())
+    return text if len(text) <= _MESSAGE_MAXIMUM else f"{text[: _MESSAGE_MAXIMUM - 1]}…"

@@ -1,0 +1,1 @@
+"""What brokers, queues and the watchdog ask of Temporal and the cluster."""

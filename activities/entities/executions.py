@@ -1,0 +1,245 @@
+"""What Temporal shows of an entity's workflow: whether it runs, whether its tasks fail, and what it began with (D2)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.policy.entities.health import TIMED_OUT, Execution, Sight, is_fault
+
+_DEADLINE: Final = timedelta(seconds=5)
+_PAGES: Final = (50, 450, 500, 500, 500)
+"""Events that are read, page by page, back to the last task that was carried out: at most 2,000."""
+_RUNS_READ: Final = 10
+_EXECUTIONS: Final = {
+    WorkflowExecutionStatus.RUNNING: Execution.RUNNING,
+    WorkflowExecutionStatus.COMPLETED: Execution.ENDED,
+    WorkflowExecutionStatus.CANCELED: Execution.ENDED,
+    WorkflowExecutionStatus.CONTINUED_AS_NEW: Execution.RUNNING,
+    WorkflowExecutionStatus.FAILED: Execution.FAILED,
+    WorkflowExecutionStatus.TERMINATED: Execution.LOST,
+    WorkflowExecutionStatus.TIMED_OUT: Execution.LOST,
+}
+_NO_FAULT: Final = {
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_UPDATE,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FAILOVER_CLOSE_COMMAND,
+}
+"""Causes that are the course of things: something came while the task was carried out, say."""
+
+
+async def described(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
+    """Describe the latest run of a workflow; None if Temporal knows of none.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    try:
+        return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_DEADLINE)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+
+
+def word_for(execution: WorkflowExecution) -> str:
+    """Return Temporal's own word for how a workflow is: Running, Completed, TimedOut, ..."""
+    return execution.status.name.replace("_", " ").title().replace(" ", "") if execution.status else "Unknown"
+
+
+async def sight(client: Client, workflow_id: str) -> Sight:
+    """Look at an entity.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    found = await described(client, workflow_id)
+    if found is None or found.status is None:
+        return Sight(workflow_id, Execution.ABSENT)
+    execution = _EXECUTIONS.get(found.status, Execution.RUNNING)
+    if execution is Execution.RUNNING:
+        return await _running(client, workflow_id, found)
+    reason = list[str]()
+    if execution in {Execution.LOST, Execution.FAILED}:
+        reason = [_reason(event) async for event in _latest(client, workflow_id, found.run_id, 1)]
+    return Sight(workflow_id, execution, found.run_id, since=found.close_time, reason="".join(reason[:1]))
+
+
+async def _running(client: Client, workflow_id: str, found: WorkflowExecutionDescription) -> Sight:
+    raw, streak = found.raw_description, Streak()
+    if not raw.HasField("pending_workflow_task"):
+        return Sight(workflow_id, Execution.RUNNING, found.run_id)
+    async for event in _latest(client, workflow_id, found.run_id, *_PAGES):
+        if not streak.take(event):
+            break
+    return streak.sight(workflow_id, found.run_id, raw.pending_workflow_task.attempt)
+
+
+@dataclass
+class Streak:
+    """The tasks of a run that failed since the last one that was carried out, from its events, the latest first.
+
+    A task that is tried again at once is written down the first time only, and Temporal counts its tries. If events
+    came in between, it counts from one again, and the next failure is written down too. So an entity that is busy shows
+    its failures in its history alone.
+    """
+
+    faults: int = 0
+    since: datetime | None = None
+    latest: datetime | None = None
+    failure: str = ""
+    is_whole: bool = field(default=False, init=False)
+    """Whether all of them were taken in."""
+
+    def take(self, event: HistoryEvent) -> bool:
+        """Take the event before in; return whether a further one is wanted."""
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED or self.is_whole:
+            self.is_whole = True
+            return False
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+            failed = event.workflow_task_failed_event_attributes
+            if failed.cause not in _NO_FAULT and is_fault(failed.failure.message):
+                self.faults += 1
+                self.since = _time(event.event_time)
+                self.latest = self.latest or self.since
+                self.failure = failed.failure.message or WorkflowTaskFailedCause.Name(failed.cause)
+        self.is_whole = event.event_id == 1
+        return not self.is_whole
+
+    def sight(self, workflow_id: str, run_id: str, attempt: int) -> Sight:
+        """Return what that means, given the attempt at the task that waits or runs now."""
+        return Sight(
+            workflow_id,
+            Execution.RUNNING,
+            run_id,
+            since=self.since,
+            failures=max(attempt - 1, self.faults),
+            failure=self.failure,
+            latest=self.latest,
+            is_cut=not self.is_whole,
+        )
+
+
+async def _latest(client: Client, workflow_id: str, run_id: str, *pages: int) -> AsyncIterator[HistoryEvent]:
+    """Yield the latest events of a run, the latest first, read in pages of at most so many."""
+    token = b""
+    for size in pages:
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=client.namespace,
+            execution=ExecutionId(workflow_id=workflow_id, run_id=run_id),
+            maximum_page_size=size,
+            next_page_token=token,
+        )
+        answer = await client.workflow_service.get_workflow_execution_history_reverse(request, timeout=_DEADLINE)
+        for event in answer.history.events:
+            yield event
+        token = answer.next_page_token
+        if not token:
+            return
+
+
+def _reason(event: HistoryEvent) -> str:
+    match event.event_type:
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+            return event.workflow_execution_terminated_event_attributes.reason
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+            return event.workflow_execution_failed_event_attributes.failure.message
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+            return TIMED_OUT
+        case _:
+            return ""
+
+
+def _time(stamp: Timestamp) -> datetime:
+    return stamp.ToDatetime(tzinfo=UTC)
+
+
+# What a run began with, and what it was told since: of an entity whose memory cannot be asked for any more.
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A signal or an update that a run took in."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One run, as its history has it."""
+
+    run_id: str
+    arguments: tuple[Any, ...]
+    """Of its start, as plain JSON values."""
+    memo: dict[str, Any]
+    words: tuple[Word, ...] = ()
+    """Signals and accepted updates, in their order."""
+    length: int = 0
+    """Events of its history."""
+
+    def latest(self, name: str) -> Word | None:
+        """Return the last signal or update of a name."""
+        return next((word for word in reversed(self.words) if word.name == name), None)
+
+
+async def past_runs(client: Client, workflow_id: str) -> AsyncIterator[PastRun]:
+    """Yield the runs of a workflow whose history Temporal still has, the latest first; at most ten.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+    """
+    latest = await described(client, workflow_id)
+    seen = set[str]()
+    if latest is not None:
+        seen.add(latest.run_id)
+        yield await _read(client, workflow_id, latest.run_id, dict(await latest.memo()))
+    async for execution in client.list_workflows(f"WorkflowId = '{workflow_id}'", limit=_RUNS_READ):
+        if execution.run_id not in seen:
+            seen.add(execution.run_id)
+            try:
+                yield await _read(client, workflow_id, execution.run_id, dict(await execution.memo()))
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+
+
+async def _read(client: Client, workflow_id: str, run_id: str, memo: dict[str, Any]) -> PastRun:
+    arguments: tuple[Any, ...] = ()
+    words, length = list[Word](), 0
+    async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
+        length = event.event_id
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            arguments = await _plain(client, event.workflow_execution_started_event_attributes.input)
+        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+            signal = event.workflow_execution_signaled_event_attributes
+            words.append(Word(signal.signal_name, await _plain(client, signal.input)))
+        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+            request = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+            words.append(Word(request.name, await _plain(client, request.args)))
+    return PastRun(run_id, arguments, memo, tuple(words), length)
+
+
+async def _plain(client: Client, payloads: Payloads) -> tuple[Any, ...]:
+    """Return payloads as plain values; what cannot be read is None."""
+    found = list[Any]()
+    for payload in payloads.payloads:
+        try:
+            found += await client.data_converter.decode([payload])
+        except Exception:  # Whatever a codec or a converter raises: it may be what no worker can read.
+            found.append(None)
+    return tuple(found)

@@ -1,0 +1,159 @@
+"""What an entity was begun with, read from the histories of its runs, since its memory cannot be asked for (D2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from temporalio.client import Client
+
+from holdfast import names
+from holdfast.activities.entities.executions import PastRun, Word, past_runs
+from holdfast.activities.kube.raw import mapping
+from holdfast.model.calls.gang import GangBegin, GangEnd, GangSize, RendezvousMemory
+from holdfast.model.entities.graph import Graph, GraphState
+from holdfast.model.entities.queue import QueueNews, QueueState
+from holdfast.model.packed import unpacked
+from holdfast.policy.values.edit import edit
+
+M = TypeVar("M")
+
+
+class NotNow(Exception):
+    """An entity cannot be begun anew yet; the reason is the message."""
+
+
+async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[M, str | None, list[PastRun]]:
+    """Return the document that an entity went by last, why it was to end (None: it was not), and the runs read.
+
+    Raises:
+        NotNow: if no run is left that says what it goes by.
+        RPCError: if Temporal does not answer.
+    """
+    closing: str | None = None
+    runs = list[PastRun]()
+    async for run in past_runs(client, workflow_id):
+        runs.append(run)
+        # A later configuration takes the wish to end back.
+        for word in reversed(run.words):
+            if word.name == names.SIGNAL_CANCEL and closing is None:
+                closing = str(word.arguments[0]) if word.arguments and word.arguments[0] else "a person asked for it"
+            elif word.name == names.UPDATE_CONFIGURE and word.arguments:
+                document = _read(model, word.arguments[0], workflow_id)
+                if document is not None:
+                    return document, closing, runs
+        carried = _mapping(run.arguments[1] if len(run.arguments) > 1 else None)
+        for key in ("queue", "broker"):
+            document = _read(model, carried.get(key), workflow_id)
+            if document is not None:
+                return document, closing or str(carried.get("closing") or "") or None, runs
+        document = _read(model, run.arguments[0], workflow_id) if run.arguments else None
+        if document is not None:
+            return document, closing, runs
+    raise NotNow("no run of it is left that says what it goes by: apply its document again")
+
+
+def queue_memory(runs: Sequence[PastRun]) -> tuple[QueueState | None, list[QueueNews]]:
+    """Return what the latest run of a queue began with that can be read, and what workloads told it since.
+
+    Args:
+        runs: its runs, the latest first.
+    """
+    news, known = list[QueueNews](), None
+    for run in runs:
+        parts = (
+            parsed(QueueNews, word.arguments[0])
+            for word in run.words
+            if word.name == names.SIGNAL_NEWS and word.arguments
+        )
+        news[:0] = [each for each in parts if each is not None]
+        known = parsed(QueueState, run.arguments[1]) if len(run.arguments) > 1 else None
+        if known is not None:
+            break
+    return known, news
+
+
+async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, GraphState | None, str, dict[str, Any]]:
+    """Return a graph, what its last run began with, why it was cancelled (empty: it was not), and its memo.
+
+    Raises:
+        NotNow: if no run is left that says what it consists of.
+        RPCError: if Temporal does not answer.
+    """
+    words = list[Word]()
+    async for run in past_runs(client, workflow_id):
+        words[:0] = [word for word in run.words if word.name == names.SIGNAL_CANCEL]
+        graph = _read(Graph, run.arguments[0], workflow_id) if run.arguments else None
+        if graph is not None:
+            carried = run.arguments[1] if len(run.arguments) > 1 else None
+            cancelled = next((why for word in words if (why := _cancelled(graph, *word.arguments))), "")
+            return graph, parsed(GraphState, carried), cancelled, run.memo
+    raise NotNow("no run of it is left that says what it consists of: submit its file again")
+
+
+def _cancelled(graph: Graph, reason: Any = "", uid: Any = "", *_: Any) -> str:
+    """Return why a signal cancels a graph; empty where it is meant for another of its name, as the workflow has it."""
+    return "" if uid and uid != graph.uid else str(reason or "") or "the graph was cancelled"
+
+
+def latest_begin(run: PastRun) -> GangBegin | None:
+    """Return the attempt that a rendezvous served last."""
+    inputs = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
+    started = _mapping(run.arguments[0] if run.arguments else None)
+    inputs.insert(0, {key: value for key, value in started.items() if key != "memory"})
+    found = [begin for begin in (parsed(GangBegin, each) for each in inputs) if begin is not None]
+    return max(found, key=lambda begin: (begin.submitted_at, begin.attempt), default=None)
+
+
+def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
+    """Return what a run began with, and whether that is sure; a first run begins with none."""
+    started = _mapping(run.arguments[0] if run.arguments else None)
+    if not started:
+        return None, False
+    carried = started.get("memory")
+    memory = parsed(RendezvousMemory, carried)
+    return memory, carried is None or memory is not None
+
+
+def attempt_is_over(runs: Sequence[PastRun], begin: GangBegin) -> bool:
+    """Whether a workload has said that the attempt ends."""
+    for run in runs:
+        for word in run.words:
+            end = parsed(GangEnd, word.arguments[0]) if word.name == names.SIGNAL_END and word.arguments else None
+            if end is not None and end.workload_uid == begin.workload_uid and end.attempt >= begin.attempt:
+                return True
+    return False
+
+
+def sized(begin: GangBegin, runs: Sequence[PastRun]) -> GangBegin:
+    """Return the attempt with the size that the gang was given last."""
+    for run in runs:
+        word = run.latest(names.UPDATE_RESIZE)
+        size = parsed(GangSize, word.arguments[0]) if word is not None and word.arguments else None
+        if size is not None and size.min <= size.max:
+            return edit(begin, gang=edit(begin.gang, min=size.min, max=size.max))
+    return begin
+
+
+def _read(model: type[M], document: Any, workflow_id: str) -> M | None:
+    found = parsed(model, document)
+    return found if found is not None and getattr(found, "workflow_id", "") == workflow_id else None
+
+
+def parsed(model: type[M], document: Any) -> M | None:
+    """Return a document as a model, also one that is packed; None where it is none of that."""
+    if document is None:
+        return None
+    try:
+        parsed: M = model.model_validate(unpacked(document))  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+    except ValueError:
+        return None
+    return parsed  # pyright: ignore[reportUnknownVariableType]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object, also one that is packed; an empty one where it is none."""
+    try:
+        return mapping(unpacked(value))
+    except ValueError:
+        return {}

@@ -1,0 +1,93 @@
+"""A look at an admission queue's cluster, for workloads that ended without saying so (row L9)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.activities.kube.client import NotFound
+from holdfast.activities.kube.errors import UnknownKind
+from holdfast.activities.site.site import Site
+from holdfast.model.calls.queue import LookQueueInput, QueueHolder, SeenQueue
+
+KUEUE = (("kueue.x-k8s.io/v1beta2", "ClusterQueue"), ("kueue.x-k8s.io/v1beta1", "ClusterQueue"))
+_DEADLINE: Final = timedelta(seconds=5)
+
+
+async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQueue:
+    """Look who is there of a queue's workloads (see `LookQueueInput`).
+
+    Args:
+        site: the cluster.
+        client: of the Temporal namespace that the queue's workflows are in.
+        given: the queue, and whom it has let in.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+        KubeError: if the cluster does not answer, or refuses.
+    """
+    workloads, gone = await _open(client, given), list[str]()
+    for holder in given.holders:
+        activity.heartbeat()
+        # The list may be behind: of whom it does not name, the workflow itself has the word.
+        listed = workloads.get(holder.workload) == holder.uid
+        if not listed and not await _lives(client, holder) and not await _holds(site, holder):
+            gone.append(holder.uid)
+    return SeenQueue(kueue=await _kueue(site), workloads=tuple(workloads), gone=tuple(gone))
+
+
+async def _open(client: Client, given: LookQueueInput) -> dict[str, str]:
+    """Return the uid of each open workload that this queue lets in, by its workflow's id."""
+    query = (
+        f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running' "
+        f"AND {names.SA_CLUSTER} = '{given.cluster}' AND {names.SA_QUEUE} = '{given.queue}'"
+    )
+    found = dict[str, str]()
+    async for execution in client.list_workflows(query):
+        activity.heartbeat()
+        memo: dict[str, Any] = dict(await execution.memo())
+        if memo.get(names.MEMO_QUEUED):
+            found[execution.id] = str(memo.get(names.MEMO_UID, ""))
+    return found
+
+
+async def _lives(client: Client, holder: QueueHolder) -> bool:
+    """Whether the workflow of that workload, and not of a later one of its name, is open."""
+    try:
+        description = await client.get_workflow_handle(holder.workload).describe(rpc_timeout=_DEADLINE)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    memo: dict[str, Any] = dict(await description.memo())
+    # Whoever starts a workload with no more than a document need not give it a uid: its first run's id is that.
+    uid = memo.get(names.MEMO_UID) or description.raw_description.workflow_execution_info.first_run_id
+    return description.status is WorkflowExecutionStatus.RUNNING and uid == holder.uid
+
+
+async def _holds(site: Site, holder: QueueHolder) -> bool:
+    """Whether a pod of a workload is there, or an attempt that could still make one."""
+    _, namespace, _ = names.parse_workflow_id(holder.workload)
+    labels = f"{names.LABEL_WORKLOAD_UID}={holder.uid}"
+    for api_version, kind in (("v1", "Pod"), (names.API_VERSION, names.ATTEMPT_KIND)):
+        try:
+            if (await site.kube.list(api_version, kind, namespace, labels=labels))["items"]:
+                return True
+        except NotFound:
+            continue  # The cluster does not even know the kind.
+    return False
+
+
+async def _kueue(site: Site) -> bool:
+    for api_version, kind in KUEUE:
+        try:
+            await site.kube.resource(api_version, kind)
+        except UnknownKind:
+            continue
+        return True
+    return False

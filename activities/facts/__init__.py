@@ -1,0 +1,1 @@
+"""From raw objects to what is known of them. Pure."""

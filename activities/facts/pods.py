@@ -1,0 +1,242 @@
+"""What is read of a pod: its state, and if it failed, whose doing that was. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from sys import intern
+from typing import Any, Final
+
+from holdfast import names
+from holdfast.activities.facts.scheduling import unscheduled
+from holdfast.activities.kube.owners import Ref, controller_of
+from holdfast.activities.kube.raw import mapping, mappings, one_line, time_of, version_of
+from holdfast.model import DEADLINE_EXCEEDED, FailureClass
+
+MESSAGE_MAXIMUM = 200
+
+# What a pod's status or its DisruptionTarget condition gives as the reason when its node is gone or going.
+_NODE_LOST = frozenset(
+    {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "DeletionByPodGC", "DeletionByTaintManager"}
+)
+# When somebody else needed its place.
+_DISPLACED = frozenset({"Preempting", "Preempted", "PreemptionByScheduler", "EvictionByEvictionAPI"})
+# When a kubelet would not even start it: the application has not run.
+_NOT_ADMITTED = frozenset({"UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "AdmissionFailed", "Topology"})
+
+# When a container could not be begun: the application has not run either.
+_NOT_BEGUN = frozenset({"StartError", "ContainerCannotRun"})
+# Why a container waits that its kubelet cannot begin, by the one word that is used for what is the same: the kubelet
+# goes to and fro between some of them, and each change would be news.
+_STUCK: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"), "ErrImagePull"),
+    **dict.fromkeys(("ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed"), "ErrImagePull"),
+    "CreateContainerConfigError": "CreateContainerConfigError",
+    **dict.fromkeys(("CreateContainerError", "RunContainerError", "PreCreateHookError"), "CreateContainerError"),
+}
+NOT_PREPARED: Final = "PodNotPrepared"
+"""The reason of a pod whose node has no volumes or no network for it: no container of it could be thought of yet."""
+PREPARATION: Final = timedelta(minutes=2)
+"""How long a node may take over that, since volumes are attached in minutes: as long as the kubelet waits itself."""
+
+
+class PodState(Enum):
+    """What a pod counts as. A pod that is being deleted counts as nothing else."""
+
+    PENDING = auto()
+    RUNNING = auto()
+    SUCCEEDED = auto()
+    FAILED = auto()
+    TERMINATING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """All that is needed of a pod: small enough to be kept by the hundred thousand.
+
+    `failure_class` and what follows it say something only of a pod that failed, or that its kubelet cannot start.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    workload_uid: str
+    attempt: int
+    component: str
+    node: str
+    state: PodState
+    created: datetime | None
+    revision: int
+    failure_class: FailureClass = FailureClass.UNKNOWN
+    reason: str = ""
+    exit_code: int | None = None
+    exit_codes: tuple[int, ...] = ()
+    """Of all its containers that failed, where there are several."""
+    message: str = ""
+    failure_time: datetime | None = None
+    stuck_from: datetime | None = None
+    """Of a pod that its kubelet has not been able to start: from when on that is so."""
+    waits_from: datetime | None = None
+    """Of a pod that has no node yet, and whose scheduler has said why: from when on that is worth telling."""
+    controller: Ref | None = None
+    """What made it, as it says itself."""
+    copy: int | None = None
+    """Of which copy of its component it came; None where that has no copies."""
+
+
+def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
+    """Return what is needed of a pod as JSON has it."""
+    metadata: Mapping[str, Any] = raw["metadata"]
+    labels = mapping(metadata.get("labels"))
+    status = mapping(raw.get("status"))
+    attempt, copy = str(labels.get(names.LABEL_ATTEMPT, "")), str(labels.get(names.LABEL_COPY, ""))
+    state = _state(metadata, status)
+    facts: dict[str, Any] = {
+        "uid": metadata.get("uid", ""),
+        "name": metadata.get("name", ""),
+        # What a workload's pods have in common is kept once.
+        "namespace": intern(str(metadata.get("namespace", ""))),
+        "workload_uid": intern(str(labels.get(names.LABEL_WORKLOAD_UID, ""))),
+        "attempt": int(attempt) if attempt.isdecimal() else 0,
+        "component": intern(str(labels.get(names.LABEL_COMPONENT, ""))),
+        "node": intern(str(mapping(raw.get("spec")).get("nodeName") or "")),
+        "state": state,
+        "created": time_of(metadata.get("creationTimestamp")),
+        "revision": version_of(metadata),
+        "controller": controller_of(raw),
+        "copy": int(copy) if copy.isdecimal() else None,
+    }
+    if state is PodState.FAILED:
+        facts |= _failure(raw, status)
+    elif state is PodState.PENDING and facts["node"]:
+        facts |= _stuck(status, facts["created"])
+    elif state is PodState.PENDING:
+        facts |= unscheduled(raw)
+    return PodFacts(**facts)
+
+
+def _state(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> PodState:
+    if "deletionTimestamp" in metadata:
+        return PodState.TERMINATING
+    match status.get("phase"):
+        case "Succeeded":
+            return PodState.SUCCEEDED
+        case "Failed":
+            return PodState.FAILED
+        case "Running" | "Unknown":  # Unknown is not failure: it was running when last heard of.
+            return PodState.RUNNING
+        case _:
+            return PodState.PENDING
+
+
+def _failure(raw: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    reason = str(status.get("reason") or "")
+    message = str(status.get("message") or "")
+    disruption = _condition(status, "DisruptionTarget")
+    ended = list(_failed_containers(status, _sidecars(raw)))
+    init, name, container = ended[0] if ended else (False, "", mapping(None))
+    cls = _class(reason, message, str(disruption.get("reason") or ""))
+    # What a signal from outside made of a process says nothing about the process.
+    exited = cls in {FailureClass.APP, FailureClass.DEADLINE}
+    codes = tuple(dict.fromkeys(int(one["exitCode"]) for _, _, one in ended)) if exited else ()
+    if cls is FailureClass.APP:
+        reason = str(container.get("reason") or reason or "Error")
+        message = str(container.get("message") or message)
+        if init:
+            message = f"init container {name}: {message}" if message else f"init container {name}"
+        if (init and not _has_begun(status)) or reason in _NOT_BEGUN:
+            cls = FailureClass.LAUNCH
+    else:
+        reason = reason or str(disruption.get("reason") or "")
+        message = message or str(disruption.get("message") or "")
+    return {
+        "failure_class": cls,
+        "reason": intern(reason),
+        "exit_code": codes[0] if codes else None,
+        "exit_codes": codes if len(codes) > 1 else (),
+        "message": intern(one_line(message, MESSAGE_MAXIMUM)),
+        "failure_time": time_of(container.get("finishedAt"))
+        or time_of(disruption.get("lastTransitionTime"))
+        or time_of(_condition(status, "Ready", "False").get("lastTransitionTime")),
+    }
+
+
+def _class(reason: str, message: str, disruption: str) -> FailureClass:
+    if reason == DEADLINE_EXCEEDED:
+        return FailureClass.DEADLINE
+    if reason == "Evicted" and "exceed" in message.lower():
+        return FailureClass.APP  # It used more than its own limit, and not merely more than others on a full node.
+    if reason in _NODE_LOST | _DISPLACED | {"Evicted"} or disruption in _NODE_LOST | _DISPLACED:
+        return FailureClass.NODE_LOST
+    if disruption == "TerminationByKubelet":
+        return FailureClass.NODE_LOST
+    if reason in _NOT_ADMITTED or reason.startswith(("OutOf", "Topology")):
+        return FailureClass.LAUNCH
+    return FailureClass.APP
+
+
+def _sidecars(raw: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the init containers that run beside the others: the kubelet ends them with the pod."""
+    containers = mappings(mapping(raw.get("spec")).get("initContainers"))
+    return frozenset(str(one.get("name")) for one in containers if one.get("restartPolicy") == "Always")
+
+
+def _failed_containers(
+    status: Mapping[str, Any], sidecars: Container[str]
+) -> Iterator[tuple[bool, str, Mapping[str, Any]]]:
+    """Yield the terminations with a non-zero exit code, of the containers first, then of the init containers.
+
+    Each with whether it is of an init container, and with the container's name. Kubernetes does not judge a pod by its
+    sidecars among the init containers, so neither do rules.
+    """
+    for field in ("containerStatuses", "initContainerStatuses"):
+        for container in mappings(status.get(field)):
+            terminated = mapping(mapping(container.get("state")).get("terminated"))
+            if terminated.get("exitCode") and not (field.startswith("init") and str(container.get("name")) in sidecars):
+                yield field == "initContainerStatuses", str(container.get("name", "")), terminated
+
+
+def _has_begun(status: Mapping[str, Any]) -> bool:
+    """Whether any container of a pod has run: what its init containers were for is done then."""
+    return any("waiting" not in mapping(one.get("state")) for one in mappings(status.get("containerStatuses")))
+
+
+def _stuck(status: Mapping[str, Any], created: datetime | None) -> dict[str, Any]:
+    """Return why a pod does not start that has a node, and from when on that is so; nothing of one that is on its way.
+
+    Its time is that of its start, and its word the same as long as it is stuck, so that no further try is news.
+    """
+    since = time_of(status.get("startTime")) or created
+    stuck: dict[str, Any] = {"failure_class": FailureClass.LAUNCH, "failure_time": since, "stuck_from": since}
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in mappings(status.get(field)):
+            init, name = field == "initContainerStatuses", str(container.get("name", ""))
+            waiting = mapping(mapping(container.get("state")).get("waiting"))
+            word = _STUCK.get(str(waiting.get("reason") or ""))
+            if word is not None:
+                message = f"container {name}: {waiting.get('message') or waiting.get('reason')}"
+                return {**stuck, "reason": word, "message": intern(one_line(message, MESSAGE_MAXIMUM))}
+            ended = _last_end(container)
+            if init and ended.get("exitCode"):
+                message = f"init container {name}"
+                exit_code, reason = ended["exitCode"], str(ended.get("reason") or "Error")
+                return {**stuck, "reason": reason, "exit_code": exit_code, "message": message}
+    if _condition(status, "PodReadyToStartContainers", "False") and since is not None:
+        message = "its volumes or its network are not there"
+        return {**stuck, "reason": NOT_PREPARED, "message": message, "stuck_from": since + PREPARATION}
+    return {}
+
+
+def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return how a container ended last: this time, or before it was begun again."""
+    state = mapping(container.get("state"))
+    return mapping(state.get("terminated")) or mapping(mapping(container.get("lastState")).get("terminated"))
+
+
+def _condition(status: Mapping[str, Any], kind: str, value: str = "True") -> Mapping[str, Any]:
+    for condition in mappings(status.get("conditions")):
+        if condition.get("type") == kind and condition.get("status") == value:
+            return condition
+    return mapping(None)

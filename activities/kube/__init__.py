@@ -1,0 +1,1 @@
+"""The Kubernetes client: requests, errors, pages, discovery, blindness."""

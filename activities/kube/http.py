@@ -1,0 +1,293 @@
+"""Under the Kubernetes client: credentials, connections, one request, and whether it was answered at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol, Self, cast
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from kubernetes.aio import config as kube_config
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
+from holdfast import names
+from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.errors import KubeError, QuotaExceeded, Unreachable, error_of
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON has it."""
+
+CONNECT_TIMEOUT = 5.0
+TOTAL_TIMEOUT = 10.0
+POOL_SIZE = 64
+_RELOGIN_SECONDS = 10.0
+
+
+class _Response(Protocol):
+    response: aiohttp.ClientResponse
+
+
+@dataclass(slots=True)
+class Contact:
+    """When the server was last heard on a request, at first the moment it was sent."""
+
+    at: datetime
+    answered: bool = False
+
+    def dark_since(self, error: Exception) -> datetime:
+        """Return since when nothing is known: a silence counts from the last word, a broken line from now."""
+        return self.at if isinstance(error, TimeoutError) or not self.answered else datetime.now(UTC)
+
+
+class Transport:
+    """Sends requests to one API server, within a deadline each, and marks in `sight` whether they were answered."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        sight: Sight | None = None,
+        pool_size: int = POOL_SIZE,
+        connect_timeout: float = CONNECT_TIMEOUT,
+        timeout: float = TOTAL_TIMEOUT,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+    ) -> None:
+        self.sight = sight or Sight()
+        """The record of when the API server did not answer this client."""
+        # A record that was given may be that of one kind. Our own is that of the whole server: what one kind of many
+        # lacks does not darken it.
+        self._sees_all = sight is None
+        self.timeout = timeout
+        self.connect_timeout = connect_timeout
+        self._configuration = configuration
+        self._kubeconfig = kubeconfig
+        self._context = context
+        # Waiting for a free slot is not waiting for the server, so it must not eat into a request's deadline: slots are
+        # counted here and the connector itself is unbounded. Watches, which last, take no slot.
+        self._slots = asyncio.Semaphore(pool_size)
+        configuration.connection_pool_maxsize = 0
+        self._rest = RESTClientObject(configuration)
+        self._login = asyncio.Lock()
+        self._logged_in = 0.0
+
+    @classmethod
+    async def connect(
+        cls,
+        kubeconfig: str | None = None,
+        *,
+        context: str | None = None,
+        sight: Sight | None = None,
+        pool_size: int = POOL_SIZE,
+        connect_timeout: float = CONNECT_TIMEOUT,
+        timeout: float = TOTAL_TIMEOUT,  # noqa: ASYNC109 - of each request to come
+    ) -> Self:
+        """Return one with the credentials of a kubeconfig, or, without one, for the cluster this process runs in."""
+        return cls(
+            await _configuration(kubeconfig, context),
+            sight=sight,
+            pool_size=pool_size,
+            connect_timeout=connect_timeout,
+            timeout=timeout,
+            kubeconfig=kubeconfig,
+            context=context,
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._rest.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close all connections."""
+        await self.close()
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        impersonate: str = "",
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the HTTP request, not of this coroutine
+    ) -> Object:
+        """Send a request and return its answer; waits for a free slot first."""
+        deadline = aiohttp.ClientTimeout(total=timeout or self.timeout, sock_connect=self.connect_timeout)
+        async with (
+            self._slots,
+            self._sent(
+                method,
+                path,
+                query=query,
+                body=body,
+                content_type=content_type,
+                impersonate=impersonate,
+                deadline=deadline,
+            ) as response,
+        ):
+            text = await response.read()
+            return cast("Object", json.loads(text)) if text else {}
+
+    @asynccontextmanager
+    async def _sent(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        impersonate: str = "",
+        deadline: aiohttp.ClientTimeout,
+        contact: Contact | None = None,
+    ) -> AsyncGenerator[aiohttp.ClientResponse]:
+        """Send a request, raise what its answer means, and keep the record of sight."""
+        contact = contact or Contact(datetime.now(UTC))
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            response = await self._send(method, url, body, content_type, impersonate, deadline)
+            if response.status == 401 and await self._relogin():
+                response.release()
+                response = await self._send(method, url, body, content_type, impersonate, deadline)
+            try:
+                if response.status == 403 and await self._doubted(await _error(response, method, path)):
+                    response.release()
+                    response = await self._send(method, url, body, content_type, impersonate, deadline)
+                if response.status >= 400:
+                    raise await _error(response, method, path)
+                contact.at, contact.answered = datetime.now(UTC), True
+                self.sight.regained(contact.at)
+                yield response
+            finally:
+                response.release()
+        except Unreachable as error:
+            if error.blinding(method) and not (self._sees_all and error.partial(path)):
+                self.sight.lost(contact.dark_since(error))
+            raise
+        except KubeError:
+            self.sight.regained()
+            raise
+        except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError, json.JSONDecodeError) as error:
+            self.sight.lost(contact.dark_since(error))
+            detail = str(error) or type(error).__name__
+            raise Unreachable(0, "Unreachable", f"{method} {path}: {detail}") from error
+
+    async def ready(self) -> bool:
+        """Ask the API server whether it is ready. One that may not be asked is taken to be."""
+        deadline = aiohttp.ClientTimeout(total=self.connect_timeout)
+        url = f"{self._configuration.host}/readyz"
+        try:
+            response = await self._send("GET", url, None, "application/json", "", deadline)
+        except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError):
+            return False
+        response.release()
+        return response.status < 500
+
+    async def _doubted(self, error: KubeError) -> bool:
+        """Whether to ask again: a server that has just started forbids what it allows once it has read all roles.
+
+        Raises:
+            Unreachable: if it has not read them yet. Once it has, its next answer counts.
+        """
+        if isinstance(error, QuotaExceeded):
+            return False
+        if not await self.ready():
+            raise Unreachable(503, "NotReady", f"it is starting, and does not know all roles yet: {error.message}")
+        return True
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        body: Object | None,
+        content_type: str,
+        impersonate: str,
+        deadline: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "User-Agent": names.FIELD_MANAGER, "Content-Type": content_type}
+        token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        if token:
+            headers["Authorization"] = token
+        if impersonate:
+            headers["Impersonate-User"] = impersonate
+        answer = cast(
+            "_Response",
+            await self._rest.request(  # pyright: ignore[reportUnknownMemberType]
+                method, url, headers=headers, body=body, _request_timeout=deadline
+            ),
+        )
+        return answer.response
+
+    async def _relogin(self) -> bool:
+        """Read the credentials again, as they may have been renewed; not more often than every ten seconds."""
+        async with self._login:
+            now = asyncio.get_running_loop().time()
+            if self._logged_in and now - self._logged_in < _RELOGIN_SECONDS:
+                return False
+            self._logged_in = now
+            self._configuration = await _configuration(self._kubeconfig, self._context)
+            self._configuration.connection_pool_maxsize = 0
+            old, self._rest = self._rest, RESTClientObject(self._configuration)
+            await old.close()
+            return True
+
+
+async def _configuration(kubeconfig: str | None, context: str | None) -> Configuration:
+    configuration = Configuration()
+    # Read from the environment once, and not for each request, with the user's .netrc beside it.
+    configuration.client_session_kwargs = {"trust_env": False}
+    if kubeconfig is None:
+        kube_config.load_incluster_config(  # pyright: ignore[reportUnknownMemberType]
+            client_configuration=configuration
+        )
+    else:
+        await kube_config.load_kube_config(  # pyright: ignore[reportUnknownMemberType]
+            config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
+        )
+    if configuration.proxy is None:
+        configuration.proxy = _proxy(configuration.host)
+    return configuration
+
+
+def _proxy(url: str) -> str | None:
+    """Return the proxy that the environment (`https_proxy`, `no_proxy`) names for the API server, if any."""
+    parts = urlsplit(url)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+async def _error(response: aiohttp.ClientResponse, method: str, path: str) -> KubeError:
+    return error_of(response.status, _status(await response.read()), method, path, response.headers)
+
+
+def _status(text: bytes) -> Object:
+    """Return the `Status` an error answer carries, or what can be made of another's (a proxy's) answer."""
+    try:
+        status: Any = json.loads(text)
+    except ValueError:
+        return {"message": text[:200].decode(errors="replace")}
+    return cast("Object", status) if isinstance(status, dict) else {"message": str(status)[:200]}
+
+
+async def lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield an answer's lines, however long each is."""
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield line

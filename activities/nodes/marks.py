@@ -1,0 +1,154 @@
+"""Looking at nodes and their leases live, and saying on a node's object how it stands (rows L4, L5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from typing import Final, TypeVar
+
+from holdfast import names
+from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.nodes.annotations import is_marked, is_ready, patch_of, with_fault_label
+from holdfast.activities.nodes.taints import is_fenced, unfence
+from holdfast.activities.site.site import Pulse, Site, persist, told
+from holdfast.model import NodeMarked, NodeSight, NodeWish, NodeWord
+from holdfast.model.calls.cluster import LookedNodes, LookNodesInput, MarkedNodes, MarkNodesInput
+
+LEASE: Final = ("coordination.k8s.io/v1", "Lease")
+REQUESTS_AT_ONCE: Final = 40
+"""A node's pods are listed from the API server's cache, which first catches up: a tenth of a second each."""
+CONFLICTS_BORNE: Final = 8
+"""A node's status changes every few seconds, and with it the version that a change of ours names."""
+
+Sensitive = Callable[[Set[str]], Awaitable[bool]]
+"""Says whether any of some workloads, by their workflows' ids, is sensitive, or may be."""
+_SILENT: Final = frozenset({NodeWord.DOWN, NodeWord.LOST, NodeWord.FENCING})
+T = TypeVar("T")
+
+
+async def look_nodes(site: Site, given: LookNodesInput) -> LookedNodes:
+    """Read some nodes and their leases live.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`.
+    """
+    site.check_cluster(given.cluster, given.cluster_uid)
+    async with told(), Pulse() as pulse:
+        found = await _each(
+            persist(pulse, "looking at nodes", lambda name=name: _look(site, name)) for name in given.nodes
+        )
+        return LookedNodes(nodes=tuple(found), blind=site.blind(pulse.blind))
+
+
+async def _look(site: Site, name: str) -> NodeSight:
+    # The lease first: a node that is read after it was there when it was not renewed.
+    lease = await site.kube.find(*LEASE, name, names.NODE_LEASES)
+    node = await site.kube.find("v1", "Node", name)
+    if node is None:
+        return NodeSight(name=name, gone=True)
+    mark = site.marks.faults.of(node)
+    return NodeSight(
+        name=name,
+        uid=node["metadata"]["uid"],
+        renewed=str(mapping(mapping(lease).get("spec")).get("renewTime") or ""),
+        fault=mark.reason if mark is not None else "",
+        message=mark.message if mark is not None else "",
+        ready=is_ready(node),
+    )
+
+
+async def mark_nodes(site: Site, given: MarkNodesInput, sensitive: Sensitive | None = None) -> MarkedNodes:
+    """Say on some nodes how they stand.
+
+    Args:
+        site: the cluster.
+        given: which nodes, and what.
+        sensitive: asked of the workloads on a node that is to be fenced; without it they may all be.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`.
+    """
+    site.check_cluster(given.cluster, given.cluster_uid)
+    async with told(), Pulse() as pulse:
+        done = await _each(persist(pulse, "marking nodes", lambda wish=wish: _mark(site, wish)) for wish in given.nodes)
+        done = [
+            await persist(pulse, "looking at pods", lambda one=one: _whose(site, one, sensitive))
+            if one.word is NodeWord.FENCING and not one.gone and not one.refused
+            else one
+            for one in done
+        ]
+        return MarkedNodes(nodes=tuple(done))
+
+
+async def _whose(site: Site, done: NodeMarked, sensitive: Sensitive | None) -> NodeMarked:
+    """Say of a node whose pods are on it, once no new ones can come."""
+    try:
+        workloads = await _workloads(site, done.name)
+    except Forbidden:
+        return done.model_copy(update={"ours": True, "sensitive": True})
+    if not workloads:
+        return done
+    return done.model_copy(update={"ours": True, "sensitive": sensitive is None or await sensitive(workloads)})
+
+
+async def _workloads(site: Site, node: str) -> set[str]:
+    """Return the ids of this installation's workloads with a pod on a node."""
+    labels = f"{names.LABEL_INSTALLATION}={site.installation}"
+    pods = (await site.kube.list("v1", "Pod", labels=labels, fields=f"spec.nodeName={node}"))["items"]
+    found: set[str] = set()
+    for pod in pods:
+        name = mapping(pod["metadata"].get("annotations")).get(names.ANNOTATION_WORKLOAD)
+        found.add(names.workflow_id(site.cluster, pod["metadata"]["namespace"], str(name or "unknown")))
+    return found
+
+
+async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
+    """Say on one node how it stands, unless it is none of this installation's business."""
+    done = NodeMarked(name=wish.name, word=wish.word)
+    for _ in range(CONFLICTS_BORNE):
+        node = await site.kube.find("v1", "Node", wish.name)
+        if node is None or node["metadata"]["uid"] != wish.uid:
+            return done.model_copy(update={"gone": True})
+        patch, fenced = patch_of(node, wish, site.installation), is_fenced(node, site.installation)
+        if wish.word not in _SILENT:
+            patch = unfence(node, site.installation, patch)
+        ours = fenced or is_marked(node, site.installation)
+        if patch is not None and not ours and not await _has_ours(site, wish.name):
+            patch = None
+        patch = with_fault_label(node, wish, site.installation, patch)
+        if patch is None:
+            return done
+        try:
+            version = node["metadata"]["resourceVersion"]
+            await site.kube.patch("v1", "Node", wish.name, uid=wish.uid, patch=patch, resource_version=version)
+        except NotFound:
+            return done.model_copy(update={"gone": True})
+        except Conflict:
+            continue
+        except Forbidden as error:
+            return done.model_copy(update={"refused": error.message[:200]})
+        return done
+    return done.model_copy(update={"refused": "it changes faster than it can be marked"})
+
+
+async def _has_ours(site: Site, node: str) -> bool:
+    """Whether a pod of this installation is on a node."""
+    labels = f"{names.LABEL_INSTALLATION}={site.installation}"
+    try:
+        return bool((await site.kube.list("v1", "Pod", labels=labels, fields=f"spec.nodeName={node}"))["items"])
+    except KubeError as error:
+        if isinstance(error, Forbidden):
+            return True  # Where pods may be read in some namespaces only, marking one node too many is the lesser evil.
+        raise
+
+
+async def _each(calls: Iterable[Awaitable[T]]) -> Sequence[T]:
+    """Make all calls, some at once, and return what each came to, in order."""
+    slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def one(call: Awaitable[T]) -> T:
+        async with slots:
+            return await call
+
+    return await asyncio.gather(*(one(call) for call in calls))

@@ -1,0 +1,358 @@
+"""Boots, wipes and power-offs, and what they say on nodes' objects (row L15): looked at first, proven at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from holdfast import names
+from holdfast.activities.kube.client import Conflict, Forbidden, NotFound, Unreachable
+from holdfast.activities.kube.raw import mapping, mappings, one_line
+from holdfast.activities.nodes import taints
+from holdfast.activities.nodes.machine import (
+    Away,
+    Machine,
+    Note,
+    NotNow,
+    Provisioning,
+    Refusal,
+    ServiceError,
+    Step,
+    switch,
+    wipe,
+)
+from holdfast.activities.nodes.machine_identity import Identities, problem
+from holdfast.activities.site.site import Site, told
+from holdfast.model.calls.provisioner import (
+    CheckProvisionerInput,
+    Enlisted,
+    EnlistInput,
+    Provisioned,
+    ProvisionInput,
+)
+from holdfast.model.entities.provisioner import Checked, NodeAction, NodeRequest, Progress, Result
+
+BEAT_SECONDS: Final = 2.0
+CONFLICTS_BORNE: Final = 8
+"""A node's status changes every few seconds, and with it the version that a change of ours names."""
+LEASE_LONGEST: Final = 60.0
+PODS_TOLD: Final = 3
+_LEASE: Final = ("coordination.k8s.io/v1", "Lease")
+_NONE: Final = "this worker has no provisioner: see the setting provisioner_url"
+
+
+def _without() -> ApplicationError:
+    """Return the error of a worker that is told of no service: another one may be."""
+    return ApplicationError(_NONE, type="NoProvisioner", category=ApplicationErrorCategory.BENIGN)
+
+
+class _Gone(Exception):
+    """The node's object is gone, or another one has its name."""
+
+
+async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> Enlisted:
+    """Find out whom to ask about a node, and put one that is to be wiped into quarantine.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`, `ClusterUnreachable` or `NoProvisioner`, which are retried.
+    """
+    site.check_cluster(given.cluster, given.cluster_uid)
+    request = given.request
+    async with told():
+        node = await site.kube.find("v1", "Node", request.node)
+        if node is None and request.action not in {NodeAction.BOOT, NodeAction.POWER_OFF}:
+            return Enlisted(refused=f"there is no node {request.node}")
+        uid = str(node["metadata"]["uid"]) if node is not None else ""
+        if request.uid and request.uid != uid:
+            return Enlisted(refused=f"the object of node {request.node} is gone, or another one has its name")
+        if not request.action.by_service:
+            return Enlisted(uid=uid)
+        if port is None:
+            raise _without()
+        try:
+            service = port.service_of(port.url_of(request.node, _said(node)))
+        except Refusal as refusal:
+            return Enlisted(uid=uid, refused=str(refusal))
+        if request.action is NodeAction.WIPE:
+            try:
+                await _change(site, request.node, uid, lambda raw: taints.quarantine(raw, site.installation))
+            except _Gone:
+                return Enlisted(refused=f"there is no node {request.node} any more")
+            except Forbidden as error:
+                return Enlisted(uid=uid, refused=f"it cannot be put into quarantine: {error.message}")
+        return Enlisted(uid=uid, service=service)
+
+
+async def provision(
+    site: Site, port: Provisioning | None, given: ProvisionInput, identities: Identities | None = None
+) -> Provisioned:
+    """Do what was asked of a node, or a part of it.
+
+    Args:
+        site: the cluster.
+        port: what does it; None where this worker has nothing that does.
+        given: what was asked.
+        identities: which nodes have which UUID, read for several requests; by default for this one.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `NoProvisioner`, which are retried.
+    """
+    site.check_cluster(given.cluster, given.cluster_uid)
+    request = given.request
+    if port is None and request.action.by_service:
+        raise _without()
+    done = await _tried(site, port, request, identities or Identities())
+    return done.model_copy(update={"renewed": request.renewed}) if request.fence else done
+
+
+async def _tried(site: Site, port: Provisioning | None, request: NodeRequest, identities: Identities) -> Provisioned:
+    """Do it, and say what an error means for the request."""
+    async with _beating(request.progress) as (progress, note):
+        try:
+            request = request.model_copy(update={"progress": progress()})
+            return await _done(site, port, request, identities, note)
+        except Away as error:
+            if error.broken and port is not None and await port.answers(request.service):
+                return Provisioned(result=Result.WAITS, said=str(error), progress=progress(), reached=True)
+            return Provisioned(result=Result.AWAY, said=str(error), progress=progress())
+        except NotNow as error:
+            return Provisioned(result=Result.WAITS, said=str(error), progress=progress(), reached=True)
+        except Refusal as error:
+            return Provisioned(result=Result.REFUSED, said=str(error), progress=progress(), reached=True)
+        except _Gone:
+            said = "the node's object is gone, or another one has its name"
+            result = Result.WITHDRAWN if request.fence else Result.REFUSED
+            return Provisioned(result=result, said=said, progress=progress())
+        except Unreachable as error:
+            said = one_line(f"the API server does not answer: {error.message}", 200)
+            return Provisioned(result=Result.WAITS, said=said, progress=progress())
+        except Forbidden as error:
+            return Provisioned(result=Result.WAITS, said=one_line(error.message, 200), progress=progress())
+
+
+async def check(site: Site, port: Provisioning | None, given: CheckProvisionerInput) -> Checked:
+    """Ask the service whether it would take a request.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`.
+    """
+    site.check_cluster(given.cluster, given.cluster_uid)
+    if port is None:
+        return Checked(good=False, found=_NONE, remedy="give each worker of this cluster the same settings")
+    async with told():
+        node = await site.kube.find("v1", "Node", given.node) if given.node else None
+        checked = await port.check(port.url_of(given.node or "{node}", _said(node)))
+        if not given.node or not checked.good:
+            return checked
+        try:
+            await _machine(site, port, given.node, node, Identities())
+        except Refusal as refusal:
+            return Checked(good=False, found=f"{checked.found}; {refusal}", remedy="nothing is done to it until then")
+        except ServiceError as error:
+            return Checked(good=False, found=str(error), remedy="ask again")
+        return checked
+
+
+async def _done(
+    site: Site, port: Provisioning | None, request: NodeRequest, identities: Identities, note: Note
+) -> Provisioned:
+    if request.action is NodeAction.RELEASE:
+        await _let_go(site, request)
+        return Provisioned(result=Result.DONE, said="it takes pods again")
+    if request.action is NodeAction.FENCED:
+        return await _by_hand(site, request)
+    if port is None:
+        raise _without()
+    node = await site.kube.find("v1", "Node", request.node)
+    same = node is not None and node["metadata"]["uid"] == request.uid
+    if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine that boots may join anew.
+        raise _Gone
+    if request.fence:
+        return await _fence(site, await _machine(site, port, request.node, node, identities), request, note)
+    if request.action is NodeAction.WIPE:  # Before its pods are looked at: from then on none is added.
+        await _change(site, request.node, request.uid, lambda raw: taints.quarantine(raw, site.installation))
+    busy = "" if _is_begun(request) or request.force else await _pods(site, request)
+    if busy:
+        return Provisioned(result=Result.WAITS, said=busy, progress=request.progress)
+    machine = await _machine(site, port, request.node, node, identities)
+    if request.action is NodeAction.WIPE:
+        step = await wipe(machine, request.progress, note)
+        if step.result is Result.DONE:
+            await _let_go(site, request)
+        return _provisioned(step)
+    on = request.action is NodeAction.BOOT
+    return _provisioned(await switch(machine, on, request.progress, note, pxe=request.pxe))
+
+
+async def _machine(
+    site: Site, port: Provisioning, name: str, node: Mapping[str, Any] | None, identities: Identities
+) -> Machine:
+    """Return a node's machine.
+
+    Raises:
+        Refusal: if it is another one, or that cannot be known.
+        ServiceError: if it cannot be looked at.
+    """
+    machine = await port.machine(port.url_of(name, _said(node)))
+    uuid, owners = await machine.uuid(), await identities.owners(site.kube)
+    wrong = problem(name, node, uuid, owners, allow_absent=port.allows_unverified)
+    if wrong:
+        raise Refusal(wrong)
+    return machine
+
+
+def _is_begun(request: NodeRequest) -> bool:
+    """Whether its machine has been told something; a boot cuts nothing under anybody."""
+    return request.action is NodeAction.BOOT or bool(request.progress.sent or request.progress.ordered)
+
+
+def _provisioned(step: Step) -> Provisioned:
+    return Provisioned(result=step.result, said=step.said, progress=step.progress, reached=True)
+
+
+# A node that is silent: its power, and the proof of it.
+
+
+async def _fence(site: Site, machine: Machine, request: NodeRequest, note: Note) -> Provisioned:
+    """Have a silent node be off, unless it is heard again, and say so on its object."""
+    if request.progress.sent is None and await _renewal(site, request.node) != request.renewed:
+        return Provisioned(result=Result.WITHDRAWN, said="its lease is renewed again", reached=True)
+    step = await switch(machine, False, request.progress, note)
+    if step.result is not Result.DONE:
+        return _provisioned(step)
+    at = datetime.now(UTC)
+    said = f"powered off at {at:%H:%M:%S} UTC, by proof of its PowerState (rule fence)"
+    await _say_off(site, request, at, said, request.renewed)
+    return Provisioned(result=Result.DONE, said=said, progress=step.progress, reached=True, off_since=at)
+
+
+async def _by_hand(site: Site, request: NodeRequest) -> Provisioned:
+    """Take a person's word that a node's power is off, unless its lease is renewed meanwhile."""
+    lease = await site.kube.find(*_LEASE, request.node, names.NODE_LEASES)
+    spec = mapping(mapping(lease).get("spec"))
+    before, seconds = str(spec.get("renewTime") or ""), float(spec.get("leaseDurationSeconds") or 0)
+    # It is renewed four times in its duration. Clocks are not compared.
+    await asyncio.sleep(min(LEASE_LONGEST, seconds))
+    if await _renewal(site, request.node) != before:
+        raise Refusal("its lease is being renewed, so that it is on")
+    at = datetime.now(UTC)
+    said = f"powered off by hand, said at {at:%H:%M:%S} UTC: {request.why}"
+    await _say_off(site, request, at, said, before)
+    return Provisioned(result=Result.DONE, said=said, off_since=at, renewed=before)
+
+
+async def _say_off(site: Site, request: NodeRequest, at: datetime, said: str, renewed: str) -> None:
+    ours = site.installation
+    await _change(site, request.node, request.uid, lambda raw: taints.fence(raw, ours, at, said, renewed))
+
+
+async def _renewal(site: Site, node: str) -> str:
+    lease = await site.kube.find(*_LEASE, node, names.NODE_LEASES)
+    return str(mapping(mapping(lease).get("spec")).get("renewTime") or "")
+
+
+# A node's object and its pods.
+
+
+def _said(node: Mapping[str, Any] | None) -> str:
+    """Return the URL that a node's annotation gives, if it does."""
+    annotations = mapping(mapping(mapping(node).get("metadata")).get("annotations"))
+    return str(annotations.get(names.ANNOTATION_REDFISH) or "")
+
+
+async def _pods(site: Site, request: NodeRequest) -> str:
+    """Say which pods are on a node whose end would be that of living work; empty for none."""
+    listed = await site.kube.list("v1", "Pod", fields=f"spec.nodeName={request.node}", keep=_living)
+    there: list[str] = listed["items"]
+    if not there:
+        return ""
+    more = f" and {len(there) - PODS_TOLD} more" if len(there) > PODS_TOLD else ""
+    return f"{len(there)} pods are on it: {', '.join(there[:PODS_TOLD])}{more}"
+
+
+def _living(pod: Mapping[str, Any]) -> str | None:
+    """Return the name of a pod that would be missed: no DaemonSet's, none of the node's own, none that has ended."""
+    metadata = mapping(pod.get("metadata"))
+    owners = {one.get("kind") for one in mappings(metadata.get("ownerReferences"))}
+    ended = mapping(pod.get("status")).get("phase") in {"Succeeded", "Failed"}
+    if ended or owners & {"DaemonSet", "Node"} or "kubernetes.io/config.mirror" in mapping(metadata.get("annotations")):
+        return None
+    return f"{metadata.get('namespace')}/{metadata.get('name')}"
+
+
+async def _let_go(site: Site, request: NodeRequest) -> None:
+    await _change(site, request.node, request.uid, lambda raw: taints.let_go(raw, site.installation))
+
+
+async def _change(site: Site, name: str, uid: str, change: Callable[[Mapping[str, Any]], taints.Patch | None]) -> None:
+    """Change exactly this node's object, as it is when it is changed.
+
+    Raises:
+        NotNow: if it changes faster than that.
+        Forbidden: if it may not be changed.
+    """
+    for _ in range(CONFLICTS_BORNE):
+        node = await site.kube.find("v1", "Node", name)
+        if node is None or node["metadata"]["uid"] != uid:
+            raise _Gone
+        patch = change(node)
+        if patch is None:
+            return
+        version = node["metadata"]["resourceVersion"]
+        try:
+            await site.kube.patch("v1", "Node", name, uid=uid, patch=patch, resource_version=version)
+        except NotFound:
+            raise _Gone from None
+        except Conflict:
+            continue
+        return
+    raise NotNow("the node's object changes faster than it can be marked")
+
+
+# What outlives a worker that is killed.
+
+
+@asynccontextmanager
+async def _beating(before: Progress) -> AsyncGenerator[tuple[Callable[[], Progress], Note]]:
+    """Heartbeat for as long as the block lasts, with how far it has come; begin with what an earlier try has noted."""
+    inside = activity.in_activity()
+    known = [_earlier(before) if inside else before]
+
+    def tell() -> None:
+        activity.heartbeat(known[0].model_dump(mode="json"))
+
+    async def note(progress: Progress) -> None:
+        known[0] = progress
+        if inside:
+            # Through the client, which returns when it is kept: the SDK's own may come too late.
+            handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
+            await handle.heartbeat(progress.model_dump(mode="json"))
+            tell()
+
+    async def beat() -> None:
+        while True:
+            tell()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    task = asyncio.create_task(beat()) if inside else None
+    try:
+        yield lambda: known[0], note
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _earlier(before: Progress) -> Progress:
+    details = activity.info().heartbeat_details
+    try:
+        return Progress.model_validate(details[0]) if details else before
+    except ValidationError:
+        return before

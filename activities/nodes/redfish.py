@@ -1,0 +1,343 @@
+"""Machines by Redfish (DMTF DSP0266) over HTTP, with OpenStack's client sushy: the one module that imports it (L15)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from holdfast.activities.kube.raw import mapping, mappings, one_line
+from holdfast.activities.nodes.machine import Away, Erasure, NotNow, Refusal
+from holdfast.model.entities.provisioner import Checked
+
+PLACEHOLDER: Final = "{node}"
+CONNECT_SECONDS: Final = 5
+READ_SECONDS: Final = 20
+_SAID_MAXIMUM: Final = 200
+_THREADS: Final = 64
+"""As many fences are worked at at once; each machine may hang for as long as is waited for an answer."""
+_ERASE: Final = "#Drive.SecureErase"
+_RUNNING: Final = frozenset({"New", "Starting", "Running", "Pending", "Suspended", "Stopping", "Service", "Cancelling"})
+"""States of a task that is not over (DSP0268)."""
+
+T = TypeVar("T")
+
+
+def is_installed() -> bool:
+    """Whether the client is there: it comes with the extra `redfish`."""
+    return find_spec("sushy") is not None
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where machines are found, and by which right."""
+
+    template: str
+    """A ComputerSystem's URL, in which `{node}` stands for its node's name."""
+    user: str = ""
+    password_file: Path | None = None
+    """Read for each try, so that another password needs no new worker."""
+    ca_file: Path | None = None
+    insecure: bool = False
+    services: tuple[str, ...] = ()
+    """Services that a node's annotation may name besides the template's own."""
+    allow_unverified: bool = False
+    """Whether a machine that says no UUID, or whose node says none, is taken by its URL alone."""
+
+    def password(self) -> str:
+        """Return the password.
+
+        Raises:
+            Away: if it cannot be read.
+        """
+        if self.password_file is None:
+            return ""
+        try:
+            return self.password_file.read_text().strip()
+        except OSError as error:
+            raise Away(f"the file of the password cannot be read: {error.strerror or error}") from error
+
+
+def service_of(url: str) -> str:
+    """Return scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+class Redfish:
+    """The provisioning service, or several of them: each machine may have one of its own."""
+
+    def __init__(self, access: Access, machines: type[System] | None = None) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            access: how the service is reached.
+            machines: what is made of each machine; a `System` by default.
+        """
+        self._access = access
+        self._machines = machines or System
+        # The client blocks. A service that hangs is not to take the threads that the rest of the process lives on.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redfish")
+
+    @property
+    def allows_unverified(self) -> bool:
+        """Whether a machine that cannot be compared with its node is acted on all the same."""
+        return self._access.allow_unverified
+
+    def url_of(self, node: str, said: str) -> str:
+        """Return a node's URL."""
+        return said or self._access.template.replace(PLACEHOLDER, node)
+
+    def service_of(self, url: str) -> str:
+        """Return the service of a URL.
+
+        Raises:
+            Refusal: if it is none that the settings name: whoever may annotate a node must not thereby have the
+                password sent to a place of their own.
+        """
+        service, template = service_of(url), self._access.template
+        path = urlsplit(url)
+        if path.scheme not in {"http", "https"} or not path.hostname or not path.path.strip("/"):
+            raise Refusal(f"{url!r} is no URL of a ComputerSystem: expected https://HOST/redfish/v1/Systems/ID")
+        head, _, tail = service_of(template).partition(PLACEHOLDER)
+        own = service == head if PLACEHOLDER not in service_of(template) else _fits(service, head, tail)
+        if not own and service not in self._access.services:
+            raise Refusal(f"{service} is none of the services that may be asked: see the setting provisioner_services")
+        return service
+
+    async def machine(self, url: str) -> System:
+        """Return a machine.
+
+        Raises:
+            ServiceError: if it cannot be looked at, or its service is none that may be asked.
+        """
+        self.service_of(url)
+        looks = f"looking at {urlsplit(url).path}"
+        return await self.threaded(looks, lambda: self._machines(self, self._system(url)))
+
+    async def check(self, url: str) -> Checked:
+        """Ask the service for the machine at a URL; where that has a placeholder, for what it says of itself."""
+        service = service_of(url)
+        if PLACEHOLDER in service:
+            return Checked(good=True, found=f"each node has a service of its own ({service}): name one to ask it")
+        try:
+            self.service_of(url)
+            if PLACEHOLDER in url:
+                found = await self.threaded("asking for its machines", lambda: self._systems(service))
+                return Checked(good=True, found=f"{service} answers, and knows {found} machines")
+            system = await self.machine(url)
+            return Checked(good=True, found=f"{service} answers: {url} is {await system.power()}")
+        except Away as error:
+            remedy = "look whether it runs, whether this worker reaches it, and whether user and password are right"
+            return Checked(good=False, found=f"{service}: {error}", remedy=remedy)
+        except (NotNow, Refusal) as error:
+            remedy = "look at the setting provisioner_url, and the node's annotation holdfast.dev/redfish"
+            return Checked(good=False, found=f"{url}: {error}", remedy=remedy)
+
+    async def answers(self, url: str) -> bool:
+        """Whether the service of a machine says what it is."""
+        try:
+            await self.threaded("asking what it is", lambda: self._root(service_of(url)))
+        except Away:
+            return False
+        except Refusal:
+            pass
+        return True
+
+    async def threaded(self, what: str, call: Callable[[], T]) -> T:
+        """Make a call of the client, and say what its failure means.
+
+        Raises:
+            ServiceError: if it fails.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._told(what, call))
+
+    def _told(self, what: str, call: Callable[[], T]) -> T:
+        errors = _client().exceptions
+        try:
+            return call()
+        except errors.HTTPError as error:
+            status, text = int(error.status_code or 0), one_line(f"{what}: {error.detail or error}", _SAID_MAXIMUM)
+            if status in {401, 403} or status >= 500:
+                raise Away(f"{text} ({status})", broken=status >= 500) from error
+            if status in {400, 404, 405, 410}:
+                raise Refusal(f"{text} ({status})") from error
+            raise NotNow(f"{text} ({status})") from error
+        except errors.ConnectionError as error:
+            raise Away(one_line(f"{what}: {error}", _SAID_MAXIMUM)) from error
+        except errors.SushyError as error:  # What it serves is not what Redfish says, or it cannot do this.
+            raise Refusal(one_line(f"{what}: {error}", _SAID_MAXIMUM)) from error
+        except ValueError as error:  # Something answers there, and in no JSON.
+            raise Away(one_line(f"{what}: {error}", _SAID_MAXIMUM)) from error
+
+    def _root(self, service: str) -> Any:
+        sushy, access = _client(), self._access
+        # Basic, and no session: a worker that is killed would leave one behind each time, and machines keep few.
+        auth = sushy.auth.BasicAuth(username=access.user, password=access.password()) if access.user else _anybody()
+        return sushy.Sushy(
+            service,
+            auth=auth,
+            verify=False if access.insecure else str(access.ca_file) if access.ca_file is not None else True,
+            # Whoever calls tries again, and tells meanwhile why.
+            server_side_retries=1,
+            server_side_retries_delay=0,
+            read_timeout=READ_SECONDS,
+            connect_timeout=CONNECT_SECONDS,
+        )
+
+    def _system(self, url: str) -> Any:
+        return self._root(service_of(url)).get_system(urlsplit(url).path)
+
+    def _systems(self, service: str) -> int:
+        return len(self._root(service).get_system_collection().members_identities)
+
+
+class System:
+    """A ComputerSystem."""
+
+    def __init__(self, service: Redfish, system: Any) -> None:
+        """Take one that was just read."""
+        self._service, self._system = service, system
+
+    async def uuid(self) -> str:
+        """Return its UUID, as it was when this was read."""
+        return str(self._system.json.get("UUID") or "")
+
+    async def power(self) -> str:
+        """Return how its power is."""
+
+        def ask() -> str:
+            self._system.refresh(force=True)
+            return str(self._system.json.get("PowerState") or "unknown")
+
+        return await self._service.threaded("asking for its power", ask)
+
+    async def set_power(self, on: bool) -> None:
+        """Have it be on or off, by ComputerSystem.Reset."""
+        kind = "ON" if on else "FORCE_OFF"
+        await self._service.threaded(
+            "resetting it", lambda: self._system.reset_system(getattr(_client().ResetType, kind))
+        )
+
+    async def boot_from_network_once(self) -> None:
+        """Set its boot override."""
+        sushy = _client()
+        source, once = sushy.BootSource.PXE, sushy.BootSourceOverrideEnabled.ONCE
+        await self._service.threaded(
+            "setting its boot override", lambda: self._system.set_system_boot_options(source, enabled=once)
+        )
+
+    async def drives(self) -> tuple[str, ...]:
+        """Name the drives of all its storages."""
+
+        def ask() -> tuple[str, ...]:
+            storages = self._system.storage.get_members()
+            return tuple(str(drive["@odata.id"]) for one in storages for drive in mappings(one.json.get("Drives")))
+
+        return await self._service.threaded("asking for its drives", ask)
+
+    async def erasures(self, drive: str) -> tuple[str, ...]:
+        """Name the tasks whose order went to the drive's action; none where the service keeps no tasks."""
+        return await self._service.threaded(f"asking for tasks of {drive}", lambda: tuple(self._tasks(drive)))
+
+    async def erase(self, drive: str) -> str:
+        """Order the erasure; where it is told of by a task, return that, else its monitor."""
+
+        def order() -> str:
+            answer = self._connector.post(self._action(drive), data={})
+            if answer.status_code != 202:
+                return ""
+            body = _body(answer)
+            found = str(body.get("@odata.id") or "") if "TaskState" in body else ""
+            found = found or str(answer.headers.get("Location") or "")
+            if not found:
+                raise _client().exceptions.MissingHeaderError(target_uri=drive, header="Location")
+            return urlsplit(found).path
+
+        return await self._service.threaded(f"erasing {drive}", order)
+
+    async def erasure(self, order: str) -> Erasure:
+        """Return how a task, or its monitor, stands."""
+
+        def ask() -> tuple[int, Mapping[str, Any]]:
+            answer = self._connector.get(order)
+            return answer.status_code, _body(answer)
+
+        status, body = await self._service.threaded(f"asking for {order}", ask)
+        state, health = str(body.get("TaskState") or ""), str(body.get("TaskStatus") or "OK")
+        if status == 202 or state in _RUNNING:
+            return Erasure.RUNNING
+        if state not in {"", "Completed"} or health == "Critical":
+            words = " ".join(str(one.get("Message") or "") for one in mappings(body.get("Messages")))
+            raise Refusal(one_line(f"{order} has ended as {state or health} {words}".strip(), _SAID_MAXIMUM))
+        return Erasure.DONE
+
+    @property
+    def _connector(self) -> Any:
+        return self._system._conn  # The client has no call of its own for this action.
+
+    def _action(self, drive: str) -> str:
+        actions = mapping(mapping(self._connector.get(drive).json()).get("Actions"))
+        target = mapping(actions.get(_ERASE)).get("target")
+        if not target:
+            raise _client().exceptions.MissingActionError(action=_ERASE, resource=drive)
+        return str(target)
+
+    def _tasks(self, drive: str) -> list[str]:
+        action = self._action(drive)
+        root = mapping(self._connector.get("/redfish/v1/").json())
+        link = mapping(root.get("Tasks")).get("@odata.id")
+        if not link:
+            return []
+        service = mapping(self._connector.get(str(link)).json())
+        listed = mapping(service.get("Tasks")).get("@odata.id")
+        members: Sequence[Mapping[str, Any]] = (
+            mappings(mapping(self._connector.get(str(listed)).json()).get("Members")) if listed else ()
+        )
+        found: list[str] = []
+        for one in members:
+            task = mapping(self._connector.get(str(one["@odata.id"])).json())
+            if mapping(task.get("Payload")).get("TargetUri") == action:
+                found.append(str(one["@odata.id"]))
+        return found
+
+
+def _body(answer: Any) -> Mapping[str, Any]:
+    return mapping(answer.json() if answer.content else None)
+
+
+def _fits(service: str, head: str, tail: str) -> bool:
+    return service.startswith(head) and service.endswith(tail) and len(service) > len(head) + len(tail)
+
+
+def _client() -> Any:
+    """Return the client's module.
+
+    Raises:
+        Refusal: if it is not installed.
+    """
+    try:
+        import sushy  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError as error:
+        raise Refusal("Redfish needs the extra `redfish`: pip install 'holdfast[redfish]'") from error
+    return sushy  # Its exceptions and ways to authenticate come with it.
+
+
+def _anybody() -> Any:
+    """Return what authenticates nobody, for a service that asks for no name."""
+    base: Any = _client().auth.AuthBase
+
+    class Anybody(base):
+        def _do_authenticate(self) -> None:
+            """Say no name."""
+
+        def can_refresh_session(self) -> bool:
+            """Say that there is none."""
+            return False
+
+    return Anybody()

@@ -1,0 +1,1 @@
+"""A workload's objects: from template to what is sent, made once, found again."""

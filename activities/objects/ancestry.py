@@ -1,0 +1,112 @@
+"""Whose pods are that bear a workload's labels: their chain of owners tells, read where it is not known (row D26).
+
+A pod is foreign if its chain ends elsewhere than at the workload: in an object that nothing owns, and that is of a
+component's kind (a copied Job) or bears no label of ours. What cannot be read, or is gone, proves nothing: its pods are
+taken for ours. So are those of an object that lost its owner, such as a ReplicaSet of a Deployment that somebody
+deleted without its dependents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from holdfast import names
+from holdfast.activities.kube.client import Forbidden, UnknownKind
+from holdfast.activities.kube.owners import Ref, owners_of
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.objects.attempts import attempts_of
+from holdfast.activities.objects.copies import each
+from holdfast.activities.site.site import Site
+from holdfast.model.calls.cluster import PlannedComponent, Target
+
+DEPTH: Final = 8
+CONTROLLERS_ASKED: Final = 64
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestry:
+    """What is known of the controllers of some pods."""
+
+    foreign: frozenset[str]
+    """Uids of those that lead to an object that is not the workload's."""
+    between: frozenset[tuple[str, str]]
+    """API version and kind of what stands between components and pods."""
+
+    def is_foreign(self, controller: Ref | None) -> bool:
+        """Whether what a controller makes is not the workload's."""
+        return controller is not None and controller.uid in self.foreign
+
+
+async def ancestry(
+    site: Site, target: Target, plan: Collection[PlannedComponent], controllers: Iterable[Ref | None], ours: Set[str]
+) -> Ancestry:
+    """Follow the chains of some pods' owners up to the workload, or to what else they come of.
+
+    Args:
+        site: the cluster.
+        target: whose pods.
+        plan: the components.
+        controllers: what owns the pods.
+        ours: uids of the workload's own objects: its attempts' owners, and its components as far as they are known.
+
+    Raises:
+        Unreachable: if the API server does not answer.
+    """
+    kinds = {(one.api_version.rpartition("/")[0], one.kind) for one in plan}
+    asked = sorted({one for one in controllers if one is not None and one.uid not in ours})
+    chains = await each(asked, lambda one: _climb(site, target, one, kinds, ours))
+    between = {(one.api_version, one.kind) for path, _ in chains for one in path if one.kind != names.ATTEMPT_KIND}
+    foreign = {one.uid for one, (_, leads_elsewhere) in zip(asked, chains, strict=True) if leads_elsewhere}
+    return Ancestry(frozenset(foreign), frozenset(between))
+
+
+async def own_pods(
+    site: Site,
+    target: Target,
+    plan: Collection[PlannedComponent],
+    pods: Sequence[P],
+    made_by: Callable[[P], Ref | None],
+) -> list[P]:
+    """Return those of some pods that bear a workload's labels and are its own, which alone are waited for or deleted.
+
+    Where very many controllers have made them they are all taken for ours: to ask about each would take too long.
+
+    Raises:
+        Unreachable: if the API server does not answer.
+    """
+    controllers = {one for pod in pods if (one := made_by(pod)) is not None}
+    if not controllers or len(controllers) > CONTROLLERS_ASKED:
+        return list(pods)
+    ours = {str(one["metadata"]["uid"]) for one in await attempts_of(site, target)}
+    chains = await ancestry(site, target, plan, controllers, ours)
+    return [pod for pod in pods if not chains.is_foreign(made_by(pod))]
+
+
+async def _climb(
+    site: Site, target: Target, ref: Ref, kinds: Collection[tuple[str, str]], ours: Set[str]
+) -> tuple[list[Ref], bool]:
+    """Return what stands between a pod and the workload, and whether the chain ends elsewhere."""
+    path: list[Ref] = []
+    for _ in range(DEPTH):
+        if ref.uid in ours:
+            return path, False
+        owners = site.links.get(ref.uid)
+        labelled = True
+        if owners is None:
+            try:
+                found = await site.read_component(target, ref.api_version, ref.kind, ref.name)
+            except (Forbidden, UnknownKind):
+                return path, False
+            if found is None or found["metadata"].get("uid") != ref.uid:
+                return path, False
+            owners = owners_of(found["metadata"])
+            labelled = mapping(found["metadata"].get("labels")).get(names.LABEL_WORKLOAD_UID) == target.workload_uid
+            site.links.put(ref.uid, owners)
+        if not owners:
+            return [], ref.type in kinds or not labelled
+        path.append(ref)
+        ref = next((one for one in owners if one.uid in ours), owners[0])
+    return path, False

@@ -1,0 +1,37 @@
+"""The claims of a StatefulSet's pods that are there once it is gone (row D25)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from holdfast.activities.kube.client import KubeError, Object
+from holdfast.activities.site.site import Site, user_of
+from holdfast.model import Claims
+from holdfast.model.calls.cluster import PlannedComponent, Target
+
+CLAIM = ("v1", "PersistentVolumeClaim")
+CLAIMS_TOLD = 16
+
+
+async def claims_kept(site: Site, target: Target, plan: Sequence[PlannedComponent]) -> Claims | None:
+    """Return the claims that have outlived their StatefulSets, by name; None where there can be none, or none be read.
+
+    It is told beside the proof, which is there without it.
+    """
+    named = [f"{claim}-{name}" for one in plan for claim in one.claims for name in one.object_names]
+    if not named:
+        return None
+    ours = re.compile(rf"(?:{'|'.join(map(re.escape, named))})-[0-9]+")
+
+    def keep(found: Object) -> str | None:
+        name = str(found["metadata"]["name"])
+        return name if ours.fullmatch(name) else None
+
+    for user in ("", user_of(target)):
+        try:
+            kept = (await site.kube.list(*CLAIM, target.namespace, keep=keep, impersonate=user))["items"]
+        except KubeError:
+            continue
+        return Claims(names=tuple(sorted(kept)[:CLAIMS_TOLD]), total=len(kept)) if kept else None
+    return None

@@ -1,0 +1,105 @@
+"""A component's objects, one or many: made a few at a time, and read by list and by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from holdfast import names
+from holdfast.activities.kube.client import Forbidden, NotFound, Object
+from holdfast.activities.objects.make import make_patiently
+from holdfast.activities.site.site import Pulse, Site, user_of
+from holdfast.model import Component, ObjectRef
+from holdfast.model.calls.cluster import MakeInput, PlannedComponent, Target, copies_ref
+
+AT_ONCE = 16
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+async def each(things: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Do something with each of many, a few at a time; what one raises ends the others, before it is raised."""
+    every = list(things)
+    found: dict[int, R] = {}
+    left = iter(range(len(every)))
+
+    async def work() -> None:
+        for index in left:
+            found[index] = await act(every[index])
+
+    tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, len(every)))]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return [found[index] for index in range(len(every))]
+
+
+async def make_component(
+    site: Site, given: MakeInput, component: Component, pulse: Pulse, waiting_for: str = ""
+) -> ObjectRef:
+    """Create a component's object, or all its copies that are not there yet.
+
+    Raises:
+        Refusal: if it cannot be created, or patience is at its end; of copies, naming the one.
+        OwnerLost: if the attempt's owner is gone or going.
+        Interrupted: if an earlier try has made it, and what was interrupted is to be replaced.
+        Outdated: if an earlier launch of it has come late.
+    """
+    if component.copies is None:
+        return await make_patiently(site, given, component, pulse, waiting_for)
+
+    async def make(index: int) -> None:
+        await make_patiently(site, given, component, pulse, waiting_for, index)
+
+    await each(range(component.copies), make)
+    return copies_ref(component)
+
+
+async def read_objects(
+    site: Site, target: Target, plan: PlannedComponent, attempt: int, keep: Callable[[Object], R]
+) -> list[R | None]:
+    """Return what is kept of what stands under each planned name of a component, by index: by quorum reads.
+
+    Copies are listed by their labels; what is not among them is asked for by name, since a label can be taken off.
+
+    Raises:
+        Forbidden: if what has one of these names may not be read.
+        UnknownKind: if the cluster does not serve that version of the kind.
+    """
+
+    async def read(name: str) -> R | None:
+        found = await site.read_component(target, plan.api_version, plan.kind, name)
+        return None if found is None else keep(found)
+
+    if plan.copies is None:
+        return [await read(plan.object_name)]
+    listed = dict(await _listed(site, target, plan, attempt, lambda one: (one["metadata"]["name"], keep(one))))
+    unlisted = [name for name in plan.object_names if name not in listed]
+    asked = dict(zip(unlisted, await each(unlisted, read), strict=True))
+    return [listed[name] if name in listed else asked[name] for name in plan.object_names]
+
+
+async def _listed(
+    site: Site, target: Target, plan: PlannedComponent, attempt: int, keep: Callable[[Object], tuple[str, R]]
+) -> list[tuple[str, R]]:
+    """Return a component's objects as far as its labels tell them; nothing where no list may be had."""
+    labels = (
+        f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={attempt},"
+        f"{names.LABEL_COMPONENT}={plan.name}"
+    )
+    for user in (user_of(target), ""):
+        try:
+            listed = await site.kube.list(
+                plan.api_version, plan.kind, target.namespace, labels=labels, keep=keep, impersonate=user
+            )
+        except Forbidden:
+            continue
+        except NotFound:
+            return []
+        return listed["items"]
+    return []

@@ -1,0 +1,295 @@
+"""From a component's template to the object that is sent: what Holdfast adds; but for a TTL, nothing is taken. Pure."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from holdfast import names
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.objects.affinity import PlacementError, keep_off
+from holdfast.activities.objects.copy_labels import copy_labels
+from holdfast.activities.objects.inject_data import DataPlace, DataProblem, add_data
+from holdfast.activities.objects.inject_gang import GangProblem, add_gang
+from holdfast.model import Component, PodSet
+from holdfast.model.calls.cluster import DataVolume, GangPods, PodBounds, Target, planned
+from holdfast.policy.status.registry import is_entry
+
+_WITH_TTL = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
+_NO_DEADLINE = frozenset({"apps"})
+"""API groups whose controllers refuse a deadline in the template of their pods."""
+
+UNBOUND: Final = PodBounds()
+_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
+
+
+class InjectionError(ValueError):
+    """The template does not allow what has to be added at `path`."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)
+        self.path = path
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def inject(
+    component: Component,
+    *,
+    target: Target,
+    attempt: int,
+    owner_uid: str,
+    installation: str,
+    labels: Mapping[str, str],
+    config_hash: str = "",
+    launch: int = 0,
+    excluded: Sequence[str] = (),
+    disliked: Sequence[str] = (),
+    marked: Sequence[str] = (),
+    copy_index: int | None = None,
+    resume_from: str | None = None,
+    bounds: PodBounds = UNBOUND,
+    gang: GangPods | None = None,
+    rendezvous: str = "",
+    data: Sequence[DataVolume] = (),
+    place: DataPlace | None = None,
+) -> dict[str, Any]:
+    """Return the object to create for a component; always the same one for the same arguments.
+
+    Args:
+        component: whose template it is; the template is not changed.
+        target: the workload.
+        attempt: the attempt that is being created.
+        owner_uid: uid of the attempt's owner object.
+        installation: id of this installation of Holdfast.
+        labels: the workload's labels, for the object and its pods.
+        config_hash: digest of all that its pods are made of, for its pods to bear; empty for none.
+        launch: how often it has been made again within this attempt.
+        excluded: nodes on which its pods must not run.
+        disliked: nodes to which its pods prefer any other.
+        marked: labels, `key` or `key=value`, of nodes on which its pods must not run.
+        copy_index: which copy it is, where the component has copies.
+        resume_from: the checkpoint that its pods go on from, empty for none; None: they make none.
+        bounds: what nodes do to its pods by themselves.
+        gang: how the pods of the workload's gang are made, if it has one.
+        rendezvous: where such a gang's rendezvous is asked.
+        data: the data sets that the workload's pods read.
+        place: where pods find the cache in which those lie; None where this worker stages none.
+
+    Raises:
+        InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
+    """
+    whole: dict[str, Any] = {"template": copy.deepcopy(component.template)}
+    sent: dict[str, Any] = whole["template"]
+    metadata: dict[str, Any] = sent["metadata"]
+    if metadata.get("ownerReferences"):
+        raise InjectionError(
+            "template.metadata.ownerReferences",
+            "another owner would keep the object after its attempt: expected none",
+        )
+    metadata["name"] = planned(component, target.workload_uid, attempt).object_name
+    of_copy: dict[str, str] = {}
+    if copy_index is not None:
+        metadata["name"] = names.copy_name(metadata["name"], copy_index)
+        of_copy = copy_labels(component, target, metadata["name"], copy_index, attempt - 1 + launch)
+    metadata.pop("generateName", None)
+    metadata["namespace"] = target.namespace
+    metadata["ownerReferences"] = [owner_reference(names.attempt_name(target.name, attempt), owner_uid)]
+    ours = {
+        names.LABEL_INSTALLATION: installation,
+        names.LABEL_WORKLOAD_UID: target.workload_uid,
+        names.LABEL_ATTEMPT: str(attempt),
+        names.LABEL_COMPONENT: component.name,
+        names.LABEL_SHARD: str(target.shard),
+        names.LABEL_LAUNCH: str(launch),
+    }
+    if copy_index is not None:
+        ours[names.LABEL_COPY] = str(copy_index)
+    annotations = {**of_copy, names.ANNOTATION_WORKLOAD: target.name}
+    if config_hash:
+        annotations[names.ANNOTATION_CONFIG_HASH] = config_hash
+    _add(metadata, "labels", {**labels, **of_copy, **ours}, "template.metadata")
+    _add(metadata, "annotations", annotations, "template.metadata")
+    _narrow(sent, target, attempt)
+    for pod_set in component.pod_sets:
+        template = _resolve(whole, pod_set.path)
+        pod_metadata = _child(template, "metadata", pod_set.path)
+        _add(pod_metadata, "labels", {**labels, **of_copy, **ours}, f"{pod_set.path}.metadata")
+        _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
+        if resume_from:
+            _add(pod_metadata, "annotations", {names.ANNOTATION_RESUME_FROM: resume_from}, f"{pod_set.path}.metadata")
+        _apply(pod_set, template, pod_metadata)
+        _bind(template["spec"], bounds, _group(sent), f"{pod_set.path}.spec")
+        ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
+        _add_environment(template["spec"], pod_set.path, ours_told, resumes=resume_from is not None)
+        ours_read = [one for one in data if component.name in one.components]
+        try:
+            add_data(template["spec"], ours_read, place, f"{pod_set.path}.spec")
+        except DataProblem as error:
+            raise InjectionError(error.path, error.message) from None
+        try:
+            keep_off(template["spec"], excluded, disliked, f"{pod_set.path}.spec", marked)
+        except PlacementError as error:
+            raise InjectionError(error.path, error.message) from None
+    _take_ttl(sent)
+    if gang is not None and gang.component == component.name:
+        _gather(sent, component.name, gang.pods, rendezvous)
+    if (_group(sent), sent["kind"]) == ("batch", "Job") and isinstance(sent.get("spec"), dict):
+        # Its controller would make a pod again that its node has ended, with a deadline of its own.
+        _lower(sent["spec"], bounds.active_deadline, "template.spec")
+    metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
+    return sent
+
+
+def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str) -> None:
+    """Make of a Job that of the workload's gang."""
+    if not rendezvous:
+        raise InjectionError(
+            "gang",
+            "this worker has no address under which pods reach a rendezvous: its operator gives it one "
+            "(rendezvous_url)",
+        )
+    try:
+        add_gang(sent, component, pods, rendezvous)
+    except GangProblem as error:
+        raise InjectionError(f"template.spec.template.spec.{error.path}", error.message) from None
+
+
+def _narrow(sent: dict[str, Any], target: Target, attempt: int) -> None:
+    """Have a Service for clients find the pods of this attempt alone, whatever other pods bear its labels (row L30)."""
+    if is_entry(sent):
+        ours = {names.LABEL_WORKLOAD_UID: target.workload_uid, names.LABEL_ATTEMPT: str(attempt)}
+        _add(sent["spec"], "selector", ours, "template.spec")
+
+
+def _take_ttl(sent: dict[str, Any]) -> None:
+    """Take away a TTL by which an object would delete itself once finished.
+
+    It would look like one that another hand has deleted, and be run again; the workload's SuccessTTL rules its removal.
+    """
+    spec = sent.get("spec")
+    if (_group(sent), sent["kind"]) in _WITH_TTL and isinstance(spec, dict):
+        cast("dict[str, Any]", spec).pop("ttlSecondsAfterFinished", None)
+
+
+def _group(sent: Mapping[str, Any]) -> str:
+    return str(sent["apiVersion"]).rpartition("/")[0]
+
+
+def _bind(spec: dict[str, Any], bounds: PodBounds, group: str, path: str) -> None:
+    """Add what the node does to a pod by itself; a template that says less, or its own grace, is left as it is."""
+    if group not in _NO_DEADLINE:
+        _lower(spec, bounds.active_deadline, path)
+    if bounds.termination_grace is not None and spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = bounds.termination_grace
+
+
+def _lower(spec: dict[str, Any], deadline: int | None, path: str) -> None:
+    """Bound `activeDeadlineSeconds`: what the template says counts where it is less."""
+    given = spec.get("activeDeadlineSeconds")
+    if deadline is None:
+        return
+    if given is not None and not isinstance(given, int):
+        raise InjectionError(f"{path}.activeDeadlineSeconds", f"expected a whole number, found {given!r}")
+    spec["activeDeadlineSeconds"] = deadline if given is None else min(given, deadline)
+
+
+def owner_reference(name: str, uid: str) -> dict[str, Any]:
+    """Return a component's reference to its attempt's owner object: Kueue walks controllers alone (row F6)."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.ATTEMPT_KIND,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def sent_hash(sent: Mapping[str, Any]) -> str:
+    """Return a digest of an object to be sent, by which a later try recognizes it as its own."""
+    text = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _resolve(whole: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the pod template at a path, with a spec that holds containers."""
+    here: Any = whole["template"]
+    for match in _STEP.finditer(path.removeprefix("template")):
+        key, index = match.groups()
+        try:
+            here = here[key] if index is None else here[int(index)]
+        except (KeyError, IndexError, TypeError):
+            raise InjectionError(path, f"there is nothing at {match.group()} of the template") from None
+    if not isinstance(here, dict) or not isinstance(mapping(mapping(here).get("spec")).get("containers"), list):
+        raise InjectionError(path, "expected a pod template, with spec.containers")
+    return cast("dict[str, Any]", here)
+
+
+def _child(parent: dict[str, Any], field: str, path: str) -> dict[str, Any]:
+    if parent.get(field) is None:
+        parent[field] = {}
+    child = parent[field]
+    if not isinstance(child, dict):
+        raise InjectionError(f"{path}.{field}", f"expected an object, found {child!r}")
+    return cast("dict[str, Any]", child)
+
+
+def _add(parent: dict[str, Any], field: str, values: Mapping[str, str], path: str) -> None:
+    """Add values to a map of texts, none of which may be there already with another value."""
+    if not values:
+        return
+    child = _child(parent, field, path)
+    for key, value in values.items():
+        if key in child and child[key] != value:
+            raise InjectionError(
+                f"{path}.{field}[{key}]", f"the template sets {child[key]!r}, and {value!r} is to be added"
+            )
+        child[key] = value
+
+
+def _apply(pod_set: PodSet, template: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """Add what admission gave to a pod set: where its pods may run."""
+    spec: dict[str, Any] = template["spec"]
+    _add(metadata, "labels", pod_set.labels, f"{pod_set.path}.metadata")
+    _add(metadata, "annotations", pod_set.annotations, f"{pod_set.path}.metadata")
+    _add(spec, "nodeSelector", pod_set.node_selector, f"{pod_set.path}.spec")
+    for field, entries in (("tolerations", pod_set.tolerations), ("schedulingGates", pod_set.scheduling_gates)):
+        new = [entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in entries]
+        if new:
+            present = _list(spec, field, f"{pod_set.path}.spec")
+            spec[field] = present + [entry for entry in new if entry not in present]
+
+
+def _list(parent: dict[str, Any], field: str, path: str) -> list[Any]:
+    found: Any = parent.get(field)
+    if found is not None and not isinstance(found, list):
+        raise InjectionError(f"{path}.{field}", f"expected a list, found {found!r}")
+    return cast("list[Any]", found or [])
+
+
+def _add_environment(spec: dict[str, Any], path: str, values: Mapping[str, str], *, resumes: bool) -> None:
+    """Tell each container which attempt it belongs to. Ours come first: the template's own may refer to them.
+
+    What it resumes from is read from the pod's annotation: of a suspended Job that can be changed, its environment not.
+    """
+    ours: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items()]
+    if resumes:
+        field = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.ANNOTATION_RESUME_FROM}']"}}
+        ours.append({"name": names.ENV_RESUME_FROM, "valueFrom": field})
+    for field in ("initContainers", "containers"):
+        containers = _list(spec, field, f"{path}.spec")
+        for index, container in enumerate(containers):
+            if not isinstance(container, dict):
+                raise InjectionError(f"{path}.spec.{field}[{index}]", f"expected an object, found {container!r}")
+            present = _list(cast("dict[str, Any]", container), "env", f"{path}.spec.{field}[{index}]")
+            given = [mapping(entry).get("name") for entry in present]
+            added = [copy.deepcopy(one) for one in ours if one["name"] not in given]
+            if added:
+                container["env"] = added + present

@@ -1,0 +1,75 @@
+"""What a pod's template needs to read staged data sets: a volume for each, read-only in every container (row L14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.activities.data.cache import data_path
+from holdfast.model.calls.cluster import DataVolume
+from holdfast.model.spec.mount import taken_in
+
+if TYPE_CHECKING:
+    from holdfast.activities.data.settings import Data
+
+
+class DataProblem(ValueError):
+    """The template, or this worker, does not allow what has to be added at `path`."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)
+        self.path = path
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlace:
+    """Where pods find the cache: a folder of their node, or a claim of their namespace."""
+
+    host_path: str = ""
+    claim: str = ""
+
+
+def place_of(data: Data | None) -> DataPlace | None:
+    """Return where pods find the cache of a worker; None where it stages nothing."""
+    return DataPlace(data.host_path, data.claim) if data is not None else None
+
+
+def add_data(spec: dict[str, Any], data: Sequence[DataVolume], place: DataPlace | None, path: str) -> None:
+    """Add data sets to a pod's template.
+
+    Raises:
+        DataProblem: if something of the template is in their way, or nobody says where they lie.
+    """
+    if data and place is None:
+        raise DataProblem(
+            path, "this worker has no place for data sets: its operator gives it one (setting `data_directory`)"
+        )
+    for one in data:
+        assert place is not None
+        taken = taken_in(spec, one.volume, one.path)
+        if taken:
+            raise DataProblem(path, f"{taken} of a data set")
+        where = data_path(one.digest)
+        mount: dict[str, Any] = {"name": one.volume, "mountPath": one.path, "readOnly": True}
+        if place.claim:
+            volume: dict[str, Any] = {"persistentVolumeClaim": {"claimName": place.claim, "readOnly": True}}
+            mount["subPath"] = where
+        else:
+            # What does not lie there on a node must not be made there, empty.
+            volume = {"hostPath": {"path": f"{place.host_path}/{where}", "type": "Directory"}}
+        _append(spec, "volumes", {"name": one.volume, **volume})
+        for field in ("initContainers", "containers"):
+            for container in _containers(spec, field):
+                _append(container, "volumeMounts", mount)
+
+
+def _containers(spec: dict[str, Any], field: str) -> list[dict[str, Any]]:
+    given: Any = spec.get(field) or []
+    return [cast("dict[str, Any]", one) for one in cast("list[Any]", given) if isinstance(one, dict)]
+
+
+def _append(parent: dict[str, Any], field: str, entry: dict[str, Any]) -> None:
+    given: Any = parent.get(field) or []
+    parent[field] = [*cast("list[Any]", given), dict(entry)]

@@ -1,0 +1,90 @@
+"""What the Job and the pods of an elastic gang get beyond any other's: their number, a token, an agent's environment.
+
+A member is a pod, by its name; its Job makes another where one is lost, as often as it takes (decision record 0030).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from holdfast import names
+from holdfast.activities.kube.raw import mapping
+
+TOKEN_LIFE: Final = 600
+"""Seconds; its kubelet renews it before."""
+TOKEN_VOLUME: Final = "holdfast-rendezvous"
+TOKEN_DIRECTORY: Final = f"/var/run/secrets/{names.RENDEZVOUS_AUDIENCE}"
+TOKEN_FILE: Final = f"{TOKEN_DIRECTORY}/token"
+TERMINATION_GRACE: Final = 45
+"""Seconds between TERM and KILL where the template does not say: the agent gives its workers 30 of them, and then
+says that it leaves."""
+_EVERY_FAILURE: Final = 2**31 - 1
+
+_OF_POD: Final = {
+    names.ENV_MEMBER: "metadata.name",
+    names.ENV_POD_UID: "metadata.uid",
+    names.ENV_POD_ADDRESS: "status.podIP",
+    names.ENV_NODE: "spec.nodeName",
+}
+
+
+class GangProblem(ValueError):
+    """The template does not allow what a gang's pods need at `path`."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)
+        self.path = path
+        self.message = message
+
+
+def add_gang(sent: dict[str, Any], component: str, pods: int, url: str) -> None:
+    """Make of a Job that of a gang, in place.
+
+    Args:
+        sent: the Job.
+        component: its name, which is the role of its workers unless the template says another.
+        pods: how many there are to be.
+        url: where the gang's rendezvous is asked.
+
+    Raises:
+        GangProblem: if the template has something of its own in the place of what is added.
+    """
+    spec: dict[str, Any] = sent["spec"]
+    spec.update(size(pods), completionMode="Indexed")
+    if spec.get("backoffLimitPerIndex") is None:
+        # Which failures are too many is for the rendezvous to say: the Job makes pods again as often as it takes.
+        spec.setdefault("backoffLimit", _EVERY_FAILURE)
+    pod: dict[str, Any] = spec["template"]["spec"]
+    pod.setdefault("restartPolicy", "Never")
+    if pod.get("terminationGracePeriodSeconds") is None:
+        pod["terminationGracePeriodSeconds"] = TERMINATION_GRACE
+    _add_token(pod)
+    told = {
+        names.ENV_RENDEZVOUS: {"value": url},
+        names.ENV_RENDEZVOUS_TOKEN: {"value": TOKEN_FILE},
+        names.ENV_ROLE: {"value": component},
+        **{name: {"valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _OF_POD.items()},
+    }
+    for container in cast("list[dict[str, Any]]", pod["containers"]):
+        present: list[Any] = container.get("env") or []
+        given = {mapping(one).get("name") for one in present}
+        container["env"] = [*({"name": key, **one} for key, one in told.items() if key not in given), *present]
+
+
+def size(pods: int) -> dict[str, int]:
+    """Return the fields of an Indexed Job that say how many pods it has; it takes them together alone."""
+    return {"parallelism": pods, "completions": pods}
+
+
+def _add_token(pod: dict[str, Any]) -> None:
+    volumes: list[Any] = pod.get("volumes") or []
+    if any(mapping(one).get("name") == TOKEN_VOLUME for one in volumes):
+        raise GangProblem("volumes", f"expected none named {TOKEN_VOLUME!r}, which a gang's own token is in")
+    token = {"audience": names.RENDEZVOUS_AUDIENCE, "expirationSeconds": TOKEN_LIFE, "path": "token"}
+    pod["volumes"] = [*volumes, {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}}]
+    for index, container in enumerate(cast("list[dict[str, Any]]", pod["containers"])):
+        mounts: list[Any] = container.get("volumeMounts") or []
+        if any(mapping(one).get("mountPath") == TOKEN_DIRECTORY for one in mounts):
+            where = f"containers[{index}].volumeMounts"
+            raise GangProblem(where, f"expected none at {TOKEN_DIRECTORY}, where a gang's own token is")
+        container["volumeMounts"] = [*mounts, {"name": TOKEN_VOLUME, "mountPath": TOKEN_DIRECTORY, "readOnly": True}]

@@ -1,0 +1,332 @@
+"""One component made under an attempt's owner: create-only, as the run-as account; what is there must be our own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.facts.objects import launch_of
+from holdfast.activities.kube.client import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    KubeError,
+    Object,
+    QuotaExceeded,
+    Unreachable,
+    WebhookFailed,
+)
+from holdfast.activities.kube.raw import mapping, mappings
+from holdfast.activities.objects.attempts import living_owner_of
+from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject_data import place_of
+from holdfast.activities.site.closed import is_account, withdrawn
+from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, persist, user_of
+from holdfast.model import Component, Failure, FailureClass, ObjectRef, Scope
+from holdfast.model.calls.cluster import MakeInput, has_copy
+
+OWNER_GONE = "OwnerGone"
+"""Reason: the attempt's owner is gone or being deleted, so nothing is to be created under it any more."""
+
+_MESSAGE_MAXIMUM = 500
+
+
+class Refusal(Exception):
+    """A component cannot be created; `final` refusals stay so, others may pass."""
+
+    def __init__(self, reason: str, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.final = final
+        self.subject = ""
+        """The copy that cannot be created, where the component has copies."""
+
+
+class OwnerLost(Exception):
+    """The attempt's owner is gone or going, by another hand than ours."""
+
+
+class Outdated(Exception):
+    """An earlier launch of a component was there, made by a request that landed late: it is to go first."""
+
+
+class Interrupted(Exception):
+    """What is to be created is there already, half-made by a try that did not live to end it."""
+
+
+async def make_patiently(
+    site: Site,
+    given: MakeInput,
+    component: Component,
+    pulse: Pulse,
+    waiting_for: str = "",
+    copy_index: int | None = None,
+) -> ObjectRef:
+    """Create one component's object, or one copy of it, bearing what may pass for as long as patience lasts.
+
+    Raises:
+        Refusal: if it cannot be created, or patience is at its end.
+        OwnerLost: if the attempt's owner is gone or going.
+        Interrupted: if an earlier try has made it, and what was interrupted is to be replaced.
+        Outdated: if an earlier launch of it has come late.
+    """
+    try:
+        sent = _sent(site, given, component, copy_index)
+        sources = tuple(one.source for one in given.data if one.source and component.name in one.components)
+        return await _bear(site, given, sent, sources, pulse, waiting_for)
+    except Refusal as refusal:
+        if copy_index is not None:
+            refusal.subject = names.copy_name(str(component.template["metadata"]["name"]), copy_index)
+        raise
+
+
+def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | None) -> Object:
+    try:
+        return inject(
+            component,
+            target=given.target,
+            attempt=given.attempt,
+            owner_uid=given.owner_uid,
+            installation=site.installation,
+            labels=given.labels,
+            bounds=given.bounds,
+            gang=given.gang,
+            rendezvous=site.rendezvous,
+            data=given.data,
+            place=place_of(site.data),
+            config_hash=given.config_hashes.get(component.name, ""),
+            launch=given.launches.get(component.name, 0),
+            excluded=given.nodes_excluded,
+            disliked=given.nodes_disliked,
+            marked=site.marks.selectable if given.nodes_unmarked else (),
+            copy_index=copy_index,
+            resume_from=given.resume_from,
+        )
+    except InjectionError as error:
+        raise Refusal("Invalid", str(error), final=True) from None
+
+
+async def _bear(
+    site: Site, given: MakeInput, sent: Object, sources: Sequence[str], pulse: Pulse, waiting_for: str
+) -> ObjectRef:
+    subject = f"{sent['kind']} {sent['metadata']['name']}"
+    delay = RETRY_FIRST
+    sent_before = False
+    pulse.say(f"{waiting_for}creating {subject}")
+    while True:
+        # A worker that another has taken over from learns it here: one request may come late, but no second one.
+        await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
+        begun = asyncio.get_running_loop().time()
+        withdrawal = await persist(
+            pulse, "asking whether it is still permitted", lambda: _withdrawal(site, given, sent, sources)
+        )
+        try:
+            if withdrawal is not None:
+                raise withdrawal
+            made = await _make_once(site, given, sent, adopts=sent_before or not given.replaces_interrupted)
+        except Unreachable as error:
+            sent_before = True  # It may have been made all the same: then it is this try's own.
+            pulse.say(f"{waiting_for}creating {subject}: the API server does not answer: {error.message}")
+            await asyncio.sleep(max(delay, error.retry_after or 0.0))
+        except Refusal as refusal:
+            if refusal.final or (given.patience is not None and pulse.borne >= given.patience):
+                raise
+            pulse.say(f"{waiting_for}creating {subject}: {refusal.message}")
+            left = given.patience - pulse.borne if given.patience is not None else delay
+            await pulse.bear(min(delay, max(left, 0.05)), since=begun)
+        else:
+            return ref_of(made, sent["apiVersion"], sent["kind"])
+        delay = min(delay * 2, RETRY_LAST)
+
+
+async def _withdrawal(site: Site, given: MakeInput, sent: Object, sources: Sequence[str]) -> Refusal | None:
+    """Return the refusal of what was permitted before and is not any more (row X4)."""
+    closed = await withdrawn(site, given.target, sent, sources)
+    if closed is None:
+        return None
+    if not closed.known:
+        return Refusal("Forbidden", closed.why)
+    # An account that is made beside it may come a moment later.
+    brings = any(is_account(one.template["apiVersion"], one.template["kind"]) for one in given.components)
+    return Refusal(names.ERROR_REFUSED, closed.why, final=not (closed.opens and (given.waits or brings)))
+
+
+def ref_of(made: Mapping[str, Any], api_version: str, kind: str) -> ObjectRef:
+    """Return an object's identity."""
+    metadata = made["metadata"]
+    return ObjectRef(api_version=api_version, kind=kind, name=metadata["name"], uid=metadata["uid"])
+
+
+def is_owned(found: Mapping[str, Any], owner_uid: str) -> bool:
+    """Whether an object is owned by the attempt's owner of this uid."""
+    return owner_uid in {owner.get("uid") for owner in mappings(mapping(found["metadata"]).get("ownerReferences"))}
+
+
+async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool) -> Object:
+    """Create the object, or find that it is there already and ours."""
+    metadata = sent["metadata"]
+    if _is_handed_over(given, sent):
+        # A quota counts what it admits, also where the name is taken then: what was handed over is looked for first.
+        found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
+        if found is not None:
+            return await _recognize(site, given, sent, adopts=adopts)
+    try:
+        return await site.kube.create(sent, impersonate=user_of(given.target))
+    except AlreadyExists:
+        return await _recognize(site, given, sent, adopts=adopts)
+    except Unreachable:
+        raise
+    except QuotaExceeded as error:
+        # Admission speaks before the store: what an earlier try of ours has made may be what fills the quota now.
+        metadata = sent["metadata"]
+        found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
+        if found is not None and is_owned(found, given.owner_uid):
+            return await _recognize(site, given, sent, adopts=adopts)
+        raise Refusal("QuotaExceeded", error.message) from None
+    except WebhookFailed as error:
+        raise Refusal("WebhookFailed", error.message) from None
+    except Conflict as error:
+        # Not the object itself: the server lost a race of its own, for example over a quota's count.
+        raise Refusal("Conflict", error.message) from None
+    except Forbidden as error:
+        # The rights were reviewed before; an authorizer that misses a role may only not have read it yet.
+        raise Refusal("Forbidden", error.message, final=not given.waits and "RBAC: " not in error.message) from None
+    except KubeError as error:
+        raise Refusal(error.reason or "Invalid", error.message, final=True) from None
+
+
+def is_sent_alike(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+    """Whether an object was sent as it would be sent now, to the last field."""
+    return _bears(found, sent, names.ANNOTATION_SENT_HASH)
+
+
+def is_made_alike(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+    """Whether an object of this launch is made of what the user wrote as it stands now.
+
+    Then only what Holdfast adds can differ, as after an upgrade between a creation and its repetition (row D28).
+    """
+    labels = mapping(mapping(found["metadata"]).get("labels"))
+    theirs = {key: value for key, value in sent["metadata"]["labels"].items() if not key.startswith(names.GROUP)}
+    return (
+        launch_of(found) == launch_of(sent)
+        and _bears(found, sent, names.ANNOTATION_CONFIG_HASH)
+        and all(labels.get(key) == value for key, value in theirs.items())
+    )
+
+
+def _bears(found: Mapping[str, Any], sent: Mapping[str, Any], annotation: str) -> bool:
+    wanted = mapping(mapping(sent["metadata"]).get("annotations")).get(annotation)
+    return bool(wanted) and mapping(mapping(found["metadata"]).get("annotations")).get(annotation) == wanted
+
+
+def _is_handed_over(given: MakeInput, sent: Object, uid: str | None = None) -> bool:
+    """Whether an object, with this uid if one is given, may be what a creation that was broken off has made."""
+    name, kind = sent["metadata"]["name"], sent["kind"]
+    for one in given.made:
+        if one.copies is not None:
+            known = one.kind == kind and has_copy(one.name, one.copies, name)
+        else:
+            known = one.uid == uid if uid is not None else (one.kind, one.name) == (kind, name)
+        if known:
+            return True
+    return False
+
+
+async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool) -> Object:
+    """Return the object that is there if an earlier try of ours made it; say whose it is otherwise."""
+    metadata = sent["metadata"]
+    found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
+    what = f"{sent['kind']} {given.target.namespace}/{metadata['name']}"
+    if found is None:
+        raise Refusal("AlreadyExists", f"{what} was there, and went while it was looked at")
+    there = mapping(found["metadata"])
+    if "deletionTimestamp" in there:
+        finalizers = ", ".join(there.get("finalizers") or ()) or "none"
+        raise Refusal("BeingDeleted", f"{what} is still being deleted (finalizers: {finalizers})")
+    owners = mappings(there.get("ownerReferences"))
+    if is_owned(found, given.owner_uid):
+        if not adopts and not _is_handed_over(given, sent, str(there.get("uid"))):
+            raise Interrupted(f"{what} of attempt {given.attempt} was there already, half-made: it is replaced whole")
+        if is_sent_alike(found, sent):
+            return found
+        if launch_of(found) < launch_of(sent):
+            raise Outdated(f"{what} of an earlier launch came late")
+        if is_made_alike(found, sent):
+            return found
+        raise Refusal("AlreadyExists", f"{what} is this attempt's, and was sent as something else before", final=True)
+    for owner in owners:
+        if owner.get("kind") == names.ATTEMPT_KIND and owner.get("apiVersion") == names.API_VERSION:
+            await _wait_for_collector(site, given, owner, what)
+    raise Refusal("AlreadyExists", f"{what} is there already and is not ours: {described(there)}", final=True)
+
+
+async def _wait_for_collector(site: Site, given: MakeInput, owner: Mapping[str, Any], what: str) -> None:
+    """Refuse for now, if an object's owner is an attempt that is going or gone: the collector will take the object."""
+    name = str(owner.get("name", ""))
+    attempt = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
+    if (
+        attempt is None
+        or attempt["metadata"].get("uid") != owner.get("uid")
+        or "deletionTimestamp" in attempt["metadata"]
+    ):
+        raise Refusal("BeingDeleted", f"{what} belongs to attempt {name}, which is being removed")
+
+
+async def living_owner(site: Site, given: MakeInput) -> Object:
+    """Return the attempt's owner.
+
+    Raises:
+        OwnerLost: if it is not there, being deleted, or its workload has ended.
+    """
+    name = names.attempt_name(given.target.name, given.attempt)
+    owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
+    if owner is None:
+        raise OwnerLost(
+            f"attempt {given.target.namespace}/{name} is gone or being deleted: nothing more is created under it"
+        )
+    if names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations")):
+        raise OwnerLost(f"attempt {given.target.namespace}/{name} has ended: nothing more is created under it")
+    return owner
+
+
+def failure_of(given: MakeInput, component: Component, refusal: Refusal) -> Failure:
+    """Return a refusal as the failure it is for the workload."""
+    return Failure(
+        cls=FailureClass.LAUNCH,
+        scope=Scope.COMPONENT,
+        reason=refusal.reason,
+        time=datetime.now(UTC),
+        component=component.name,
+        subject=refusal.subject,
+        message=refusal.message[:_MESSAGE_MAXIMUM],
+        attempt=given.attempt,
+    )
+
+
+def lost_of(given: MakeInput, message: str) -> Failure:
+    """Return the failure of an attempt whose owner is gone."""
+    return Failure(
+        cls=FailureClass.MISSING,
+        scope=Scope.WORKLOAD,
+        reason=OWNER_GONE,
+        time=datetime.now(UTC),
+        message=message,
+        attempt=given.attempt,
+    )
+
+
+def described(metadata: Mapping[str, Any]) -> str:
+    """Say whose an object is, as far as it says so itself."""
+    owners = [f"{owner.get('kind')} {owner.get('name')}" for owner in mappings(metadata.get("ownerReferences"))]
+    workload = mapping(metadata.get("annotations")).get(names.ANNOTATION_WORKLOAD)
+    if workload:
+        owners.append(f"workload {workload}")
+    return (
+        f"it belongs to {', '.join(owners)}"
+        if owners
+        else f"it has no owner, created {metadata.get('creationTimestamp')}"
+    )

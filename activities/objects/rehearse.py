@@ -1,0 +1,201 @@
+"""The rehearsal: before anything is made, the API server says in a dry run whether it would make each component.
+
+What is there already is no hindrance to asking: the API server validates and admits an object before it looks whether
+there is one of that name, so that AlreadyExists says that all else is well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Sequence
+
+from holdfast import names
+from holdfast.activities.kube.client import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    Object,
+    QuotaExceeded,
+    Unreachable,
+    WebhookFailed,
+)
+from holdfast.activities.kube.raw import mapping, mappings
+from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject_data import place_of
+from holdfast.activities.objects.make import described
+from holdfast.activities.objects.verdict import problems_with
+from holdfast.activities.site.field_paths import rewritten
+from holdfast.activities.site.permissions import refusal_of
+from holdfast.activities.site.site import Pulse, Site, refused, told, user_of
+from holdfast.errors import Problem
+from holdfast.model import Component
+from holdfast.model.calls.cluster import PlannedComponent, PrepareInput, Rehearsed, RehearseInput
+
+_AT_ONCE = 16
+_TOLD = 5
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+"""uid of an owner that is not there yet."""
+_ALLOCATED = "port is already allocated"
+"""Of a Service's own ports the API server says so before it validates anything else, or looks at its name."""
+
+
+async def rehearse(site: Site, given: PrepareInput) -> None:
+    """Refuse what the API server would refuse, while there is nothing yet that would be left half-made.
+
+    Only what stays so is refused. Quota and webhooks that cannot be reached are creation's to bear (rows A4, S2), and
+    a webhook that knows no dry run is asked by creation alone.
+
+    Raises:
+        ApplicationError: of type `Refused`, naming each field.
+    """
+    problems = await _all_problems(site, given)
+    if problems:
+        raise refused(_sentence(problems))
+
+
+async def rehearse_change(site: Site, given: RehearseInput) -> Rehearsed:
+    """Say why a change of components that are there would not be taken, while they are there still.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
+    """
+    async with told(), Pulse() as pulse:
+        pulse.say(f"asking the API server whether it would make {len(given.components)} components as they are to be")
+        await site.confirm(given.target)
+        refusal = await refusal_of(site, given)
+        if not refusal:
+            problems = await _all_problems(site, given)
+            refusal = _sentence(problems) if problems else ""
+        return Rehearsed(refusal=refusal)
+
+
+async def _all_problems(site: Site, given: PrepareInput | RehearseInput) -> list[Problem]:
+    slots = asyncio.Semaphore(_AT_ONCE)
+    places = {planned.name: index for index, planned in enumerate(given.plan)}
+
+    async def one(component: Component) -> tuple[Problem, ...]:
+        index = places[component.name]
+        async with slots:
+            return rewritten(given, index, await _problems(site, given, component, index))
+
+    found = await asyncio.gather(*(one(component) for component in given.components))
+    return [problem for several in found for problem in several]
+
+
+async def _problems(
+    site: Site, given: PrepareInput | RehearseInput, component: Component, index: int
+) -> tuple[Problem, ...]:
+    for copy_index in _asked_for(component):
+        found = await _problems_of(site, given, component, index, copy_index)
+        if found:
+            return found
+    return ()
+
+
+def _asked_for(component: Component) -> list[int | None]:
+    """Return which copies stand for all: the first and, since its name is the longest, the last."""
+    if component.copies is None:
+        return [None]
+    return [*dict.fromkeys((0, component.copies - 1))] if component.copies else []
+
+
+async def _problems_of(
+    site: Site, given: PrepareInput | RehearseInput, component: Component, index: int, copy_index: int | None
+) -> tuple[Problem, ...]:
+    change = given if isinstance(given, RehearseInput) else None
+    try:
+        sent = inject(
+            component,
+            target=given.target,
+            attempt=given.attempt,
+            owner_uid=_NOBODY,
+            installation=site.installation,
+            labels=given.labels,
+            bounds=given.bounds,
+            gang=given.gang,
+            rendezvous=site.rendezvous,
+            data=given.data,
+            place=place_of(site.data),
+            config_hash=given.config_hashes.get(component.name, ""),
+            excluded=change.nodes_excluded if change is not None else (),
+            disliked=change.nodes_disliked if change is not None else (),
+            marked=site.marks.selectable if change is not None and change.nodes_unmarked else (),
+            copy_index=copy_index,
+        )
+    except InjectionError as error:
+        return (Problem(error.path, error.message),)
+    return await _asked(site, given, component, index, sent)
+
+
+async def _asked(
+    site: Site, given: PrepareInput | RehearseInput, component: Component, index: int, sent: Object
+) -> tuple[Problem, ...]:
+    try:
+        await site.kube.would_create(sent, impersonate=user_of(given.target))
+    except AlreadyExists:
+        return await _in_the_way(site, given, sent)
+    except Unreachable as error:
+        if error.status == 500:
+            return ()  # An answer, though it says nothing: it may be the dry run that this kind does not bear.
+        raise
+    except KubeError as error:
+        if isinstance(given, RehearseInput) and _ALLOCATED in error.message:
+            bare = await _without_its_ports(site, given, sent)
+            if bare is not None:
+                return await _asked(site, given, component, index, bare)
+        if stays(error, _still_to_come(given, index), waits=given.waits):
+            return problems_with(error, component.template)
+    return ()
+
+
+async def _without_its_ports(site: Site, given: RehearseInput, sent: Object) -> Object | None:
+    """Return a Service without the node ports that the one which is to go has; None if it has none of them."""
+    found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], sent["metadata"]["name"])
+    there = mapping(mapping(found).get("spec"))
+    held = {port["nodePort"] for port in mappings(there.get("ports")) if port.get("nodePort")}
+    bare = copy.deepcopy(sent)
+    ports: list[Object] = [port for port in bare["spec"]["ports"] if port.get("nodePort") in held]
+    for port in ports:
+        del port["nodePort"]
+    return bare if ports else None
+
+
+def _still_to_come(given: PrepareInput | RehearseInput, index: int) -> list[PlannedComponent]:
+    """Return the components before this one that are made before it, and are not there in the dry run."""
+    before = given.plan[:index]
+    if isinstance(given, RehearseInput) and given.standing:
+        again = {one.name for one in given.components}
+        return [one for one in before if one.name in again]
+    return list(before)
+
+
+def stays(error: KubeError, before: Sequence[Component | PlannedComponent], *, waits: bool) -> bool:
+    """Whether creation, after the components before it, would be refused for the same reason and for ever."""
+    if isinstance(error, QuotaExceeded | WebhookFailed | Conflict) or "not support dry run" in error.message:
+        return False
+    # What an earlier component brings (an account, a thing that a webhook looks for) is not there in a dry run.
+    helped = any(not one.expected_pods for one in before)
+    if isinstance(error, Forbidden):
+        return not (waits or helped or "RBAC: " in error.message)
+    return isinstance(error, Invalid) and not (helped and 'admission webhook "' in error.message)
+
+
+async def _in_the_way(site: Site, given: PrepareInput | RehearseInput, sent: Object) -> tuple[Problem, ...]:
+    """Return what is wrong with an object that is there already, if it is another's, and is there to stay."""
+    name = sent["metadata"]["name"]
+    found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], name)
+    there = mapping(found["metadata"] if found is not None else None)
+    if not there or "deletionTimestamp" in there:
+        return ()
+    if any(owner.get("kind") == names.ATTEMPT_KIND for owner in mappings(there.get("ownerReferences"))):
+        return ()  # An attempt's: creation waits until it goes, or says whose it is.
+    what = f"{sent['kind']} {given.target.namespace}/{name}"
+    return (Problem("template.metadata.name", f"{what} is there already and is not ours: {described(there)}"),)
+
+
+def _sentence(problems: Sequence[Problem]) -> str:
+    more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
+    return "; ".join(str(problem) for problem in problems[:_TOLD]) + more

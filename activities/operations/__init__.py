@@ -1,0 +1,1 @@
+"""The operations on a workload, one a file."""

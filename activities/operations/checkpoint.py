@@ -1,0 +1,183 @@
+"""Asking the pods of an attempt to save their state, and following their answers until nothing is left to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Self
+
+from temporalio import activity
+
+from holdfast import names
+from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
+from holdfast.activities.kube.client import Object, Unreachable
+from holdfast.activities.objects.copies import each
+from holdfast.activities.operations.deadline import Deadline
+from holdfast.activities.operations.report import apply_report
+from holdfast.activities.operations.save_requests import Answer, Asker, Standing, asker_of
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, earlier, persist, told
+from holdfast.model import Answers
+from holdfast.model.calls.cluster import Checkpointed, CheckpointInput
+from holdfast.policy.attempt.checkpoint import is_over
+
+_POLL_FIRST = 0.1
+_POLL_LAST = 2.0
+_POLL_SHARE = 0.2
+"""A poll waits a fifth of the time waited so far, so that an answer is noticed a tenth too late on average."""
+_TOLD = 4
+_SETTLE = 10.0
+"""Seconds that a controller has to say that it is complete, once all its pods have ended well."""
+
+
+async def checkpoint(site: Site, given: CheckpointInput) -> Checkpointed:
+    """Ask each running pod to save its state, and return how they stand once nothing is left to wait for (row L32).
+
+    It also returns once `until` has passed, but never without having looked at the pods after that: while the API
+    server does not answer, nothing is known of them.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`, retried.
+    """
+    site.check(given.target)
+    clock = asyncio.get_running_loop().time
+    begun, deadline = clock(), _deadline(given)
+    finished: float | None = None
+    async with told(), Pulse() as pulse, asker_of(site, given) as asker:
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+        while True:
+            late = deadline.left(clock()) <= 0
+            try:
+                answers = await _round(site, given, asker, pulse)
+                finished = None if answers.running else finished or clock()
+                settling = finished is not None and bool(answers.finished) and clock() - finished < _SETTLE
+                if late or (is_over(answers, given.running, given.finished) and not settling):
+                    return Checkpointed(answers=answers, blind=site.blind(pulse.blind))
+            except Unreachable as error:
+                pulse.say(f"asking pods to save: the API server does not answer: {error.message}", *pulse.told)
+                await asyncio.sleep(RETRY_FIRST)
+            pulse.blind = site.blind(pulse.blind)
+            share, left = (clock() - begun) * _POLL_SHARE, deadline.left(clock())
+            await asyncio.sleep(min(_POLL_LAST, max(_POLL_FIRST, share), left if left > 0 else _POLL_LAST))
+
+
+def _deadline(given: CheckpointInput) -> Deadline:
+    wall = datetime.now(UTC)
+    started = activity.info().started_time if activity.in_activity() else wall
+    return Deadline(given.until, started, wall, asyncio.get_running_loop().time())
+
+
+async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse) -> Answers:
+    """Look at the attempt's pods, ask those that run, and return how they stand."""
+    pods = await _pods(site, given)
+    running = [(pod, facts) for pod, facts in pods if facts.state is PodState.RUNNING]
+    said = await each([pod for pod, _ in running], asker.ask)
+    answers = summed([(facts, answer) for (_, facts), answer in zip(running, said, strict=True)])
+    finished = sum(facts.state is PodState.SUCCEEDED for _, facts in pods)
+    answers = answers.model_copy(update={"finished": finished})
+    pulse.say(
+        f"asking pods to save their state: {answers.done} of {answers.running} have",
+        answers.left,
+        answers.running - answers.done,
+    )
+    return answers
+
+
+class Following:
+    """What pods still answer that were saving as their attempt's removal began: what was once seen saved stays so."""
+
+    def __init__(self, site: Site, given: CheckpointInput | None) -> None:
+        """Follow those that are asked; none: nothing is followed."""
+        self._site = site
+        self._given = given
+        self._asker = asker_of(site, given) if given is not None else None
+        self._said: dict[str, tuple[PodFacts, Answer]] = {}
+        """By pod uid, the last word of each."""
+        self._finished: set[str] = set()
+        self._earlier = earlier().saved if given is not None else {}
+        """Where pods have saved as an earlier try of this removal has seen, by uid."""
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        if self._asker is not None:
+            await self._asker.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End."""
+        if self._asker is not None:
+            await self._asker.__aexit__()
+
+    async def look(self) -> None:
+        """Look at the pods, those that are being deleted too, and note what they say.
+
+        Raises:
+            Unreachable: if the API server does not answer.
+        """
+        given, asker = self._given, self._asker
+        if given is None or asker is None:
+            return
+        pods = await _pods(self._site, given)
+        self._finished |= {facts.uid for _, facts in pods if facts.state is PodState.SUCCEEDED}
+        going = [(pod, facts) for pod, facts in pods if facts.state in {PodState.RUNNING, PodState.TERMINATING}]
+        left = [(pod, facts) for pod, facts in going if self._standing(facts) is not Standing.DONE]
+        said = await each([pod for pod, _ in left], asker.ask)
+        self._said |= {facts.uid: (facts, answer) for (_, facts), answer in zip(left, said, strict=True)}
+
+    def _standing(self, facts: PodFacts) -> Standing:
+        known = self._said.get(facts.uid)
+        if facts.uid in self._earlier:
+            return Standing.DONE
+        return known[1].standing if known is not None else Standing.SILENT
+
+    @property
+    def saved(self) -> dict[str, str]:
+        """Where pods have saved their state, by uid: the next try of this removal may find them gone."""
+        done = {uid: answer.uri for uid, (_, answer) in self._said.items() if answer.standing is Standing.DONE}
+        return {**self._earlier, **done}
+
+    @property
+    def answers(self) -> Answers | None:
+        """How they stand; None where nothing is followed."""
+        if self._given is None:
+            return None
+        answers = summed(list(self._said.values()), tuple(self._earlier.values()))
+        return answers.model_copy(update={"finished": len(self._finished - self.saved.keys())})
+
+
+async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFacts]]:
+    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
+    return [(pod, facts) for pod in listed["items"] if (facts := pod_facts(pod)).component in given.components]
+
+
+def summed(said: list[tuple[PodFacts, Answer]], saved: tuple[str, ...] = ()) -> Answers:
+    """Return the answers of pods as counts, and in words for the first that have not saved. Pure.
+
+    Args:
+        said: What pods have answered.
+        saved: Where others have saved.
+    """
+    count = dict.fromkeys(Standing, 0)
+    for _, answer in said:
+        count[answer.standing] += 1
+    places = sorted({*saved, *(answer.uri for _, answer in said if answer.standing is Standing.DONE)})
+    # Those that cannot come first: they decide.
+    order = (Standing.FAILED, Standing.SILENT, Standing.WORKING)
+    left = [(facts, answer) for standing in order for facts, answer in said if answer.standing is standing]
+    return Answers(
+        at=datetime.now(UTC),
+        running=len(said) + len(saved),
+        done=count[Standing.DONE] + len(saved),
+        working=count[Standing.WORKING],
+        silent=count[Standing.SILENT],
+        failed=count[Standing.FAILED],
+        uri=places[0] if len(places) == 1 else "",
+        disagree=len(places) > 1,
+        left=tuple(_sentence(facts, answer) for facts, answer in left[:_TOLD]),
+    )
+
+
+def _sentence(facts: PodFacts, answer: Answer) -> str:
+    words = {Standing.SILENT: "has not answered", Standing.WORKING: "is at it", Standing.FAILED: "cannot save"}
+    stands = words[answer.standing] if answer.understood else "is not understood"
+    return f"{facts.name} {stands}" + (f" ({answer.message})" if answer.message else "")

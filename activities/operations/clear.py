@@ -1,0 +1,163 @@
+"""Clearing: what is still active of a workload that has ended is deleted and proven gone; what has ended is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from holdfast import names
+from holdfast.activities.facts.components import has_ended
+from holdfast.activities.facts.objects import object_facts
+from holdfast.activities.facts.pods import PodFacts, pod_facts
+from holdfast.activities.kube.client import Conflict, NotFound, Object, Unreachable
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.kube.trim import Trace, lean, trace
+from holdfast.activities.objects.ancestry import own_pods
+from holdfast.activities.objects.copies import each, read_objects
+from holdfast.activities.objects.make import is_owned
+from holdfast.activities.operations.deadline import Deadline, Grace
+from holdfast.activities.operations.observe import look
+from holdfast.activities.operations.replace import delete_read, force_pods, told_of
+from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, persist, told
+from holdfast.model.calls.cluster import Cleared, ClearInput, ObserveInput, PlannedComponent
+
+_POLL_FIRST = 0.1
+_POLL_LAST = 2.0
+_REFUSALS = 4
+"""How many of those that may not be deleted are named before what is left."""
+
+
+@dataclass(slots=True)
+class _Going:
+    """What of one component is still active, or on its way out."""
+
+    plan: PlannedComponent
+    objects: list[Object] = field(default_factory=list[Object])
+    pods: list[Object] = field(default_factory=list[Object])
+
+
+async def clear(site: Site, given: ClearInput) -> Cleared:
+    """Delete what is still active, prove it gone, and look at what is there then (row J12).
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
+    """
+    site.check(given.target)
+    async with told(), Pulse() as pulse:
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+        await persist(pulse, "marking the attempt ended", lambda: _mark_ended(site, given))
+        if not await _until_gone(site, given, pulse):
+            return Cleared(done=False)
+        seen = await persist(pulse, "looking at what is kept", lambda: look(site, _observing(given)))
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
+        return Cleared(done=True, seen=seen.model_copy(update={"blind": site.blind(pulse.blind)}))
+
+
+def _observing(given: ClearInput) -> ObserveInput:
+    return ObserveInput(
+        target=given.target,
+        attempt=given.attempt,
+        owner_uid=given.owner_uid,
+        plan=given.plan,
+        report=given.report,
+    )
+
+
+async def _mark_ended(site: Site, given: ClearInput) -> None:
+    """Say on the owner, where it is there, that its workload has ended: nothing more is made under it, nor missed."""
+    name = names.attempt_name(given.target.name, given.attempt)
+    owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
+    if owner is None or owner["metadata"]["uid"] != given.owner_uid:
+        return
+    if names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations")):
+        return
+    with suppress(NotFound, Conflict):
+        await site.kube.patch(
+            names.API_VERSION,
+            names.ATTEMPT_KIND,
+            name,
+            given.target.namespace,
+            uid=given.owner_uid,
+            patch={"metadata": {"annotations": {names.ANNOTATION_ENDED: "true"}}},
+        )
+
+
+async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
+    """Delete what is active again and again until it is proven gone; return False where time is up before that."""
+    clock = asyncio.get_running_loop().time
+    deadline = _deadline(given, clock())
+    grace, delay = Grace(site.grace(given.grace)), _POLL_FIRST
+    while True:
+        try:
+            going = await _active(site, given)
+            if not going:
+                return True
+            for one in going:
+                fresh = [thing for thing in one.objects if "deletionTimestamp" not in thing["metadata"]]
+                # One that has changed since it was read may have ended: it is read again.
+                await each(fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True))
+            grace.see()
+            pods = [pod for one in going for pod in one.pods]
+            refused = await force_pods(site, given.target, pods) if grace.is_over else ()
+            left = [*refused[:_REFUSALS]] + [told_of(one.plan, one.objects, one.pods) for one in going]
+            pulse.say("waiting for what was still active to go", left[:16], len(going))
+        except Unreachable as error:
+            pulse.say(f"deleting what is still active: the API server does not answer: {error.message}", *pulse.told)
+            grace.miss()
+            await asyncio.sleep(RETRY_FIRST)
+        pulse.blind = site.blind(pulse.blind)
+        left_over = deadline.left(clock()) if deadline is not None else delay
+        if left_over <= 0:
+            return False
+        await asyncio.sleep(min(delay, left_over))
+        delay = min(delay * 1.5, _POLL_LAST)
+
+
+def _deadline(given: ClearInput, now: float) -> Deadline | None:
+    if given.until is None:
+        return None
+    wall = datetime.now(UTC)
+    started = activity.info().started_time if activity.in_activity() else wall
+    return Deadline(given.until, started, wall, now)
+
+
+async def _active(site: Site, given: ClearInput) -> list[_Going]:
+    """Return what has not ended, by quorum reads: objects first, so that no pod of one that is gone is overlooked."""
+    target = given.target
+    read = [(plan, await read_objects(site, target, plan, given.attempt, lean)) for plan in given.plan]
+    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+
+    def kept(pod: Object) -> tuple[PodFacts, Trace]:
+        return pod_facts(pod), trace(pod)
+
+    listed = await site.kube.list("v1", "Pod", target.namespace, labels=labels, keep=kept)
+    pods: dict[str, list[tuple[PodFacts, Object]]] = {}
+    for facts, pod in await own_pods(site, target, given.plan, listed["items"], lambda one: one[0].controller):
+        pods.setdefault(facts.component, []).append((facts, pod))
+    found = [_going(given, plan, objects, pods.get(plan.name, [])) for plan, objects in read]
+    return [one for one in found if one.objects or one.pods]
+
+
+def _going(
+    given: ClearInput, plan: PlannedComponent, objects: Sequence[Object | None], pods: Sequence[tuple[PodFacts, Object]]
+) -> _Going:
+    """Return what of a component has not ended; another's object under one of its names is none of it."""
+    going, kept = _Going(plan), set[int | None]()
+    for index, (name, found) in enumerate(zip(plan.object_names, objects, strict=True)):
+        if found is None or not is_owned(found, given.owner_uid):
+            continue
+        copy = None if plan.copies is None else index
+        one = plan.model_copy(update={"object_name": name, "expected_pods": plan.pods_each, "copies": None})
+        of_it = [facts for facts, _ in pods if facts.copy == copy]
+        if "deletionTimestamp" not in found["metadata"] and has_ended(one, object_facts(found), of_it):
+            kept.add(copy)
+        else:
+            going.objects.append(found)
+    going.pods = [pod for facts, pod in pods if facts.copy not in kept]
+    return going

@@ -1,0 +1,138 @@
+"""Creation: all components in order, then the attempt is marked submitted; what was left half-made is not filled up."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import activity
+
+from holdfast import names
+from holdfast.activities.kube.client import Conflict, NotFound, Object
+from holdfast.activities.kube.priority import BEGINNING
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.objects.copies import make_component
+from holdfast.activities.objects.make import (
+    Interrupted,
+    OwnerLost,
+    Refusal,
+    failure_of,
+    is_owned,
+    living_owner,
+    lost_of,
+    ref_of,
+)
+from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.site import Pulse, Site, is_broken_off, persist, told
+from holdfast.model import ObjectRef
+from holdfast.model.calls.cluster import Created, CreateInput, PlannedComponent, copies_ref, planned
+
+
+async def create(site: Site, given: CreateInput) -> Created:
+    """Create all components, then mark the attempt's owner submitted.
+
+    Where a half-made creation is to be replaced (S4), a second try of this activity means that the first was
+    interrupted: it creates nothing more, and says so.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
+    """
+    site.check(given.target)
+    objects: list[ObjectRef] = []
+    async with told(), Pulse() as pulse:
+        try:
+            await site.precedence.give_way(BEGINNING)
+            return await _create_all(site, given, pulse, objects)
+        except asyncio.CancelledError:
+            if not (given.hands_over and is_broken_off()):
+                raise
+            return Created(objects=tuple(objects), borne=pulse.borne, broken_off=True)
+        except OwnerLost as lost:
+            return Created(failure=lost_of(given, str(lost)))
+        except Interrupted as interrupted:
+            return Created(interrupted=str(interrupted))
+
+
+async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: list[ObjectRef]) -> Created:
+    """Create what is not there yet, and note each object in `objects` once it is."""
+    owner = await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
+    if given.replaces_interrupted:
+        if _is_submitted(owner):
+            return await _as_submitted(site, given, pulse)
+        tries = activity.info().attempt if activity.in_activity() else 1
+        if tries > 1:
+            raise Interrupted(f"the submission of attempt {given.attempt} was interrupted: it is replaced whole")
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+    for index, component in enumerate(given.components):
+        if component.copies is not None:
+            objects.append(copies_ref(component))  # However many of them: that is what a hand-over needs to know.
+        try:
+            made = await make_component(site, given, component, pulse, _waiting_for(given, index))
+            if component.copies is None:
+                objects.append(made)
+        except Refusal as refusal:
+            failure = failure_of(given, component, refusal)
+            return Created(objects=tuple(objects), failure=failure, exhausted=not refusal.final)
+    await persist(pulse, "marking the attempt submitted", lambda: _mark_submitted(site, given, owner))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_submitted))
+    return Created(objects=tuple(objects))
+
+
+def _waiting_for(given: CreateInput, made: int) -> str:
+    """Say what is still to be created, by kind: `waiting for 1 of 1 ConfigMap, 3 of 12 Pod: `."""
+    every = [
+        (index, str(component.template["kind"]))
+        for index, component in enumerate(given.components)
+        for _ in range(1 if component.copies is None else component.copies)
+    ]
+    kinds, still = [kind for _, kind in every], [kind for index, kind in every if index >= made]
+    left = [f"{still.count(kind)} of {kinds.count(kind)} {kind}" for kind in dict.fromkeys(still)]
+    return f"waiting for {', '.join(left)}: "
+
+
+async def _as_submitted(site: Site, given: CreateInput, pulse: Pulse) -> Created:
+    """Return what an earlier try has submitted, without a change to any of it (row S3)."""
+    objects: list[ObjectRef] = []
+    for component in given.components:
+        plan = planned(component, given.target.workload_uid, given.attempt)
+        if component.copies is not None:
+            objects.append(copies_ref(component))
+            continue
+
+        async def read(plan: PlannedComponent = plan) -> Object | None:
+            return await site.read_component(given.target, plan.api_version, plan.kind, plan.object_name)
+
+        found = await persist(pulse, f"looking for {plan.kind} {plan.object_name}", read)
+        if found is not None and is_owned(found, given.owner_uid):
+            objects.append(ref_of(found, plan.api_version, plan.kind))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_submitted))
+    return Created(objects=tuple(objects))
+
+
+async def _mark_submitted(site: Site, given: CreateInput, owner: Object) -> None:
+    """Say on the owner that all components have been created, so that from now on one not there is one gone.
+
+    It was read before they were: if it has changed since, the version that this is written for says so.
+    """
+    while True:
+        if _is_submitted(owner):
+            return
+        metadata = owner["metadata"]
+        try:
+            await site.kube.patch(
+                names.API_VERSION,
+                names.ATTEMPT_KIND,
+                metadata["name"],
+                given.target.namespace,
+                uid=given.owner_uid,
+                resource_version=metadata["resourceVersion"],
+                subresource="status",
+                patch={"status": {"submitted": True}},
+            )
+        except (Conflict, NotFound):
+            owner = await living_owner(site, given)
+            continue
+        return
+
+
+def _is_submitted(owner: Object) -> bool:
+    return mapping(owner.get("status")).get("submitted") is True

@@ -1,0 +1,32 @@
+"""A pod's own address: the one rule for whatever asks pods over the network (rows L28, L32, D32). Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from holdfast.activities.kube.raw import mapping, mappings
+
+
+def own_address(pod: Mapping[str, Any]) -> str:
+    """Return the address at which only this pod can be; empty where it has none.
+
+    What its node, this worker's own machine or a cloud's own services have is not a pod's: anything may listen there.
+    """
+    spec, status = mapping(pod.get("spec")), mapping(pod.get("status"))
+    if spec.get("hostNetwork"):
+        return ""
+    text = str(status.get("podIP") or next(_addresses(status.get("podIPs")), "") or "")
+    try:
+        found = ipaddress.ip_address(text)
+        nodes = {ipaddress.ip_address(one) for one in (status.get("hostIP"), *_addresses(status.get("hostIPs"))) if one}
+    except ValueError:
+        return ""
+    if found in nodes or found.is_loopback or found.is_link_local or found.is_multicast or found.is_unspecified:
+        return ""
+    return str(found)
+
+
+def _addresses(entries: Any) -> Iterator[str]:
+    return (str(one.get("ip") or "") for one in mappings(entries))

@@ -1,0 +1,242 @@
+"""Asking a workload's pods whether they still serve: in rounds, at their own addresses, for months (rows L28, L29).
+
+A probe is a request that the worker makes to an address and a path that a user has a say in. So only pods are asked,
+at the address that the API server has of them; none that shares its node's network; and no redirection is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import aiohttp
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from yarl import URL
+
+from holdfast import names
+from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
+from holdfast.activities.kube.client import KubeError
+from holdfast.activities.kube.raw import mapping, mappings, one_line, time_of
+from holdfast.activities.operations.pod_address import own_address
+from holdfast.activities.site.site import BEAT_LAST, Site, is_broken_off
+from holdfast.model import Failure, Probe, ProbeKind
+from holdfast.model.calls.cluster import Probed, ProbeInput
+from holdfast.policy.sides.probe import Answer, counted, failed, no_answer, silent
+
+AT_ONCE: Final = 32
+"""Pods of one workload that are asked at the same time."""
+OURS: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.ENETUNREACH}
+)
+"""Errors that are this worker's own: they say nothing of a pod."""
+MESSAGE_MAXIMUM: Final = 120
+_ELSEWHERE: Final = timedelta(seconds=10)
+"""After how long another worker asks, where this one reaches nothing; with a shorter period, after that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A pod that can be asked."""
+
+    facts: PodFacts
+    address: str
+    since: datetime
+
+
+async def probe(site: Site, given: ProbeInput) -> Probed:
+    """Ask round after round, until a pod has been silent as often as it may in a row.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`; or of type `NoPodReached`, once this worker reaches no pod of
+            several workloads: what its rounds say is not known, counts stay, and another worker asks (row D47).
+    """
+    site.check(given.target)
+    rules, (failing, due) = given.probe, _earlier(given)
+    reach, workload = site.reach, given.target.workload_uid
+    lasts = 2 * (rules.period + rules.timeout)
+    try:
+        while True:
+            await _until(due, failing)
+            begun = datetime.now(UTC)
+            due = begun + rules.period
+            with suppress(KubeError):  # What cannot be asked for now is asked for in the next round.
+                pods = await _pods(site, given, begun)
+                reached = set[str]()
+                answers = await _beating(answers_of(rules, pods, reached), failing, begun)
+                if pods:
+                    reach.notes(workload, begun, lasts, reached=bool(reached))
+                if pods and not reached and reach.is_cut_off(datetime.now(UTC)):
+                    raise _cut_off(rules, failing, due)
+                failing = counted(failing, answers)
+                mute = worst(pods, answers, failing, rules.failure_threshold)
+                if mute is not None:
+                    reach.forgets(workload)
+                    return Probed(failure=_failure(given, mute, answers[mute.facts.uid] or "", begun))
+            _beat(failing, due)
+    except asyncio.CancelledError:
+        reach.forgets(workload)
+        if not is_broken_off():
+            raise
+        return Probed(failing=failing)
+
+
+def worst(
+    pods: Sequence[Asked], answers: Mapping[str, Answer], failing: Mapping[str, int], threshold: int
+) -> Asked | None:
+    """Return the first pod, by name, that has been silent as often as it may, and was so just now."""
+    over = silent(answers, failing, threshold)
+    return min((pod for pod in pods if pod.facts.uid in over), key=lambda pod: pod.facts.name, default=None)
+
+
+def asked(raw: Mapping[str, Any]) -> Asked | None:
+    """Return a pod as it can be asked; None where it does not run, or has no address that is its own alone."""
+    facts, status, address = pod_facts(raw), mapping(raw.get("status")), own_address(raw)
+    if facts.state is not PodState.RUNNING or status.get("phase") != "Running" or not address:
+        return None
+    running = (mapping(mapping(one.get("state")).get("running")) for one in mappings(status.get("containerStatuses")))
+    begun = [time for one in running if (time := time_of(one.get("startedAt"))) is not None]
+    since = max(begun, default=time_of(status.get("startTime")) or facts.created)
+    return Asked(facts, address, since) if since is not None else None
+
+
+async def _pods(site: Site, given: ProbeInput, now: datetime) -> list[Asked]:
+    """Return the pods to ask in a round: those of the attempt that have run for as long as they need to begin."""
+    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    found = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, resource_version="0", keep=asked)
+    pods: list[Asked | None] = found["items"]
+    chosen = given.probe.components
+    return [
+        pod
+        for pod in pods
+        if pod is not None
+        and pod.facts.component
+        and (not chosen or pod.facts.component in chosen)
+        and pod.since + given.probe.initial_delay <= now
+    ]
+
+
+async def answers_of(rules: Probe, pods: Sequence[Asked], reached: set[str] | None = None) -> dict[str, Answer]:
+    """Ask all of these pods, and return what each said, by uid.
+
+    Args:
+        rules: how they are asked.
+        pods: whom.
+        reached: gets the uids of those that took, or refused, a connection.
+    """
+    few, met = asyncio.Semaphore(AT_ONCE), reached if reached is not None else set[str]()
+
+    async def connected(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionCreateEndParams) -> None:
+        met.add(context.trace_request_ctx)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(connected)
+    timeout = aiohttp.ClientTimeout(total=rules.timeout.total_seconds())
+    connector = aiohttp.TCPConnector(force_close=True, limit=AT_ONCE)
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=connector, auto_decompress=False, trace_configs=[trace]
+    ) as session:
+
+        async def ask(pod: Asked) -> Answer:
+            async with few:
+                try:
+                    if rules.kind is ProbeKind.HTTP:
+                        return await _get(session, rules, pod)
+                    return await _connect(rules, pod, met)
+                except TimeoutError:
+                    return no_answer(rules)
+                except (OSError, aiohttp.ClientError) as error:
+                    number = getattr(error, "errno", None)
+                    if number in OURS:
+                        return None
+                    if number == errno.ECONNREFUSED:
+                        met.add(pod.facts.uid)
+                    return one_line(str(error), MESSAGE_MAXIMUM) or type(error).__name__
+
+        said = await asyncio.gather(*(ask(pod) for pod in pods))
+    return {pod.facts.uid: answer for pod, answer in zip(pods, said, strict=True)}
+
+
+async def _get(session: aiohttp.ClientSession, rules: Probe, pod: Asked) -> Answer:
+    host = f"[{pod.address}]" if ":" in pod.address else pod.address
+    url = URL(f"http://{host}:{rules.port}{rules.path}", encoded=True)
+    headers, uid = {"User-Agent": "holdfast-probe"}, pod.facts.uid
+    async with session.get(url, allow_redirects=False, headers=headers, trace_request_ctx=uid) as response:
+        return "" if 200 <= response.status < 400 else f"HTTP {response.status}"
+
+
+async def _connect(rules: Probe, pod: Asked, reached: set[str]) -> Answer:
+    async with asyncio.timeout(rules.timeout.total_seconds()):
+        _, writer = await asyncio.open_connection(pod.address, rules.port)
+    reached.add(pod.facts.uid)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return ""
+
+
+def _cut_off(rules: Probe, failing: Mapping[str, int], due: datetime) -> ApplicationError:
+    """Return the error by which another worker asks on, with the counts as they were; it is counted, and told."""
+    words = "this worker reaches no pod of any workload that it asks: whether they serve is not known, counts stay"
+    _beat(failing, due, words)
+    if activity.in_activity():
+        about = "Rounds of probes in which a worker reached no pod of any workload."
+        activity.metric_meter().create_counter(names.METRIC_PROBES_UNKNOWN, about).add(1)
+    delay = min(rules.period, _ELSEWHERE)
+    return ApplicationError(words, type=names.ERROR_NO_POD_REACHED, next_retry_delay=delay)
+
+
+def _failure(given: ProbeInput, pod: Asked, answer: str, now: datetime) -> Failure:
+    facts = pod.facts
+    return failed(given.probe, given.attempt, now, facts.component, facts.name, facts.node, answer)
+
+
+# --- what outlives this worker: the counts, and when the next round is
+
+
+def _earlier(given: ProbeInput) -> tuple[dict[str, int], datetime]:
+    """Return what an earlier try had counted, and when it would have asked next."""
+    first = datetime.now(UTC) + given.probe.initial_delay
+    details = activity.info().heartbeat_details if activity.in_activity() else ()
+    said = mapping(details[0]) if details else mapping(None)
+    counts = said.get("failing")
+    due = time_of(said.get("due"))
+    if not isinstance(counts, dict) or due is None:
+        return dict(given.failing), first
+    return {str(uid): int(count) for uid, count in counts.items()}, due  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _beat(failing: Mapping[str, int], due: datetime, doing: str = "") -> None:
+    if activity.in_activity():
+        said = {"doing": doing} if doing else {}
+        activity.heartbeat({"failing": dict(failing), "due": due.isoformat(), **said})
+
+
+async def _until(due: datetime, failing: Mapping[str, int]) -> None:
+    """Wait for a time, with heartbeats."""
+    while True:
+        _beat(failing, due)
+        left = (due - datetime.now(UTC)).total_seconds()
+        if left <= 0:
+            return
+        await asyncio.sleep(min(left, BEAT_LAST))
+
+
+async def _beating(
+    answers: Awaitable[dict[str, Answer]], failing: Mapping[str, int], begun: datetime
+) -> dict[str, Answer]:
+    """Wait for the answers of a round, with heartbeats; who takes over meanwhile asks it again."""
+    task = asyncio.ensure_future(answers)
+    try:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=BEAT_LAST)
+            if done:
+                return task.result()
+            _beat(failing, begun)
+    finally:
+        task.cancel()

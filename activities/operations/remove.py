@@ -1,0 +1,360 @@
+"""Removal: an attempt deleted, then proven gone; by the collector as long as there is time, by force after that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from temporalio import activity
+
+from holdfast import names
+from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.raw import mapping, time_of
+from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
+from holdfast.activities.objects.claims import CLAIM, claims_kept
+from holdfast.activities.operations.checkpoint import Following
+from holdfast.activities.operations.deadline import Deadline
+from holdfast.activities.operations.remains import (
+    Remains,
+    find_owner,
+    find_owner_gathered,
+    find_remains,
+    foreign_finalizers,
+    learn_between,
+    node_of,
+    nodes_down,
+    remnants_of,
+)
+from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.anchor import release_anchor
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
+from holdfast.model.calls.cluster import Removed, RemoveInput, Target
+
+POLL_FIRST = 0.1
+POLL_LAST = 2.0
+POLL_SHARE = 0.2
+"""A poll waits a fifth of the time waited so far, so that a removal is noticed a tenth too late on average."""
+TELL_SECONDS = 3.0
+TELL_SHARE = 20.0
+"""What is left is listed so many times the last listing's duration apart: a large removal is not slowed by it."""
+FOLLOW_SECONDS = 0.25
+"""A pod that has saved may end a moment later: while that is followed, it is looked at so often at least."""
+FORCE_RESOURCES_AFTER = 2.0
+"""Seconds that the collector has to remove resources after their pods were forced, before they are deleted by force."""
+SETTLE_SECONDS = 0.25
+"""After a forced removal no collector stands behind the proof: it is taken twice, this long apart."""
+_DELETES_AT_ONCE = 16
+
+
+async def remove(site: Site, given: RemoveInput) -> Removed:
+    """Delete the attempt's owner in the foreground and wait for the proof.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if there is a later attempt than is known.
+    """
+    await site.precedence.give_way()
+    deadline = _deadline(given, given.grace)
+    async with Following(site, given.follows) as following:
+        removed = await _until_gone(site, given, _Graceful(site, given, deadline, following), deadline, following)
+        return removed.model_copy(update={"answers": following.answers})
+
+
+async def force_remove(site: Site, given: RemoveInput) -> Removed:
+    """Delete all pods with grace 0, then the resources, then the owner, again and again until the proof.
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch`.
+    """
+    return await _until_gone(site, given, _Forced(site, given), _deadline(given))
+
+
+class _Rounds(Protocol):
+    refused: dict[str, str]
+    """Of pods that the run-as account may not delete, by their uids: why."""
+
+    async def round(self) -> Remains | None:
+        """Act, look, and return what is left; None if only that there is something left was looked at."""
+        ...
+
+
+async def _until_gone(
+    site: Site, given: RemoveInput, rounds: _Rounds, deadline: Deadline, following: Following | None = None
+) -> Removed:
+    """Make rounds until all is proven gone, or time is up."""
+    site.check(given.target)
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    known = given.everything
+    async with told(), Pulse() as pulse:
+        await _report_begun(site, given, pulse)
+        while True:
+            try:
+                if not known:
+                    await refuse_foreign(site, given.target, given.attempt)
+                    known = True
+                remains = await rounds.round()
+                if following is not None:
+                    pulse.note(following.saved)
+                if remains is not None:
+                    if remains.gone:
+                        return await _conclude(site, given, pulse)
+                    pulse.say("waiting for what is being deleted", *await _told_of(site, remains))
+            except Unreachable as error:
+                pulse.say(f"removing: the API server does not answer: {error.message}", *pulse.told)
+                await asyncio.sleep(RETRY_FIRST)
+            pulse.blind = site.blind(pulse.blind)
+            if deadline.left(clock(), pulse.blind) <= 0:
+                # One request that always goes unanswered must not keep it here. Only where not even owner and pods can
+                # be read nothing is known of what is left: that is for the first answer to say.
+                with suppress(Unreachable):
+                    return await _give_up(site, given, pulse, rounds.refused)
+            share = (clock() - begun) * POLL_SHARE
+            left = deadline.left(clock(), pulse.blind)
+            longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
+            await asyncio.sleep(max(0.0, min(left, longest, max(POLL_FIRST, share))))
+
+
+def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
+    wall = datetime.now(UTC)
+    started = activity.info().started_time if activity.in_activity() else wall
+    return Deadline(given.until, started, wall, asyncio.get_running_loop().time(), grace)
+
+
+async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> None:
+    """Report that the deletion begins. It is not held up by a cluster that does not answer: that is for the rounds."""
+    try:
+        await apply_report(site, given.target, given.report)
+    except Unreachable as error:
+        pulse.say(f"reporting: the API server does not answer: {error.message}")
+
+
+async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
+    return tuple(one.sentence() for one in await remnants_of(site, remains)), remains.total
+
+
+async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str]) -> Removed:
+    """Look a last time, in full, and say what is left."""
+    remains = replace(await find_remains(site, given), refused=refused)
+    if remains.gone:
+        return await _conclude(site, given, pulse)
+    remnants = await remnants_of(site, remains)
+    return Removed(gone=False, remnants=remnants, remnants_total=remains.total, blind=site.blind(pulse.blind))
+
+
+class _Graceful:
+    """The rounds of a removal that leaves the work to the collector: its owner's end is what there is to wait for."""
+
+    def __init__(self, site: Site, given: RemoveInput, deadline: Deadline, following: Following) -> None:
+        self._following = following
+        self._site = site
+        self._given = given
+        self._deadline = deadline
+        self._looked_at = asyncio.get_running_loop().time()
+        self._look = 0.0
+        self._learned = False
+        self.refused: dict[str, str] = {}
+
+    async def round(self) -> Remains | None:
+        """Have the owner deleted; look in full once it is gone, and now and then before, to say what is left."""
+        await self._following.look()
+        if not self._learned:
+            await learn_between(self._site, self._given)
+            self._learned = True
+        owner = await find_owner_gathered(self._site, self._given)
+        if owner is None:
+            remains = await find_remains(self._site, self._given)
+            owner = remains.owner
+            if owner is None:
+                return replace(remains, refused=self.refused)
+        since = owner["metadata"].get("deletionTimestamp")
+        await _delete_owners(self._site, self._given, owner)
+        now = asyncio.get_running_loop().time()
+        self._deadline.dying(now, time_of(since))
+        if now - self._looked_at < max(TELL_SECONDS, TELL_SHARE * self._look):
+            return None
+        remains = await find_remains(self._site, self._given)
+        self._looked_at = asyncio.get_running_loop().time()
+        self._look = self._looked_at - now
+        await _release_stranded(self._site, self._given.target, remains, self.refused)
+        return replace(remains, refused=self.refused)
+
+
+async def _release_stranded(site: Site, target: Target, remains: Remains, refused: dict[str, str]) -> None:
+    """Delete by force the pods that nobody is left to end: those being deleted whose node was found Down (row L4)."""
+    dying = [pod for pod in remains.pods if "deletionTimestamp" in pod["metadata"]]
+    dying = [pod for pod in dying if pod["metadata"].get("deletionGracePeriodSeconds") != 0]
+    down = await nodes_down(site, {node_of(pod) for pod in dying})
+
+    async def release(pod: Mapping[str, Any]) -> None:
+        try:
+            await _delete(site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(target))
+            refused.pop(pod["metadata"]["uid"], None)
+        except Forbidden as error:
+            refused[pod["metadata"]["uid"]] = error.message
+
+    await _all(release(pod) for pod in dying if node_of(pod) in down)
+
+
+class _Forced:
+    """The rounds of a forced removal."""
+
+    def __init__(self, site: Site, given: RemoveInput) -> None:
+        self._site = site
+        self._given = given
+        self._begun = asyncio.get_running_loop().time()
+        self._last: Remains | None = None
+        self.refused: dict[str, str] = {}
+
+    async def round(self) -> Remains | None:
+        """Delete what is left: pods at once, and what the collector has not removed by then, too."""
+        if self._last is None:
+            # The owner must be dying before anything under it goes, so that whatever comes late is collected.
+            owner = await find_owner(self._site, self._given)
+            if owner is not None:
+                await _delete_owners(self._site, self._given, owner)
+            self._last = await find_remains(self._site, self._given)
+        await self._force_all(self._last)
+        if self._given.strip_finalizers:
+            await self._strip_all(self._last)
+        self._last = await find_remains(self._site, self._given)
+        if self._last.gone:
+            await asyncio.sleep(SETTLE_SECONDS)
+            self._last = await find_remains(self._site, self._given)
+        self._last = replace(self._last, refused=self.refused)
+        return self._last
+
+    async def _force_all(self, remains: Remains) -> None:
+        await _all(self._force_pod(pod) for pod in remains.pods)
+        if asyncio.get_running_loop().time() - self._begun < FORCE_RESOURCES_AFTER:
+            return
+        user = user_of(self._given.target)
+        await _all(self._force(thing, one.api_version, one.kind, user) for one, thing in remains.components)
+        await _all(self._force(thing, thing["apiVersion"], thing["kind"], user) for thing in remains.between)
+        if remains.owner is not None and remains.total == 1:
+            await _delete(self._site, remains.owner, names.API_VERSION, names.ATTEMPT_KIND, grace_period=0)
+
+    async def _force_pod(self, pod: Mapping[str, Any]) -> None:
+        metadata = mapping(pod["metadata"])
+        if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
+            self.refused.pop(metadata["uid"], None)
+            return  # Nothing but a finalizer holds it, and that is not ours to take unasked.
+        try:
+            await _delete(self._site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(self._given.target))
+            self.refused.pop(metadata["uid"], None)
+        except Unreachable as error:
+            if not _is_one_kinds(error):
+                raise
+        except Forbidden as error:
+            self.refused[metadata["uid"]] = error.message
+        except KubeError:
+            return
+
+    async def _strip_all(self, remains: Remains) -> None:
+        """Take the foreign finalizers off what was being deleted when it was read: pods first, as deletions are."""
+        user, pods = user_of(self._given.target), {pod["metadata"]["uid"] for pod in remains.pods}
+        await _all(self._strip(pod, "v1", "Pod", user) for pod in remains.pods)
+        components = [(thing, one.api_version, one.kind) for one, thing in remains.components]
+        between = [(thing, thing["apiVersion"], thing["kind"]) for thing in remains.between]
+        # What protects a claim protects what is in it from pods that may still write.
+        between = [one for one in between if one[1:] != CLAIM]
+        left = [one for one in (*components, *between) if one[0]["metadata"].get("uid") not in pods]
+        await _all(self._strip(*one, user) for one in left)
+
+    async def _strip(self, thing: Mapping[str, Any], api_version: str, kind: str, user: str) -> None:
+        metadata = mapping(thing["metadata"])
+        foreign = [one for one in foreign_finalizers(metadata) if one != names.FINALIZER]
+        if not foreign or "deletionTimestamp" not in metadata:
+            return
+        kept = [one for one in metadata["finalizers"] if one not in foreign]
+        async with self._tried():
+            await self._site.kube.patch(
+                api_version,
+                kind,
+                metadata["name"],
+                metadata.get("namespace", ""),
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                patch={"metadata": {"finalizers": kept or None}},
+                impersonate=user,
+            )
+
+    async def _force(self, thing: Mapping[str, Any], api_version: str, kind: str, user: str) -> None:
+        async with self._tried():
+            await _delete(self._site, thing, api_version, kind, grace_period=0, impersonate=user)
+
+    @asynccontextmanager
+    async def _tried(self) -> AsyncGenerator[None]:
+        """Make one change of a round: what refuses it does not keep the round from going on."""
+        try:
+            yield
+        except Unreachable as error:
+            if not _is_one_kinds(error):
+                raise
+        except KubeError:
+            # A webhook or a lost right holds it, or it has changed since it was read. The round goes on; what stays
+            # is told as what is left.
+            return
+
+
+def _is_one_kinds(error: Unreachable) -> bool:
+    """Whether only this kind's server is away, or its webhook: then the round goes on."""
+    return error.status not in (0, 401, 429)
+
+
+async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Make all deletions, a few at a time, and raise what one of them raised only when none is under way any more."""
+    left, raised = iter(deletions), list[Exception]()
+
+    async def work() -> None:
+        for deletion in left:  # Each is made up only when its turn comes: there may be thousands.
+            try:
+                await deletion
+            except Exception as error:
+                raised.append(error)
+
+    await asyncio.gather(*(work() for _ in range(_DELETES_AT_ONCE)))
+    if raised:
+        raise raised[0]
+
+
+async def _delete_owners(site: Site, given: RemoveInput, owner: Object) -> None:
+    """Have the attempt's owner deleted, or those of all attempts at once: none may wait for what holds another."""
+    for one in await attempts_of(site, given.target) if given.everything else [owner]:
+        if "deletionTimestamp" not in one["metadata"]:
+            await _delete(site, one, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
+
+
+async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: str, **options: Any) -> None:
+    """Delete exactly this object; if it is gone, or another has its name, there is nothing to do."""
+    metadata = thing["metadata"]
+    try:
+        await site.kube.delete(
+            api_version, kind, metadata["name"], metadata.get("namespace", ""), uid=metadata["uid"], **options
+        )
+    except (NotFound, Conflict):
+        return
+
+
+async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
+    """Report that all is gone, and let go of the anchor if the workload's life ends with this."""
+    blind = site.blind(pulse.blind)
+    claims = await claims_kept(site, given.target, given.plan)
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
+    if given.release_anchor:
+
+        async def release() -> None:
+            await release_anchor(site, given.target, delete=given.delete_anchor)
+
+        await persist(pulse, "sweeping", lambda: _sweep(site, given))
+        await persist(pulse, "releasing the anchor", release)
+    return Removed(gone=True, blind=blind, claims=claims)
+
+
+async def _sweep(site: Site, given: RemoveInput) -> None:
+    """Delete owners of attempts that a worker made too late, after their attempt had been proven gone."""
+    for owner in await attempts_of(site, given.target):
+        await _delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")

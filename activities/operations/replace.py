@@ -1,0 +1,247 @@
+"""Replacement: some components of a living attempt removed with their pods, proven gone, and made again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.facts.objects import launch_of
+from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.raw import one_line
+from holdfast.activities.kube.trim import PodTrace, Trace, owned_trace, pod_trace
+from holdfast.activities.objects.ancestry import own_pods
+from holdfast.activities.objects.copies import each, make_component, read_objects
+from holdfast.activities.objects.make import (
+    Outdated,
+    OwnerLost,
+    Refusal,
+    failure_of,
+    is_owned,
+    living_owner,
+    lost_of,
+)
+from holdfast.activities.operations.deadline import Grace
+from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.site import Pulse, Site, is_broken_off, persist, told, user_of
+from holdfast.model import Component, Failure, ObjectRef
+from holdfast.model.calls.cluster import PlannedComponent, Replaced, ReplaceInput, Target, planned
+from holdfast.model.life.state import STANDSTILL
+
+_POLL_FIRST = 0.1
+_POLL_LAST = 2.0
+_WHY = 200
+
+
+async def replace(site: Site, given: ReplaceInput) -> Replaced:
+    """Make some components again (rows S7 to S9), each in a life of its own (row D17).
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
+    """
+    site.check(given.target)
+    objects: dict[str, ObjectRef] = {}
+    async with told(), Pulse() as pulse:
+        try:
+            return await _replace_all(site, given, pulse, objects)
+        except asyncio.CancelledError:
+            if not (given.parts and is_broken_off()):
+                raise
+            return Replaced(objects=tuple(objects.values()), borne=pulse.borne, broken_off=True)
+        except OwnerLost as lost:
+            return Replaced(objects=tuple(objects.values()), failure=lost_of(given, str(lost)))
+
+
+async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse, objects: dict[str, ObjectRef]) -> Replaced:
+    """Make what is to be made, and note each object in `objects` once it is."""
+    await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+    lives = _lives(site, given, pulse, objects)
+    try:
+        await _ended(lives, parts=given.parts)
+    finally:
+        for life in lives:
+            life.cancel()
+        await asyncio.gather(*lives, return_exceptions=True)
+    failure = next((life.result() for life in lives if not life.cancelled() and life.result() is not None), None)
+    made = tuple(objects.values())
+    if failure is not None:
+        return Replaced(objects=made, failure=failure)
+    left = tuple(one.name for one in given.components if one.name not in objects)
+    if not left:
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
+    return Replaced(objects=made, left=left, borne=pulse.borne)
+
+
+def _lives(
+    site: Site, given: ReplaceInput, pulse: Pulse, objects: dict[str, ObjectRef]
+) -> list[asyncio.Task[Failure | None]]:
+    """Begin to make each component again. None waits for another, but pods for what they read, and that for them."""
+    gone = {one.name: asyncio.Event() for one in given.components}
+    made = {one.name: asyncio.Event() for one in given.components}
+    readers = {
+        one.name: [pods.name for pods in given.components if one.name in pods.config] for one in given.components
+    }
+
+    async def live(component: Component) -> Failure | None:
+        name = component.name
+        # What is not there any more need not wait for those that read it.
+        if readers[name] and await persist(pulse, f"looking for {name}", lambda: _is_there(site, given, component)):
+            for one in readers[name]:
+                await gone[one].wait()
+        await _until_gone(site, given, component, pulse)
+        gone[name].set()
+        for one in component.config:
+            if one in made:
+                await made[one].wait()
+        try:
+            objects[name] = await _made(site, given, component, pulse)
+        except Refusal as refusal:
+            return failure_of(given, component, refusal)
+        made[name].set()
+        return None
+
+    return [asyncio.create_task(live(one)) for one in given.components]
+
+
+async def _ended(lives: Sequence[asyncio.Task[Failure | None]], *, parts: bool) -> None:
+    """Wait until all have ended, or one cannot be made; for parts, until the others have long stood still."""
+    left = set(lives)
+    while left:
+        some = parts and len(left) < len(lives)
+        done, left = await asyncio.wait(
+            left, timeout=STANDSTILL.total_seconds() if some else None, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done or any(life.exception() or life.result() is not None for life in done):
+            return
+
+
+async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> ObjectRef:
+    """Create a component; an earlier launch that came late meanwhile is removed as those before it."""
+    while True:
+        try:
+            return await make_component(site, given, component, pulse)
+        except Outdated:
+            await _until_gone(site, given, component, pulse)
+
+
+async def _until_gone(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> None:
+    """Delete a component and wait until it and its pods are proven gone; its next launch is left alone."""
+    plan = planned(component, given.target.workload_uid, given.attempt)
+    grace, delay = Grace(site.grace(given.graces.get(component.name, given.grace))), _POLL_FIRST
+    while True:
+        try:
+            found = await _old_objects(site, given, plan)
+            fresh = [one for one in found if "deletionTimestamp" not in one["metadata"]]
+            if fresh:
+                await living_owner(site, given)
+                await each(fresh, lambda one: delete_read(site, given.target, one, plan))
+            pods = await _old_pods(site, given, component)
+            if not found and not pods:
+                return
+            grace.see()
+            refused = await force_pods(site, given.target, pods) if grace.is_over else ()
+            pulse.say(
+                f"waiting for {told_of(plan, found, pods)} to go before it is made again", refused[:1], len(refused)
+            )
+        except Unreachable as error:
+            pulse.say(f"removing {plan.kind} {plan.object_name}: the API server does not answer: {error.message}")
+            grace.miss()
+        await asyncio.sleep(delay)
+        delay = min(delay * 1.5, _POLL_LAST)
+
+
+async def _is_there(site: Site, given: ReplaceInput, component: Component) -> bool:
+    return bool(await _old_objects(site, given, planned(component, given.target.workload_uid, given.attempt)))
+
+
+async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) -> list[Trace]:
+    """Return what is to go: ours, and of an earlier launch. The same name may be another's by now."""
+    return [
+        one
+        for one in await read_objects(site, given.target, plan, given.attempt, owned_trace)
+        if one is not None and is_owned(one, given.owner_uid) and launch_of(one) < given.launches[plan.name]
+    ]
+
+
+async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[PodTrace]:
+    if not component.expected_pods:
+        return []
+    labels = (
+        f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt},"
+        f"{names.LABEL_COMPONENT}={component.name}"
+    )
+
+    def old(pod: Object) -> PodTrace | None:
+        return pod_trace(pod) if launch_of(pod) < given.launches[component.name] else None
+
+    pods = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=old))["items"]
+    plan = planned(component, given.target.workload_uid, given.attempt)
+    return await own_pods(site, given.target, (plan,), pods, lambda pod: pod.controller)
+
+
+async def delete_read(
+    site: Site, target: Target, thing: Mapping[str, Any], plan: PlannedComponent, *, as_read: bool = False
+) -> None:
+    """Delete an object by its uid, with all that came of it; `as_read`: only in the version in which it was read."""
+    metadata = thing["metadata"]
+    with suppress(NotFound, Conflict):
+        await site.kube.delete(
+            plan.api_version,
+            plan.kind,
+            metadata["name"],
+            target.namespace,
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"] if as_read else "",
+            propagation="Foreground",
+            impersonate=user_of(target),
+        )
+
+
+async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Delete pods with no more grace; one that a finalizer holds stays, and is told as what is left.
+
+    Returns:
+        Of those that may not be deleted, why.
+    """
+    refused: list[str] = []
+    for pod in pods:
+        metadata = pod["metadata"]
+        if metadata.get("deletionGracePeriodSeconds") == 0:
+            continue
+        try:
+            await site.kube.delete(
+                "v1",
+                "Pod",
+                metadata["name"],
+                target.namespace,
+                uid=metadata["uid"],
+                grace_period=0,
+                impersonate=user_of(target),
+            )
+        except Unreachable:
+            raise
+        except Forbidden as error:
+            refused.append(f"Pod {metadata['name']} may not be deleted: {one_line(error.message, _WHY)}")
+        except KubeError:
+            continue
+    return tuple(refused)
+
+
+def told_of(plan: PlannedComponent, found: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> str:
+    """Say what of a component is still there, and which finalizers hold it."""
+    held = sorted(
+        {
+            name
+            for thing in (*found, *pods)
+            for name in thing["metadata"].get("finalizers") or ()
+            if name != "foregroundDeletion"
+        }
+    )
+    what = f"{plan.kind} {plan.object_name}"
+    if plan.copies is not None:
+        what = f"{len(found)} of {plan.copies} copies of {what}"
+    text = what + (f" and {len(pods)} Pod" if pods and plan.kind != "Pod" else "")
+    return text + (f" (finalizers {', '.join(held)})" if held else "")

@@ -1,0 +1,201 @@
+"""Status out: a report applied to the workload's anchor, idempotently, and its Events, each written once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.kube.client import Conflict, Forbidden, Kube, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.raw import mapping, mappings
+from holdfast.activities.site.anchor import is_ours, key_of, sequence_of, shown
+from holdfast.activities.site.site import Pulse, Site, told, user_of
+from holdfast.model import Report
+from holdfast.model.calls.cluster import Reported, ReportInput, Target
+
+MESSAGE_MAXIMUM = 1024
+_ANCHOR = (names.API_VERSION, names.ANCHOR_KIND)
+
+
+async def report(site: Site, given: ReportInput) -> Reported:
+    """Apply a status to the anchor; a missing anchor is no error."""
+    site.check(given.target)
+    async with told(), Pulse():
+        return Reported(sequence=await apply_report(site, given.target, given.report))
+
+
+async def apply_report(site: Site, target: Target, report: Report) -> int:
+    """Apply a report to the workload's anchor unless a later one is there; write its Events unless they are there.
+
+    What an earlier operation left to be told comes first.
+
+    Returns:
+        The sequence of the later one that is there, 0 if there is none.
+    """
+    return (await applied(site, target, report))[0]
+
+
+async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapping[str, Any] | None]:
+    """Apply a report as `apply_report` does.
+
+    Returns:
+        The sequence of the later one that is there, 0 if there is none; and the anchor as it bears the report, None
+        where it is not there.
+    """
+    if report.before is not None:
+        await _apply(site, target, report.before)
+    return await _apply(site, target, report)
+
+
+async def _unlist(site: Site, target: Target, report: Report) -> None:
+    """Take the attempt's Services out of the cluster, so that no client is sent to what no longer serves (row L30).
+
+    One that may not be deleted stays until the attempt is removed, which says why it cannot be.
+    """
+    for entry in report.unlist:
+        with suppress(NotFound, Conflict, Forbidden):
+            await site.kube.delete(
+                "v1", "Service", entry.name, target.namespace, uid=entry.uid, impersonate=user_of(target)
+            )
+
+
+async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mapping[str, Any] | None]:
+    await _unlist(site, target, report)
+    kube, key = site.kube, key_of(target)
+    while True:
+        remembered = site.known.take(target)
+        anchor = remembered or await kube.find(*key)
+        if anchor is None or not is_ours(target, anchor):
+            return 0, None
+        metadata, sequence, now = anchor["metadata"], sequence_of(target, anchor), datetime.now(UTC)
+        if remembered is not None and sequence >= report.sequence:
+            continue  # What was written is not to be told from memory.
+        if sequence > report.sequence:
+            return sequence, anchor
+        if sequence == report.sequence:
+            break
+        try:
+            anchor = await kube.patch(
+                *key,
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                subresource="status",
+                patch={"status": _shown(target, anchor, report, now)},
+            )
+            break
+        except Conflict:
+            continue
+        except NotFound:
+            if remembered is None:
+                return 0, None
+    site.known.keep(target, anchor)
+    for event in events_of(report, anchor, datetime.now(UTC), key[:2]):
+        await _write_event(kube, event)
+    return 0, anchor
+
+
+def _shown(target: Target, anchor: Mapping[str, Any], report: Report, now: datetime) -> Object:
+    return shown(target, anchor, report, now) or status_of(report, mapping(anchor.get("status")), now)
+
+
+def status_of(report: Report, before: Mapping[str, Any], now: datetime) -> Object:
+    """Return the anchor's status for a report; a condition that has not changed keeps its transition time. Pure."""
+    known = {one.get("type"): one for one in mappings(before.get("conditions"))}
+    conditions: list[Object] = []
+    for condition in report.conditions:
+        status = "True" if condition.status else "False"
+        old = mapping(known.get(condition.type.value))
+        kept = old.get("lastTransitionTime") if old.get("status") == status else None
+        conditions.append(
+            {
+                "type": condition.type.value,
+                "status": status,
+                "reason": condition.reason.value,
+                "message": condition.message,
+                "lastTransitionTime": kept or _stamp(now),
+            }
+        )
+    return {
+        "sequence": report.sequence,
+        "phase": report.phase.value,
+        "reason": report.reason.value,
+        "message": report.message,
+        "attempt": report.attempt,
+        "executions": report.executions,
+        "restarts": report.restarts,
+        "conditions": conditions,
+    }
+
+
+def events_of(
+    report: Report, anchor: Mapping[str, Any], now: datetime, kind: tuple[str, str] = _ANCHOR
+) -> list[Object]:
+    """Return a report's Events; each has the same name whenever it is made. Pure."""
+    metadata: Mapping[str, Any] = anchor["metadata"]
+    made: list[Object] = []
+    for index, event in enumerate(report.events):
+        suffix = f".{metadata['uid']}.{report.sequence}.{index}"
+        one = event_on(kind, metadata, suffix, event.reason.value, event.message, now)
+        one["metadata"]["annotations"] = {names.LABEL_ATTEMPT: str(event.attempt)}
+        made.append({**one, "type": event.type})
+    return made
+
+
+def event_on(
+    kind: tuple[str, str],
+    metadata: Mapping[str, Any],
+    suffix: str,
+    reason: str,
+    message: str,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return an Event on an object. Pure.
+
+    Args:
+        kind: the object's API version and kind.
+        metadata: the object's: name, namespace and uid.
+        suffix: what the Event's name ends in after the object's, so that it is written once.
+        reason: a word.
+        message: what happened; cut where it is longer than the API server takes.
+        now: the time.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": metadata["name"][: 253 - len(suffix)].rstrip("-.") + suffix,
+            "namespace": metadata["namespace"],
+        },
+        "involvedObject": {
+            "apiVersion": kind[0],
+            "kind": kind[1],
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+        "type": "Normal",
+        "reason": reason,
+        "message": message[:MESSAGE_MAXIMUM],
+        "source": {"component": names.EVENT_SOURCE},
+        "reportingComponent": names.EVENT_SOURCE,
+        "reportingInstance": names.EVENT_SOURCE,
+        "firstTimestamp": _stamp(now),
+        "lastTimestamp": _stamp(now),
+        "count": 1,
+    }
+
+
+async def _write_event(kube: Kube, event: Object) -> None:
+    try:
+        await kube.create(event)
+    except Unreachable:
+        raise
+    except KubeError:
+        # There already, or the namespace is on its way out: an Event is never worth failing for.
+        return
+
+
+def _stamp(now: datetime) -> str:
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

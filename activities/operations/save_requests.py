@@ -1,0 +1,273 @@
+"""The two ways in which a pod is asked to save its state: annotations on it, or a POST to its own address (row L32)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any, Final, Protocol, Self
+
+import aiohttp
+
+from holdfast import names
+from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
+from holdfast.activities.kube.raw import mapping, one_line
+from holdfast.activities.operations.pod_address import own_address
+from holdfast.activities.site.site import Site, user_of
+from holdfast.model import CheckpointProtocol
+from holdfast.model.calls.cluster import CheckpointInput
+from holdfast.model.spec.checkpoint import URI_MAXIMUM
+
+ANSWER_SECONDS = 5.0
+"""How long an endpoint has for one response: what takes longer is answered InProgress, and asked again."""
+ANSWER_BYTES = 16 * 1024
+_MESSAGE_MAXIMUM = 120
+
+
+class Standing(Enum):
+    """How a pod stands that was asked."""
+
+    SILENT = auto()
+    """It has said nothing, or nothing that is understood."""
+    WORKING = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+_WORDS = {"InProgress": Standing.WORKING, "Complete": Standing.DONE, "Failed": Standing.FAILED}
+"""What a pod may answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a pod has said, or that it has said nothing."""
+
+    standing: Standing = Standing.SILENT
+    uri: str = ""
+    message: str = ""
+    understood: bool = True
+    """False where something came back that is no answer: its message says what (row D44)."""
+
+
+class Asker(Protocol):
+    """Asks one pod, as often as it is called, and says how it stands."""
+
+    async def ask(self, pod: Object) -> Answer:
+        """Ask it, if it does not know yet, and return what it has answered so far.
+
+        Raises:
+            Unreachable: if the API server does not answer.
+        """
+        ...
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        ...
+
+    async def __aexit__(self, *_: object) -> None:
+        """End."""
+        ...
+
+
+def asker_of(site: Site, given: CheckpointInput) -> Asker:
+    """Return what asks by the protocol that the workload has chosen."""
+    return _Endpoints(given) if given.checkpoint.protocol is CheckpointProtocol.HTTP else _Annotations(site, given)
+
+
+def _not_understood(message: str) -> Answer:
+    return Answer(message=message, understood=False)
+
+
+def read_answer(state: Any, uri: Any, message: Any) -> Answer:
+    """Return an answer as it was given; one that says Complete and names no place yet is not complete. Pure."""
+    standing, place = _WORDS.get(str(state), Standing.SILENT), str(uri or "")
+    text = one_line(message, _MESSAGE_MAXIMUM)
+    if standing is Standing.SILENT and state:
+        return _not_understood(f"it says {str(state)[:40]!r}: expected one of {', '.join(_WORDS)}")
+    if standing is not Standing.DONE:
+        return Answer(standing, message=text)
+    if not place:
+        return Answer(Standing.WORKING, message="it says Complete, and names no URI")
+    if len(place) > URI_MAXIMUM or not place.isprintable():
+        return Answer(Standing.FAILED, message=f"its URI is no printable text of at most {URI_MAXIMUM} characters")
+    return Answer(standing, place, text)
+
+
+def answer_to(number: int, named: Any, begun: bool, answer: Answer) -> Answer:
+    """Return the answer if it belongs to request `number`, else what is wrong with it (row D45). Pure.
+
+    An answer to an earlier request may arrive late, after the next request was made.
+
+    Args:
+        number: The request's.
+        named: The number that the answer names; None or empty where it names none.
+        begun: Whether the pod was seen InProgress since it was asked.
+        answer: What was read.
+    """
+    name = str(named if named is not None else "").strip()
+    if name:
+        if name == str(number):
+            return answer
+        return _not_understood(f"it answers request {name[:20]}: expected an answer to request {number}")
+    if answer.standing not in {Standing.DONE, Standing.FAILED} or begun:
+        return answer
+    word = "Complete" if answer.standing is Standing.DONE else "Failed"
+    return _not_understood(f"it says {word}, and not of which request: expected {number}, or InProgress before")
+
+
+_ANSWER: Final = (
+    names.ANNOTATION_CHECKPOINT_STATE,
+    names.ANNOTATION_CHECKPOINT_URI,
+    names.ANNOTATION_CHECKPOINT_MESSAGE,
+)
+
+
+class _Annotations:
+    """The request is annotations on the pod, which can be read in it by the downward API; so is the answer."""
+
+    def __init__(self, site: Site, given: CheckpointInput) -> None:
+        self._site = site
+        self._given = given
+        self._begun = set[str]()
+        """The uids of pods that were seen InProgress here; each pod bears it as well, for other workers."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    async def ask(self, pod: Object) -> Answer:
+        there = mapping(mapping(pod["metadata"]).get("annotations"))
+        wanted, number, uid = _request(self._given), str(self._given.number), str(pod["metadata"]["uid"])
+        asked: dict[str, str | None] = {
+            names.ANNOTATION_CHECKPOINT_REQUEST: number,
+            names.ANNOTATION_CHECKPOINT_REASON: wanted["reason"],
+            names.ANNOTATION_CHECKPOINT_DEADLINE: wanted["deadline"],
+        }
+        known = there.get(names.ANNOTATION_CHECKPOINT_REQUEST) == number
+        said = Answer(message="it has just been asked")
+        if not known:
+            # What it answered to an earlier request goes with the same patch: it is no answer to this one.
+            marks = (names.ANNOTATION_CHECKPOINT_ANSWERS, names.ANNOTATION_CHECKPOINT_BEGUN)
+            asked |= dict.fromkeys((*_ANSWER, *marks))
+        else:
+            begun = uid in self._begun or there.get(names.ANNOTATION_CHECKPOINT_BEGUN) == number
+            named = there.get(names.ANNOTATION_CHECKPOINT_ANSWERS)
+            said = answer_to(self._given.number, named, begun, read_answer(*map(there.get, _ANSWER)))
+            if said.standing is Standing.WORKING and not named:
+                self._begun.add(uid)
+                asked[names.ANNOTATION_CHECKPOINT_BEGUN] = number
+        if not known or any(there.get(name) != value for name, value in asked.items()):
+            await self._patch(pod, asked)
+        return said
+
+    async def _patch(self, pod: Object, annotations: Mapping[str, str | None]) -> None:
+        metadata = pod["metadata"]
+        try:
+            await self._site.kube.patch(
+                "v1",
+                "Pod",
+                metadata["name"],
+                metadata["namespace"],
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                patch={"metadata": {"annotations": dict(annotations)}},
+                impersonate=user_of(self._given.target),
+            )
+        except (Conflict, NotFound, Forbidden, Invalid, WebhookFailed):
+            return  # It is read again; one that cannot be asked stays silent.
+
+
+class _Endpoints:
+    """The request is a POST to the pod's own address, and nowhere else; the answer is its response."""
+
+    def __init__(self, given: CheckpointInput) -> None:
+        self._given = given
+        self._answers: dict[str, Answer] = {}
+        """By pod uid, of those that have given their last word."""
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+            connector=aiohttp.TCPConnector(limit=64, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(self, pod: Object) -> Answer:
+        uid = str(pod["metadata"]["uid"])
+        said = self._answers.get(uid)
+        if said is None:
+            said = await self._post(pod)
+            if said.standing in {Standing.DONE, Standing.FAILED}:
+                self._answers[uid] = said
+        return said
+
+    async def _post(self, pod: Object) -> Answer:
+        where = address_of(pod)
+        if not where:
+            return Answer(message="it has no address of its own")
+        checkpoint, session = self._given.checkpoint, self._session
+        assert session is not None
+        url = f"http://{where}:{checkpoint.port}{checkpoint.path}"
+        body = {**_request(self._given), "request": self._given.number, "attempt": self._given.attempt}
+        try:
+            async with session.post(url, json=body, allow_redirects=False) as response:
+                if response.status not in {200, 202}:
+                    return _not_understood(f"its endpoint answers {response.status}")
+                text = await _body(response)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            return Answer(message=f"its endpoint does not answer: {one_line(type(error).__name__, _MESSAGE_MAXIMUM)}")
+        return read_body(text, self._given.number)
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Read a response to its end, or one byte further than it may be long: one read returns what has arrived."""
+    parts, left = list[bytes](), ANSWER_BYTES + 1
+    while left and (part := await response.content.read(left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def read_body(text: bytes, number: int) -> Answer:
+    """Return the answer that is the body of a response with 200 or 202; an empty one says InProgress. Pure.
+
+    A response belongs to the request that was posted, unless it names another one.
+    """
+    if len(text) > ANSWER_BYTES:
+        return _not_understood(f"its answer is longer than {ANSWER_BYTES // 1024} KiB")
+    if not text.strip():
+        return Answer(Standing.WORKING)
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return _not_understood("its answer is no JSON")
+    told = mapping(answer)
+    if not told.get("state"):
+        return _not_understood("its answer has no state")
+    said = read_answer(told.get("state"), told.get("uri"), told.get("message"))
+    return answer_to(number, told.get("request"), True, said)
+
+
+def _request(given: CheckpointInput) -> dict[str, str]:
+    return {"reason": given.reason, "deadline": _stamp(given.until)}
+
+
+def _stamp(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def address_of(pod: Object) -> str:
+    """Return a pod's own address as a URL has it; empty where it has none that is its own alone. Pure."""
+    address = own_address(pod)
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,139 @@
+"""What stands in the cluster for a workload: an Anchor of its own, or the custom resource that asked for it (F2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from holdfast import formats, names
+from holdfast.activities.kube.client import Conflict, NotFound, Object
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.site.site import Site
+from holdfast.formats.condition import life_in
+from holdfast.model import Report
+from holdfast.model.calls.cluster import Target
+from holdfast.model.observation import Asked
+
+Key = tuple[str, str, str, str]
+"""API version, kind, name and namespace."""
+
+
+def key_of(target: Target) -> Key:
+    """Return where what stands for a workload is."""
+    if target.anchor is not None:
+        return (target.anchor.api_version, target.anchor.kind, target.name, target.namespace)
+    return (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
+
+
+def is_ours(target: Target, anchor: Mapping[str, Any]) -> bool:
+    """Whether an object stands for this workload, and not for another of its name."""
+    if target.anchor is not None:
+        return mapping(anchor["metadata"]).get("uid") == target.workload_uid
+    return mapping(anchor.get("spec")).get("workloadUid") == target.workload_uid
+
+
+def is_held(anchor: Mapping[str, Any]) -> bool:
+    """Whether it bears our finalizer."""
+    return names.FINALIZER in (mapping(anchor["metadata"]).get("finalizers") or ())
+
+
+def sequence_of(target: Target, anchor: Mapping[str, Any]) -> int:
+    """Return the number of the report that it shows; -1 where it shows none."""
+    status = mapping(anchor.get("status"))
+    if target.anchor is not None:
+        life = life_in(status)
+        return life.sequence if life is not None else -1
+    sequence = status.get("sequence")
+    return sequence if isinstance(sequence, int) else -1
+
+
+def asked_of(target: Target, anchor: Mapping[str, Any]) -> Asked | None:
+    """Return what a custom resource asks for; None where an Anchor stands for the workload, which asks for nothing."""
+    return asked_by(anchor) if target.anchor is not None else None
+
+
+def asked_by(resource: Mapping[str, Any]) -> Asked:
+    """Return what a custom resource asks for."""
+    form, metadata = formats.RESOURCES[resource["apiVersion"], resource["kind"]], mapping(resource["metadata"])
+    return Asked(
+        kind=form.kind,
+        generation=int(metadata.get("generation") or 1),
+        suspend=form.is_suspended(dict(resource)),
+        deleting="deletionTimestamp" in metadata,
+        foreground="foregroundDeletion" in (metadata.get("finalizers") or ()),
+        by=str(mapping(metadata.get("annotations")).get(names.ANNOTATION_CHANGED_BY) or ""),
+    )
+
+
+def shown(target: Target, anchor: Mapping[str, Any], report: Report, now: datetime) -> Object | None:
+    """Return the status of a custom resource for a report; None where an Anchor stands for the workload."""
+    if target.anchor is None:
+        return None
+    return formats.RESOURCES[target.anchor.api_version, target.anchor.kind].status(dict(anchor), report, now)
+
+
+def is_marked(uid: str, resource: Mapping[str, Any]) -> bool:
+    """Whether a custom resource bears all by which it is found, and goes last."""
+    metadata = mapping(resource["metadata"])
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    own = annotations.get(names.ANNOTATION_LIFE) == uid and labels.get(names.LABEL_WORKLOAD_UID) == uid
+    return own and is_held(resource)
+
+
+def marking(installation: str, uid: str, shard: int, resource: Mapping[str, Any]) -> Object:
+    """Return the change that marks a custom resource as the one that stands for a workload."""
+    finalizers = [one for one in mapping(resource["metadata"]).get("finalizers") or () if one != names.FINALIZER]
+    return {
+        "metadata": {
+            "labels": labels_of(installation, uid, shard),
+            "annotations": {names.ANNOTATION_LIFE: uid},
+            "finalizers": [*finalizers, names.FINALIZER],
+        }
+    }
+
+
+def labels_of(installation: str, uid: str, shard: int) -> dict[str, str]:
+    """Return the labels by which what stands for a workload is found."""
+    return {
+        names.LABEL_INSTALLATION: installation,
+        names.LABEL_WORKLOAD_UID: uid,
+        names.LABEL_SHARD: str(shard),
+    }
+
+
+def is_standing(target: Target, anchor: Mapping[str, Any]) -> bool:
+    """Whether what stands for a workload says that its life goes on: our finalizer, or a status that is no outcome."""
+    if is_held(anchor) or target.anchor is None:
+        return is_held(anchor)
+    life = life_in(mapping(anchor.get("status")))
+    return "deletionTimestamp" not in anchor["metadata"] and life is not None and not life.phase.ended
+
+
+async def release_anchor(site: Site, target: Target, *, delete: bool) -> None:
+    """Take our finalizer off what stands for the workload, and delete it if told to; another's is left alone."""
+    kube, key = site.kube, key_of(target)
+    while True:
+        remembered = site.known.take(target)
+        anchor = remembered or await kube.find(*key)
+        if anchor is None or not is_ours(target, anchor):
+            return
+        metadata = anchor["metadata"]
+        finalizers = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
+        try:
+            if finalizers != (metadata.get("finalizers") or []):
+                await kube.patch(
+                    *key,
+                    uid=metadata["uid"],
+                    resource_version=metadata["resourceVersion"],
+                    patch={"metadata": {"finalizers": finalizers}},
+                )
+            if delete and "deletionTimestamp" not in metadata:
+                await kube.delete(*key, uid=metadata["uid"])
+        except NotFound:
+            if remembered is None:
+                return
+            continue
+        except Conflict:
+            continue
+        return

@@ -1,0 +1,43 @@
+"""Anchors as this process last wrote them, so that a status can be written without reading the anchor first.
+
+Each write names the version it was made for, so a remembered anchor that has changed since is refused and read again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.activities.kube.raw import mapping
+from holdfast.model.calls.cluster import Target
+
+_MOST = 1000
+
+
+class KnownAnchors:
+    """The last anchor each of the latest writes returned."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._anchors: OrderedDict[tuple[str, str, str], Mapping[str, Any]] = OrderedDict()
+
+    def take(self, target: Target) -> Mapping[str, Any] | None:
+        """Return a workload's anchor, and forget it: what comes of its use is to be remembered anew."""
+        return self._anchors.pop(_key(target), None)
+
+    def keep(self, target: Target, anchor: Mapping[str, Any]) -> None:
+        """Remember a workload's anchor as the API server has just answered it."""
+        metadata = {key: value for key, value in anchor["metadata"].items() if key != "managedFields"}
+        kept = {**anchor, "metadata": metadata}
+        if target.anchor is not None and mapping(anchor.get("status")).get("componentStatus"):
+            # As large as the workload, twice: its status says all that the next one needs.
+            kept.pop("spec", None)
+            metadata.pop("annotations", None)
+        self._anchors[_key(target)] = kept
+        if len(self._anchors) > _MOST:
+            self._anchors.popitem(last=False)
+
+
+def _key(target: Target) -> tuple[str, str, str]:
+    return target.namespace, target.name, target.workload_uid

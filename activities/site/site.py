@@ -1,0 +1,315 @@
+"""The ground a cluster activity stands on: which cluster, by which client, what may be told, how to wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from holdfast import names
+from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.kube.batch import Gathered
+from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
+from holdfast.activities.kube.client import (
+    Forbidden,
+    Kube,
+    NotFound,
+    Object,
+    UnknownKind,
+    Unreachable,
+    service_account_user,
+)
+from holdfast.activities.kube.owners import Between, Links
+from holdfast.activities.kube.priority import Precedence
+from holdfast.activities.site.anchor_cache import KnownAnchors
+from holdfast.activities.site.permission_cache import Permits
+from holdfast.model import Interval, Limits
+from holdfast.model.calls.cluster import Progress, Target
+from holdfast.policy.failures.blindness import union
+from holdfast.policy.sides.probe_reach import Reach
+
+if TYPE_CHECKING:
+    from holdfast.activities.data.settings import Data
+
+BEAT_FIRST = 1.0
+BEAT_LAST = 3.0
+BEATS_A_SECOND = 50
+"""Each heartbeat is a write of Temporal's: where many operations run at once, each tells of itself less often."""
+SENTENCE_MAXIMUM = 300
+RETRY_FIRST = 0.1
+RETRY_LAST = 3.0
+BLIND_TOLD = timedelta(hours=24)
+"""No grace period is longer than this, so no older blindness matters to any."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Site:
+    """One cluster, as its activities see it."""
+
+    kube: Kube
+    cluster: str
+    cluster_uid: str
+    installation: str
+    limits: Limits
+    sight: Sight = field(default_factory=Sight)
+    marks: Marks = field(default_factory=Marks)
+    silence: timedelta = timedelta(seconds=100)
+    """How long a node is silent, at most, before it is found Down."""
+    rendezvous: str = ""
+    """Where pods reach the rendezvous of their gang: a URL without the path; empty where they cannot."""
+    data: Data | None = None
+    """What data sets are staged by; None where this worker stages none."""
+    permits: Permits = field(default_factory=Permits)
+    known: KnownAnchors = field(default_factory=KnownAnchors)
+    links: Links = field(default_factory=Links)
+    between: Between = field(default_factory=Between)
+    gathered: Gathered = field(init=False)
+    precedence: Precedence = field(init=False, default_factory=Precedence)
+    reach: Reach = field(init=False, default_factory=Reach)
+    """Which workloads' pods this worker has reached lately."""
+
+    def __post_init__(self) -> None:
+        """Gather reads of this cluster."""
+        object.__setattr__(self, "gathered", Gathered(self.kube))
+
+    def check(self, target: Target) -> None:
+        """Refuse to act on a cluster that is not the one meant.
+
+        Raises:
+            ApplicationError: of type `ClusterMismatch`.
+        """
+        self.check_cluster(target.cluster, target.cluster_uid)
+
+    def check_cluster(self, cluster: str, cluster_uid: str) -> None:
+        """Refuse to act on another cluster than this one; an empty uid is not known yet.
+
+        Raises:
+            ApplicationError: of type `ClusterMismatch`.
+        """
+        if cluster != self.cluster:
+            raise _mismatch(f"this worker serves cluster {self.cluster}, and {cluster} was meant")
+        if cluster_uid and cluster_uid != self.cluster_uid:
+            raise _mismatch(
+                f"cluster {cluster} was {cluster_uid} and is now {self.cluster_uid}: another cluster has taken its name"
+            )
+
+    async def confirm(self, target: Target) -> None:
+        """Ask the cluster itself who it is, and refuse if it is not the one meant.
+
+        Raises:
+            ApplicationError: of type `ClusterMismatch`.
+        """
+        self.check(target)
+        if self.permits.has("cluster"):
+            return
+        found = (await self.kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
+        if found != self.cluster_uid:
+            raise _mismatch(
+                f"the API server of cluster {self.cluster} is {found}, and {self.cluster_uid} was there before"
+            )
+        self.permits.give("cluster")
+
+    async def read_component(self, target: Target, api_version: str, kind: str, name: str) -> Object | None:
+        """Return a component's object as the run-as account sees it, or, if that lost its right, as the worker does.
+
+        Raises:
+            Forbidden: if neither may look, and the namespace is there to stay.
+            UnknownKind: if the cluster does not serve that version of the kind (any more): of the object nothing is
+                known then (row D24).
+        """
+        user = user_of(target)
+        try:
+            return await self._read(api_version, kind, name, target.namespace, user)
+        except Forbidden:
+            try:
+                return await self._read(api_version, kind, name, target.namespace, "")
+            except Forbidden:
+                # A namespace's deletion takes the account's rights away, and waits for our anchor: waiting here for
+                # a right to look would be waiting for ever.
+                if await self._is_ending(target.namespace):
+                    return None
+                raise
+
+    async def _read(self, api_version: str, kind: str, name: str, namespace: str, user: str) -> Object | None:
+        try:
+            return await self.kube.get(api_version, kind, name, namespace, impersonate=user)
+        except UnknownKind as error:
+            raise UnknownKind(404, error.reason, f"the cluster does not serve {kind} of {api_version}") from None
+        except NotFound:
+            return None
+
+    async def _is_ending(self, namespace: str) -> bool:
+        """Whether a namespace is gone or going: nothing new can be made in it, and its deletion takes the rest."""
+        found = await self.kube.find("v1", "Namespace", namespace)
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    def grace(self, seconds: float) -> float:
+        """Return a grace as far as the operator allows it now, whatever was allowed as the attempt began (row X4)."""
+        return min(seconds, self.limits.grace_period_maximum.total_seconds())
+
+    def blind(self, earlier: Sequence[Interval] = ()) -> tuple[Interval, ...]:
+        """Return when the cluster could not be seen, with what an earlier try of this activity knew of it."""
+        recent = self.sight.intervals(datetime.now(UTC) - BLIND_TOLD)
+        return union([*earlier, *recent], SPANS_KEPT)
+
+
+def user_of(target: Target) -> str:
+    """Return the user as whom a workload's components are touched."""
+    return service_account_user(target.namespace, target.run_as)
+
+
+def refused(message: str) -> ApplicationError:
+    """Return the error that says: not here, and not later either."""
+    return ApplicationError(message, type=names.ERROR_REFUSED, non_retryable=True)
+
+
+def conflict(message: str) -> ApplicationError:
+    """Return the error that names a foreign object in our place."""
+    return ApplicationError(message, type=names.ERROR_CONFLICT, non_retryable=True)
+
+
+def _mismatch(message: str) -> ApplicationError:
+    return ApplicationError(message, type=names.ERROR_CLUSTER_MISMATCH)
+
+
+@asynccontextmanager
+async def told() -> AsyncGenerator[None]:
+    """Turn an unanswered request into the error that a workflow expects, so that it is retried without noise."""
+    try:
+        yield
+    except Unreachable as error:
+        delay = timedelta(seconds=error.retry_after) if error.retry_after else None
+        raise ApplicationError(
+            f"the API server does not answer: {error.message}",
+            type=names.ERROR_UNREACHABLE,
+            category=ApplicationErrorCategory.BENIGN,
+            next_retry_delay=delay,
+            # Its causes and their traces would be more than Temporal keeps of a failure that is retried.
+        ) from None
+
+
+class Pulse:
+    """Heartbeats for as long as its block lasts, however long one request takes, with the latest words in them."""
+
+    _beating: ClassVar[int] = 0
+    """How many there are in this process."""
+
+    def __init__(self) -> None:
+        before = earlier()
+        self.doing = before.doing
+        self.remaining: tuple[str, ...] = ()
+        self.remaining_total = 0
+        self.blind = before.blind
+        self.borne = before.borne
+        self.saved = before.saved
+        self._borne_until = 0.0
+        self._watched: Callable[[], str] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def say(self, doing: str, remaining: Sequence[str] = (), remaining_total: int = 0) -> None:
+        """Say what is being done or waited for, from the next heartbeat on."""
+        self.doing, self.remaining, self.remaining_total = doing, tuple(remaining), remaining_total
+
+    def watch(self, words: Callable[[], str] | None) -> None:
+        """Have each heartbeat ask what is being done, for as long as there is something to ask."""
+        self._watched = words
+
+    def note(self, saved: dict[str, str]) -> None:
+        """Have it known at once where pods have saved, by uid, if that is news: they may be gone a moment later."""
+        if saved != self.saved:
+            self.saved = saved
+            if self._task is not None:
+                self._tell()
+
+    async def bear(self, seconds: float, since: float | None = None) -> None:
+        """Wait before a refused request is made again; that time counts as borne, also where the wait is broken off.
+
+        Args:
+            seconds: How long.
+            since: From when on it counts, by the loop's clock; None: from now on.
+        """
+        clock = asyncio.get_running_loop().time
+        begun = clock() if since is None else since
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            # Copies that are refused at the same time bear the same time once.
+            now = clock()
+            self.borne += max(0.0, now - max(begun, self._borne_until))
+            self._borne_until = now
+
+    @property
+    def told(self) -> tuple[tuple[str, ...], int]:
+        """What was last said to be remaining."""
+        return self.remaining, self.remaining_total
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        if activity.in_activity():
+            Pulse._beating += 1
+            self._task = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop; what a try that fails has learned is handed to the next one."""
+        if self._task is not None:
+            Pulse._beating -= 1
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            if kind is not None:
+                self._tell()
+
+    async def _beat(self) -> None:
+        while True:
+            # What is done within a second costs Temporal no heartbeat.
+            await asyncio.sleep(min(BEAT_LAST, max(BEAT_FIRST, Pulse._beating / BEATS_A_SECOND)))
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._watched is not None:
+            self.doing = self._watched()
+        progress = Progress(
+            doing=self.doing[:SENTENCE_MAXIMUM],
+            remaining=self.remaining,
+            remaining_total=self.remaining_total,
+            blind=self.blind,
+            borne=self.borne,
+            saved=self.saved,
+        )
+        activity.heartbeat(progress.model_dump(mode="json", by_alias=True))
+
+
+def is_broken_off() -> bool:
+    """Whether the workflow has asked for the activity's end, and nothing else has ended it."""
+    details = activity.cancellation_details() if activity.in_activity() else None
+    return details is not None and details.cancel_requested
+
+
+def earlier() -> Progress:
+    """Return what an earlier try of this activity last said."""
+    details = activity.info().heartbeat_details if activity.in_activity() else ()
+    try:
+        return Progress.model_validate(details[0]) if details else Progress()
+    except ValidationError:
+        return Progress()
+
+
+async def persist(pulse: Pulse, what: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call until the API server answers it, whatever the answer."""
+    delay = RETRY_FIRST
+    while True:
+        try:
+            return await call()
+        except Unreachable as error:
+            pulse.say(f"{what}: the API server does not answer: {error.message}")
+            await asyncio.sleep(max(delay, error.retry_after or 0.0))
+            delay = min(delay * 2, RETRY_LAST)

@@ -1,0 +1,1 @@
+"""From samples to tables, plots and docs/performance.md."""

@@ -1,0 +1,434 @@
+"""What `doctor` looks at: each check says what it found, and what to do where that is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast import names
+from holdfast.cli.cluster.rbac import NODES, Right, granted
+from holdfast.errors import HoldfastError, NotReachable
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from holdfast.activities.kube.client import Kube
+    from holdfast.client import Holdfast
+
+
+_POD_SECURITY = "pod-security.kubernetes.io/enforce"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    good: bool
+    found: str
+    remedy: str = ""
+    unreachable: bool = False
+    """Whether a whole server could not be reached, so that nothing behind it was looked at."""
+    unknown: bool = False
+    """Whether it could not be asked: it is not known to be right, and nothing is known to be wrong (row D51)."""
+    warns: bool = False
+    """Whether it works and somebody should look at it all the same."""
+
+
+def not_known(name: str, why: str, remedy: str = "") -> Check:
+    """Return a check that could not be made."""
+    return Check(name, False, f"not known: {why}", remedy, unknown=True)
+
+
+def binding(cluster: str, bound: str, here: str) -> Check:
+    """Compare the cluster that a name stands for with the one that the kubeconfig leads to (row D51).
+
+    Args:
+        cluster: The name.
+        bound: The uid of the cluster that its watch was begun on; empty where that is not known.
+        here: The uid of the cluster that the kubeconfig leads to; empty where that is not known.
+    """
+    if not here:
+        return not_known("cluster", "nothing says which cluster the kubeconfig leads to")
+    if not bound:
+        why = f"no watch of {cluster} is known to Temporal, so that the name stands for no cluster yet"
+        return not_known("cluster", why, f"start a worker: holdfast worker --roles watch --cluster {cluster}")
+    if bound != here:
+        return Check(
+            "cluster",
+            False,
+            f"{cluster} stands for the cluster of uid {bound}, and the kubeconfig leads to that of uid {here}",
+            "use the kubeconfig of that cluster (--kubeconfig, --context), or the name of this one (--cluster)",
+        )
+    return Check("cluster", True, f"{cluster} stands for the cluster that the kubeconfig leads to")
+
+
+async def bound_uid(session: Holdfast, cluster: str) -> str:
+    """Return the uid of the cluster that a name stands for, by its watch; empty where there is none."""
+    from temporalio.service import RPCError
+
+    from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
+
+    try:
+        description = await session.client.get_workflow_handle(names.watch_workflow_id(cluster)).describe()
+    except RPCError:
+        return ""
+    return str((await description.memo()).get(MEMO_CLUSTER_UID, ""))
+
+
+@dataclass
+class Uids:
+    """What both servers say of which cluster is meant."""
+
+    bound: str = ""
+    """By Temporal."""
+    here: str = ""
+    """By Kubernetes."""
+
+
+async def temporal(
+    address: str | None, namespace: str | None, cluster: str | None, *, fix: bool = False, uids: Uids | None = None
+) -> AsyncIterator[Check]:
+    """Look at Temporal: does it answer, has it the search attributes, do workers poll its queues?"""
+    from temporalio.service import RPCError
+
+    from holdfast.client import Holdfast
+
+    uids = uids or Uids()
+    try:
+        async with Holdfast.connect(address, namespace, cluster) as session:
+            version = await _server_version(session.client)
+            yield Check("temporal", True, f"{session.place}, server {version}")
+            uids.bound = await bound_uid(session, cluster) if cluster else ""
+            try:
+                yield await _search_attributes(session.client, fix=fix)
+                for check in await _pollers(session.client, cluster):
+                    yield check
+                for check in await _entities(session.client, cluster) if cluster else ():
+                    yield check
+                for check in await _provisioner(session, cluster) if cluster else ():
+                    yield check
+            except RPCError as error:
+                yield Check("temporal", False, error.message, "check this identity's rights in the Temporal namespace")
+    except NotReachable as error:
+        yield Check("temporal", False, error.detail or str(error), f"{error.address}: {error.remedy}", unreachable=True)
+
+
+async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | None = None) -> AsyncIterator[Check]:
+    """Look at Kubernetes: does it answer, are the types there, has the worker its rights, are namespaces enabled?"""
+    from holdfast.cli.cluster.front_door import front_door
+    from holdfast.cli.common.kubernetes import reached, server_of
+
+    try:
+        async with reached(kubeconfig, context) as kube:
+            identity = await kube.get("v1", "Namespace", "kube-system")
+            where, uid = server_of(kubeconfig, context), str(identity["metadata"]["uid"])
+            if uids is not None:
+                uids.here = uid
+            yield Check("kubernetes", True, f"{where}, cluster uid {uid}")
+            served = True
+            for kind in (names.ANCHOR_KIND, names.ATTEMPT_KIND):
+                check = await _type(kube, kind)
+                served = served and check.good
+                yield check
+            if served:
+                async for check in _rights(kube):
+                    yield check
+            async for check in front_door(kube):
+                yield check
+            async for check in _namespaces(kube):
+                yield check
+    except NotReachable as error:
+        yield Check(
+            "kubernetes", False, error.detail or str(error), f"{error.address}: {error.remedy}", unreachable=True
+        )
+    except HoldfastError as error:
+        yield Check("kubernetes", False, str(error), "use a context with the right to read namespaces and pods")
+
+
+async def store(cluster: str | None) -> AsyncIterator[Check]:
+    """Look at the store of data sets, where this machine has a worker's settings for one (row L14)."""
+    from holdfast.worker.data import NoClient, opened
+    from holdfast.worker.runtime.settings import SettingsError, load
+
+    try:
+        data = opened(load({"cluster": cluster or "unsaid"}))
+    except (SettingsError, NoClient) as error:
+        if "data_" in str(error):
+            yield Check("store", False, str(error), "correct that setting of the worker")
+        return
+    if data is None:
+        return
+    why = await data.away()
+    remedy = "start it, or correct data_endpoint and data_credentials_file; what waits for it goes on by itself"
+    yield Check("store", not why, why or f"{data.storage.name} answers", remedy if why else "")
+    unusable = data.cache.unusable()
+    remedy = "mount the shared file system there, or let this account write to it"
+    yield Check("data directory", not unusable, unusable or "can be written", remedy if unusable else "")
+
+
+async def _server_version(client: Client) -> str:
+    from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+
+    return (await client.workflow_service.get_system_info(GetSystemInfoRequest())).server_version
+
+
+async def _search_attributes(client: Client, *, fix: bool) -> Check:
+    from holdfast.client.connection import add_search_attributes, search_attributes
+
+    missing, wrong = await search_attributes(client)
+    if wrong:
+        told = (f"{name} is {kind}, expected {names.SEARCH_ATTRIBUTES[name]}" for name, kind in wrong.items())
+        return Check(
+            "search attributes",
+            False,
+            "; ".join(told),
+            "a type cannot be changed: remove each (temporal operator search-attribute remove --namespace "
+            f"{client.namespace} --name NAME), then holdfast doctor --fix",
+        )
+    if missing and fix:
+        await add_search_attributes(client, missing)
+        return Check("search attributes", True, f"{len(missing)} added")
+    if missing:
+        command = " ".join(f"--name {name} --type {kind}" for name, kind in missing.items())
+        return Check(
+            "search attributes",
+            False,
+            f"missing: {', '.join(missing)}",
+            "holdfast doctor --fix, or: temporal operator search-attribute create "
+            f"--namespace {client.namespace} {command}",
+        )
+    return Check("search attributes", True, f"all {len(names.SEARCH_ATTRIBUTES)} there")
+
+
+_UNSERVED: Final = {
+    "workflows": "no workload is begun, no failure is acted on, and no suspend, cancel or retry is carried out",
+    "cluster": "nothing is created in this cluster, and no status is written to it",
+    "wait": "nothing is removed from this cluster or looked at before a decision, and no data is staged",
+    "probe": "nothing in this cluster is probed",
+    "watch": "what happens in this cluster is not noticed: pods that fail or finish, nodes that are lost",
+    "admission": "no workload of it is let in, and its quota is not released",
+}
+"""What stands still while nobody serves a role."""
+
+
+async def _pollers(client: Client, cluster: str | None) -> list[Check]:
+    from holdfast.worker.runtime.pollers import ACTIVITY, WORKFLOW
+
+    queues = [("workflows", "workflows", names.QUEUE_WORKFLOWS, WORKFLOW)]
+    if cluster:
+        queues += [
+            ("cluster", "cluster", names.queue_cluster(cluster), ACTIVITY),
+            ("wait", "wait", names.queue_wait(cluster), ACTIVITY),
+            ("wait", "probe", names.queue_probe(cluster), ACTIVITY),
+            ("watch", "watch", names.queue_watch(cluster), ACTIVITY),
+        ]
+    checks = [
+        await _served(client, f"worker: {role}", role, _UNSERVED[what], (queue, kind), cluster)
+        for role, what, queue, kind in queues
+    ]
+    if not cluster:
+        remedy = "set HOLDFAST_CLUSTER, or give --cluster"
+        checks.append(Check("worker: cluster", False, "which cluster is not said", remedy))
+        return checks
+    return checks + await _admission(client, cluster)
+
+
+async def _admission(client: Client, cluster: str) -> list[Check]:
+    """Ask of each admission queue that there is whether a worker serves it."""
+    from holdfast.client.connection import Place
+    from holdfast.client.queue import of_cluster
+    from holdfast.worker.runtime.pollers import WORKFLOW
+
+    place = Place(target=client.service_client.config.target_host, namespace=client.namespace)
+    checks: list[Check] = []
+    for one in await of_cluster(client, place, cluster):
+        queue = names.queue_admission(cluster, one.name)
+        name = f"admission queue {one.name}"
+        checks.append(await _served(client, name, "admission", _UNSERVED["admission"], (queue, WORKFLOW), cluster))
+    return checks
+
+
+async def _entities(client: Client, cluster: str) -> list[Check]:
+    """Look at the workflows that workloads depend on: one line each, but those of graphs and gangs only if not well."""
+    from holdfast.client.entities import of_cluster
+
+    checks: list[Check] = []
+    for one in await of_cluster(client, cluster):
+        name = one.entity.name_of(one.workflow_id)
+        if not one.verdict.healthy:
+            checks.append(Check(name, False, one.sentence.removeprefix(f"{name}: "), one.verdict.remedy))
+        elif one.entity.type not in {names.GRAPH_WORKFLOW, names.RENDEZVOUS_WORKFLOW}:
+            checks.append(Check(name, True, f"its workflow is {one.execution.value.lower()}"))
+    return checks
+
+
+async def _served(
+    client: Client, name: str, role: str, unserved: str, queue: tuple[str, Any], cluster: str | None
+) -> Check:
+    """Look whether a worker polls a task queue: one that was killed stays in Temporal's list for five minutes."""
+    from holdfast.worker.runtime.pollers import polled
+
+    found = await polled(client, *queue)
+    told = found.sentence(datetime.now(UTC))
+    if found.served:
+        return Check(name, True, told)
+    command = f"holdfast worker --roles {role}" + (f" --cluster {cluster}" if cluster else "")
+    return Check(name, False, f"{told}: {unserved}", f"start one: {command}")
+
+
+async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
+    """Ask the provisioning service through a worker, which alone must reach it; and look whether nodes wait for it."""
+    from holdfast.client.provisioner import NoProvisioner
+    from holdfast.policy.nodes.provisioner_status import unfenced
+
+    provisioner = session.provisioner(cluster)
+    try:
+        told = await provisioner.status()
+        found = await provisioner.check()
+    except NoProvisioner:
+        return []
+    except NotReachable:
+        raise
+    except HoldfastError as error:
+        return [Check("provisioner", False, str(error), "start a worker with the roles workflows and wait")]
+    checks = [Check("provisioner", found.good and not told.away, f"{found.found}; {told.message}", found.remedy)]
+    if told.away and found.good:
+        away = "; ".join(f"{service}: {one.why}" for service, one in sorted(told.away.items()))
+        remedy = "look whether these answer: what is asked of them goes on by itself"
+        checks[0] = Check("provisioner", False, f"{found.found}; {away}", remedy)
+    book = await session.node_book(cluster)
+    fencing = unfenced(book, told) if book is not None else {}
+    if fencing:
+        which = ", ".join(f"{node} ({why})" for node, why in list(fencing.items())[:3])
+        remedy = "bring the service back, or cut the power by hand: holdfast node fenced NODE --reason WHY"
+        found_text = f"{len(fencing)} silent nodes are not off yet, and their workloads wait: {which}"
+        checks.append(Check("fencing", False, found_text, remedy))
+    return checks
+
+
+async def _type(kube: Kube, kind: str) -> Check:
+    from holdfast.activities.kube.errors import UnknownKind
+
+    try:
+        await kube.resource(names.API_VERSION, kind)
+    except UnknownKind:
+        return Check(f"type {kind}", False, f"{names.API_VERSION} is not served", "kubectl apply -k deploy/")
+    return Check(f"type {kind}", True, f"{names.API_VERSION} is served")
+
+
+WORKER: Final = "the worker's account"
+
+
+async def _rights(kube: Kube) -> AsyncIterator[Check]:
+    """Ask whether the worker's account may do what deploy/ grants it; without nodes it goes on, and says so here."""
+    needed = granted()
+    who, lacking = await lacking_of_worker(kube, needed)
+    if not who:
+        yield not_known("rights", "this identity may not ask about rights", "use a context that may")
+        return
+    if who != WORKER:
+        # One's own rights say nothing of the worker's: an administrator has them all.
+        may = f"it may not {', '.join(map(str, lacking))}" if lacking else "it may do all of that itself"
+        remedy = "use a context that may impersonate service accounts, or one of that account itself"
+        yield not_known("rights", f"this identity may not ask what {WORKER} may do; {may}", remedy)
+        return
+    for name, told, loss in (
+        ("rights", [right for right in lacking if right.resource not in NODES], ""),
+        ("nodes", [right for right in lacking if right.resource in NODES], ": silent or marked nodes are not noticed"),
+    ):
+        if told:
+            found = f"{who} may not {', '.join(map(str, told))}{loss}"
+            yield Check(name, False, found, "kubectl apply -k deploy/")
+        else:
+            yield Check(name, True, f"{who} may do what a worker must")
+
+
+async def lacking_of_worker(kube: Kube, needed: Sequence[Right]) -> tuple[str, list[Right]]:
+    """Return who was asked about, the worker's account or, if one may not ask as it, oneself; and what it may not."""
+    from holdfast.activities.kube.client import service_account_user
+    from holdfast.activities.kube.errors import Forbidden
+
+    worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
+    for user, who in ((worker, WORKER), ("", "this identity")):
+        try:
+            return who, await lacking(kube, needed, user)
+        except Forbidden:
+            continue
+    return "", []
+
+
+async def lacking(kube: Kube, needed: Sequence[Right], user: str = "") -> list[Right]:
+    """Return what of that a user may not do; oneself, where none is given.
+
+    Raises:
+        Forbidden: if one may not act as the user.
+    """
+    from holdfast.activities.kube.resources import Resource
+
+    found: list[Right] = []
+    for right in needed:
+        resource = Resource(right.group, "", "", right.resource, bool(right.namespace), frozenset())
+        if not (await kube.allowed(right.verb, resource, right.namespace, impersonate=user))[0]:
+            found.append(right)
+    return found
+
+
+async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
+    from holdfast.activities.kube.errors import Forbidden
+    from holdfast.activities.site.closed import opted_in
+
+    try:
+        listed = await kube.list("v1", "Namespace", labels=f"{names.LABEL_NAMESPACE_ENABLED}=true")
+    except Forbidden:
+        yield not_known("namespaces", "this identity may not list them", "use a context that may")
+        return
+    staying = [each["metadata"] for each in listed["items"] if "deletionTimestamp" not in each["metadata"]]
+    if not staying:
+        yield Check("namespaces", False, "none is enabled", "holdfast namespace enable NAMESPACE")
+    for metadata in staying:
+        accounts: dict[str, Any] = await kube.list("v1", "ServiceAccount", metadata["name"])
+        allowed = [str(each["metadata"]["name"]) for each in accounts["items"] if opted_in(each["metadata"])]
+        yield namespace(metadata, allowed)
+        for name in allowed:
+            if (check := await _account(kube, metadata["name"], name)) is not None:
+                yield check
+
+
+async def _account(kube: Kube, namespace: str, name: str) -> Check | None:
+    """Warn of an account under which pods can be made and not forced out, nor asked to save their state (row X5)."""
+    from holdfast.activities.kube.client import service_account_user
+    from holdfast.activities.kube.errors import Forbidden
+
+    needed = [Right("", "pods", verb, namespace) for verb in ("delete", "patch")]
+    try:
+        missing = await lacking(kube, needed, service_account_user(namespace, name))
+    except Forbidden:
+        return None
+    if not missing:
+        return None
+    found = f"it may not {', '.join(map(str, missing))}: pods cannot be forced out, or be asked for checkpoints"
+    remedy = f"grant it, or holdfast namespace enable {namespace} --service-account {name}"
+    return Check(f"account {namespace}/{name}", True, found, remedy, warns=True)
+
+
+def namespace(metadata: dict[str, Any], allowed: Sequence[str]) -> Check:
+    """Say whether workloads can run in an enabled namespace, and whether anything bounds what their pods may do.
+
+    Args:
+        metadata: the namespace's.
+        allowed: the service accounts that have opted in.
+    """
+    name = str(metadata["name"])
+    if not allowed:
+        return Check(f"namespace {name}", False, "no service account is opted in", f"holdfast namespace enable {name}")
+    text = f"components run as {', '.join(allowed)}"
+    labels: dict[str, str] = metadata.get("labels") or {}
+    if labels.get(_POD_SECURITY, "privileged") != "privileged":
+        return Check(f"namespace {name}", True, text)
+    # Row X12: host paths, host networks and privileged pods are Pod Security's to refuse.
+    loose = "its labels enforce no Pod Security level: pods may be privileged, or use the node's files and network"
+    remedy = f"kubectl label namespace {name} {_POD_SECURITY}=baseline (which forbids data sets on nodes' own disks)"
+    return Check(f"namespace {name}", True, f"{text}; {loose}", remedy, warns=True)

@@ -1,0 +1,75 @@
+"""`holdfast doctor`: is everything there that workloads need, and if not, what is to be done."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.common.options import (
+    EXIT_REFUSED,
+    EXIT_UNREACHABLE,
+    Address,
+    Cluster,
+    Format,
+    Output,
+    TemporalNamespace,
+)
+from holdfast.cli.common.output import emit
+
+if TYPE_CHECKING:
+    from holdfast.cli.cluster.checks import Check
+
+
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Add the search attributes that Temporal lacks.")] = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
+    ] = None,
+    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Check connections, versions, rights, types, search attributes and workers: each with its remedy."""
+    from holdfast.cli.cluster import checks
+    from holdfast.cli.common.about import versions
+
+    named = cluster or os.environ.get("HOLDFAST_CLUSTER") or None
+
+    async def go() -> list[Check]:
+        found = [checks.Check("versions", True, ", ".join(f"{key} {value}" for key, value in versions().items()))]
+        uids = checks.Uids()
+        found += [check async for check in checks.temporal(address, temporal_namespace, named, fix=fix, uids=uids)]
+        config = kubeconfig or os.environ.get("KUBECONFIG")
+        found += [check async for check in checks.kubernetes(config, context, uids)]
+        found += [checks.binding(named, uids.bound, uids.here)] if named else []
+        found += [check async for check in checks.store(named)]
+        return found
+
+    found = asyncio.run(go())
+    emit([asdict(check) for check in found], output, lambda: text(found))
+    if any(check.unreachable for check in found):
+        raise typer.Exit(EXIT_UNREACHABLE)
+    if not all(check.good or check.unknown for check in found):
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def text(found: list[Check]) -> str:
+    """Write the checks as a person reads them."""
+    lines: list[str] = []
+    for check in found:
+        word = "warning" if check.warns else "ok" if check.good else "unknown" if check.unknown else "NOT OK"
+        lines.append(f"{word:<8}{check.name:<20} {check.found}")
+        if check.remedy and (check.warns or not check.good):
+            lines.append(f"{'':<8}{'':<20} try: {check.remedy}")
+    return "\n".join(lines)
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's command."""
+    app.command(rich_help_panel=panel)(doctor)

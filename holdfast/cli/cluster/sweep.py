@@ -1,0 +1,195 @@
+"""`holdfast sweep`: what outages left behind in a cluster is listed, and removed where Temporal's answer allows it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.common.options import EXIT_FAILED, EXIT_REFUSED, Address, Cluster, Format, Output, TemporalNamespace
+from holdfast.cli.common.output import emit
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from holdfast.cli.cluster.sweep_text import Scene
+    from holdfast.worker.cleanup.sweep_delete import Outcome
+    from holdfast.worker.cleanup.sweep_lookup import Ground, Item, Survey
+
+
+def sweep(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and change nothing.")] = False,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Remove also what Temporal does not know, after asking.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --unknown: do not ask.")] = False,
+    timeout: Annotated[str, typer.Option("--timeout", help="How long the removal of one workload may last.")] = "10m",
+    cluster: Cluster = None,
+    installation: Annotated[
+        str | None,
+        typer.Option(
+            "--installation",
+            help="Whose objects. Default: $HOLDFAST_INSTALLATION, or that of the worker that watches the cluster.",
+            show_default=False,
+        ),
+    ] = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
+    ] = None,
+    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Remove what outages left behind in a cluster: of workloads whose run is over, and attempts that are past.
+
+    Temporal is asked about each, and again before each deletion; nothing is removed by force. What Temporal does not
+    know is only listed. Exit code 1 if something could not be removed, 3 if Temporal or Kubernetes does not answer.
+    """
+    limit = time_limit(timeout)
+    told: list[Told] = []
+
+    async def go() -> None:
+        from holdfast.cli.cluster.sweep_text import line, table
+        from holdfast.worker.cleanup.sweep_delete import sweep as carry_out
+        from holdfast.worker.cleanup.sweep_delete import to_remove
+        from holdfast.worker.cleanup.sweep_lookup import survey
+
+        async with grounded(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
+            seen = Told(_scene(ground), await survey(ground))
+            told.append(seen)
+            if output is Output.TABLE:
+                typer.echo(table(seen.scene, seen.survey, hint=not unknown))
+            if dry_run:
+                return
+            _ask(ground, seen, unknown=unknown, yes=yes)
+            seen.chosen = to_remove(seen.survey.items, unknown=unknown)
+
+            def done(outcome: Outcome) -> None:
+                seen.outcomes.append(outcome)
+                if output is Output.TABLE:
+                    typer.echo(line(outcome))
+
+            await carry_out(ground, seen.chosen, done=done, say=_say, limit=limit)
+
+    try:
+        asyncio.run(go())
+    finally:
+        # Also where Temporal or the cluster went away half way: what was done until then was done.
+        for seen in told:
+            _conclude(seen, output, dry_run=dry_run)
+    if any(outcome.result == "left" for seen in told for outcome in seen.outcomes):
+        raise typer.Exit(EXIT_FAILED)
+
+
+@dataclass
+class Told:
+    """What there is to tell, as far as it has come."""
+
+    scene: Scene
+    survey: Survey
+    chosen: Sequence[Item] = ()
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's command."""
+    app.command(rich_help_panel=panel)(sweep)
+
+
+@asynccontextmanager
+async def grounded(
+    cluster: str | None,
+    installation: str | None,
+    address: str | None,
+    temporal_namespace: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+) -> AsyncGenerator[Ground]:
+    """Reach Temporal and the cluster, which is to be the one that the name stands for."""
+    from holdfast.cli.common.kubernetes import reached
+    from holdfast.cli.common.options import session
+    from holdfast.client.connection import refusals
+    from holdfast.worker.cleanup.sweep_lookup import ground
+    from holdfast.worker.runtime.settings import Role, load
+
+    # Where a worker takes them from: flags, environment, holdfast.toml.
+    flags = {"cluster": cluster, "installation": installation, "kubeconfig": kubeconfig, "roles": (Role.WORKFLOWS,)}
+    settings = load(flags)
+    async with session(address, temporal_namespace, settings.cluster) as holdfast:
+        named = holdfast.require_cluster()
+        with refusals(holdfast.place):
+            async with reached(settings.kubeconfig or None, context or settings.kube_context or None) as kube:
+                yield await ground(holdfast.client, kube, named, settings.installation)
+
+
+def _scene(ground: Ground) -> Scene:
+    from holdfast.cli.cluster.sweep_text import Scene
+
+    site, client = ground.site, ground.client
+    address = client.service_client.config.target_host
+    return Scene(site.cluster, site.cluster_uid, site.installation, address, client.namespace)
+
+
+def _ask(ground: Ground, seen: Told, *, unknown: bool, yes: bool) -> None:
+    """Have a person say that what Temporal does not know may go.
+
+    Raises:
+        HoldfastError: if this Temporal namespace does not even know the cluster.
+        typer.Exit: if the answer is no.
+    """
+    from holdfast.cli.cluster.sweep_text import count, question
+    from holdfast.worker.cleanup.sweep import Verdict
+
+    if not unknown or not count(seen.survey, Verdict.UNKNOWN):
+        return
+    if not ground.watched:
+        raise HoldfastError(
+            f"nothing is touched: Temporal at {seen.scene.temporal} does not know cluster {seen.scene.cluster} at all, "
+            "so it is hardly the one its workloads run in. Set TEMPORAL_NAMESPACE or --temporal-namespace; if it is "
+            "the right one and has lost its memory, start `holdfast worker` with it first"
+        )
+    if yes:
+        return
+    typer.echo(question(seen.scene, seen.survey), err=True)
+    # Not `typer.confirm`: even there a blank would reach standard output, which may be a JSON document.
+    typer.echo("Delete them? [y/N] ", nl=False, err=True)
+    agreed = sys.stdin.readline().strip().lower() in {"y", "yes"}
+    if not agreed:
+        typer.echo("nothing is touched (to delete them without being asked: --unknown --yes)", err=True)
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _conclude(seen: Told, output: Output, *, dry_run: bool) -> None:
+    from holdfast.cli.cluster.sweep_text import document, name
+
+    if output is not Output.TABLE:
+        emit(document(seen.scene, seen.survey, seen.chosen, seen.outcomes, dry_run=dry_run), output, str)
+    finished = {outcome.item for outcome in seen.outcomes}
+    for item in seen.chosen:
+        if item not in finished:
+            _say(f"{name(item.left)}: not finished: sweep again to go on")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def time_limit(timeout: str) -> timedelta:
+    """Return how long `--timeout` lets a removal last.
+
+    Raises:
+        typer.BadParameter: if it is no duration.
+    """
+    from holdfast.model import parse_duration
+
+    try:
+        return parse_duration(timeout)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--timeout") from None

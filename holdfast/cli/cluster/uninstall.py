@@ -1,0 +1,130 @@
+"""`holdfast uninstall`: Holdfast is taken off a cluster; what runs there is removed first, or left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+import yaml
+
+from holdfast.cli.common.options import EXIT_REFUSED, Address, Cluster, TemporalNamespace
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.worker.cleanup.sweep_lookup import Ground
+
+_FILES: Final = ("crds/anchors.yaml", "crds/attempts.yaml", "namespace.yaml", "rbac.yaml", "node-policy.yaml")
+_DOOR: Final = ("appwrapper/crd.yaml", "appwrapper/rbac.yaml", "appwrapper/policies.yaml", "appwrapper/askers.yaml")
+_GIVES: Final = "appwrapper/managed-by.yaml"
+"""What makes AppWrappers Holdfast's: it goes before all else, so that none comes meanwhile."""
+
+
+class Workloads(StrEnum):
+    """What becomes of the workloads that are on the cluster."""
+
+    REMOVE = "remove"
+    LEAVE = "leave"
+
+
+def uninstall(
+    workloads: Annotated[
+        Workloads | None,
+        typer.Option(
+            "--workloads",
+            help="remove: each is cancelled, and all of it removed, with its AppWrapper, also where that has ended. "
+            "leave: its pods run on, and nobody heals them.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what there is, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    timeout: Annotated[str, typer.Option("--timeout", help="How long removing all workloads may last.")] = "10m",
+    cluster: Cluster = None,
+    installation: Annotated[
+        str | None,
+        typer.Option(
+            "--installation",
+            help="Default: $HOLDFAST_INSTALLATION, or that of the worker that watches the cluster.",
+            show_default=False,
+        ),
+    ] = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
+    ] = None,
+    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+) -> None:
+    """Take Holdfast off a cluster: what runs, what is said on nodes, policies, rights and kinds, in this order.
+
+    It may be repeated, and goes on where it was. Histories stay in Temporal.
+    """
+    from holdfast.cli.cluster.sweep import grounded, time_limit
+
+    limit = time_limit(timeout)
+
+    async def go() -> None:
+        from holdfast.worker.cleanup import uninstall as taking
+        from holdfast.worker.runtime.settings import Role, load
+
+        managed_by = load({"cluster": cluster, "roles": (Role.WORKFLOWS,)}).managed_by
+        async with grounded(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
+            await taking.check_ground(ground)
+            things = await taking.standing(ground, managed_by)
+            workflows = await taking.open_workflows(ground.client, ground.site.cluster)
+            _tell(ground, len(workflows), len(things))
+            if dry_run:
+                return
+            if workloads is None and (workflows or any(one.lives for one in things)):
+                raise HoldfastError("what becomes of them? --workloads remove, or --workloads leave")
+            if not yes:
+                _confirm(ground)
+            if workloads is Workloads.LEAVE:
+                await taking.check_stopped(ground, _say)
+            for manifest in _manifests((_GIVES,)):
+                await taking.delete_own(ground, manifest, _say)
+            if workloads is Workloads.LEAVE:
+                await taking.leave_workloads(ground, managed_by, say=_say)
+            elif workloads is Workloads.REMOVE:
+                await taking.remove_workloads(ground, managed_by, limit=limit, say=_say)
+            manifests, accounts = list(_manifests((*_FILES, *_DOOR))), workloads is Workloads.REMOVE
+            await taking.take_off(ground, managed_by, manifests, accounts=accounts, say=_say)
+            _say(f"Holdfast is off cluster {ground.site.cluster}")
+
+    asyncio.run(go())
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's command."""
+    app.command(rich_help_panel=panel)(uninstall)
+
+
+def _tell(ground: Ground, workflows: int, things: int) -> None:
+    site = ground.site
+    _say(f"cluster {site.cluster}, installation {site.installation}, Temporal namespace {ground.client.namespace}")
+    _say(f"{workflows} graphs and workloads are under way, {things} objects stand for them")
+
+
+def _confirm(ground: Ground) -> None:
+    typer.echo(f"Take Holdfast off cluster {ground.site.cluster}? [y/N] ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        typer.echo("nothing is touched (not to be asked: --yes)", err=True)
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _manifests(files: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    from holdfast.local.system.paths import deploy_dir
+
+    folder = deploy_dir()
+    if folder is None:
+        raise HoldfastError("the manifests of deploy/ are not there: is Holdfast installed whole?")
+    for file in files:
+        yield from yaml.safe_load_all((folder / file).read_text(encoding="utf-8"))
+
+
+def _say(text: str) -> None:
+    typer.echo(text)

@@ -1,0 +1,48 @@
+"""What people read of an elastic gang: its round, its members, what they were charged. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.state import GangPhase
+
+_NAMED: Final = 3
+
+
+def gang(told: GangStatus) -> str:
+    """Say where a gang stands, in one to three lines: its round; who is not in it, and why; what was charged."""
+    size = f"{told.min} to {told.max}" if told.min != told.max else str(told.max)
+    if told.closed is not None:
+        first = f"closed after round {told.round}: {told.closed.value}"
+    elif told.phase is GangPhase.FORMING:
+        first = f"round {told.round + 1} forms: {told.present} of {size} members are there"
+    else:
+        first = f"round {told.round} {told.phase.value.lower()}: {told.participants} of {size} members"
+    if told.why:
+        first += f" ({told.why})"
+    lines = [first]
+    if told.due is not None and told.closed is None:
+        lines.append(f"{_clock(told.due)} {told.next}")
+    apart = [f"{name}: {why}" for name, why in told.absent.items()]
+    if told.waiting:
+        lines.append(f"waiting for a place: {_listed(list(told.waiting))}")
+    if apart and told.closed is None:
+        lines.append(f"not there: {_listed(apart, '; ')}")
+    charged = [f"{name} {number}" for name, number in told.charged.items()]
+    left = [f"{role} {one.remaining_restarts}" for role, one in told.roles.items()]
+    if charged:
+        lines.append(f"restarts used: {_listed(charged)}; least left by role: {', '.join(left)}")
+    if not told.hub and told.closed is None:
+        lines.append("nobody serves it: does a worker of its cluster take gangs (`holdfast worker --help`)?")
+    return "\n".join(lines)
+
+
+def _listed(words: list[str], between: str = ", ") -> str:
+    more = len(words) - _NAMED
+    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%H:%M:%S}"

@@ -1,0 +1,60 @@
+"""Reaching Kubernetes from a command, and what its refusals mean in words a person can act on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.activities.kube.client import Kube
+from holdfast.activities.kube.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from holdfast.errors import HoldfastError, NotReachable
+
+_REMEDY = (
+    "is it the right cluster? Set KUBECONFIG or --kubeconfig, "
+    'or use the local one: `holdfast dev up`, then `eval "$(holdfast dev env)"`'
+)
+
+
+@asynccontextmanager
+async def reached(kubeconfig: str | None, context: str | None) -> AsyncGenerator[Kube]:
+    """Yield a client of the cluster that the kubeconfig names.
+
+    Raises:
+        NotReachable: if it does not answer, or does not know who is asking.
+        HoldfastError: if it refuses what is asked.
+    """
+    chosen = kubeconfig or os.environ.get("KUBECONFIG") or None
+    where = server_of(chosen, context)
+    try:
+        kube = await Kube.connect(chosen, context=context, connect_timeout=4.0, timeout=5.0)
+    except Exception as error:  # The client library has an error of its own for each way a file can be wrong.
+        raise NotReachable("Kubernetes", where, _REMEDY, str(error)) from error
+    try:
+        async with kube:
+            yield kube
+    except Unauthorized as error:
+        remedy = "log in again, or use another context (--context)"
+        raise NotReachable("Kubernetes", where, remedy, error.message) from error
+    except Unreachable as error:
+        raise NotReachable("Kubernetes", where, _REMEDY, error.message) from error
+    except Forbidden as error:
+        raise HoldfastError(f"Kubernetes at {where} refuses: {error.message}") from error
+    except KubeError as error:
+        raise HoldfastError(f"Kubernetes at {where}: {error.message}") from error
+
+
+def server_of(kubeconfig: str | None, context: str | None) -> str:
+    """Return the address a kubeconfig leads to, for messages; the file's own name where it says none."""
+    import yaml
+
+    path = Path((kubeconfig or "~/.kube/config").split(os.pathsep)[0]).expanduser()
+    try:
+        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        chosen = context or document["current-context"]
+        cluster = next(each["context"]["cluster"] for each in document["contexts"] if each["name"] == chosen)
+        return str(next(each["cluster"]["server"] for each in document["clusters"] if each["name"] == cluster))
+    except (OSError, ValueError, LookupError, TypeError, StopIteration, yaml.YAMLError):
+        return str(path)

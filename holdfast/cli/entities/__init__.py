@@ -1,0 +1,1 @@
+"""Commands about queues, graphs, brokers and nodes."""

@@ -1,0 +1,27 @@
+"""What people read of a checkpoint broker. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.cli.common.render import age, table
+from holdfast.model import format_duration
+from holdfast.model.entities.broker import BrokerStatus
+from holdfast.policy.entities.broker import name_of
+
+
+def shown(told: BrokerStatus, now: datetime) -> str:
+    """Say how a broker stands."""
+    broker = told.broker
+    looked = f"looked {age(now - told.looked_at)} ago" if told.looked_at is not None else "not looked yet"
+    parts = [
+        f"checkpoint broker of {broker.cluster}  cycle {told.cycle}, every {format_duration(broker.every)}, {looked}",
+        f"{told.message}; {told.asked_total} asked in all, at most {broker.at_once} save at once",
+    ]
+    if told.unheard:
+        parts.append(f"{told.unheard} did not answer, and are asked again in the next cycle")
+    text = "\n".join(parts)
+    if told.asked:
+        rows = [(name_of(one.workload), one.why) for one in told.asked]
+        text += "\n\n" + table(("ASKED LAST", "BECAUSE"), rows)
+    return text

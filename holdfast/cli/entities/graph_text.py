@@ -1,0 +1,70 @@
+"""What people read of a graph: its nodes under what they come after, and how each stands. Pure."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from holdfast.model.entities.graph import EdgeKind, GraphNode, GraphStatus, ItemPhase
+
+_WIDTH: Final = 160
+_NAMED: Final = 3
+_ORDER: Final = tuple(ItemPhase)
+
+
+def drawn(told: GraphStatus) -> str:
+    """Draw a graph: each node once, below the last of those it comes after; what else it waits for stands beside it."""
+    tree = Tree(f"{told.namespace}/{told.name}  {told.phase.value}: {told.message}")
+    depth = _depths(told)
+    branches: dict[str, Tree] = {}
+    for node in sorted(told.graph.nodes, key=lambda one: depth[one.name]):
+        before = told.graph.before[node.name]
+        above = max(before, key=lambda one: depth[one]) if before else ""
+        branches[node.name] = (branches[above] if above else tree).add(escape(_line(told, node, above)))
+    out = io.StringIO()
+    Console(file=out, width=_WIDTH, no_color=True, highlight=False).print(tree)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
+    parts = [node.name if node.tasks is None else f"{node.name} [{node.tasks} tasks]", _phases(told, node)]
+    came = [edge for edge in node.after if edge.on is not EdgeKind.MUTEX]
+    shown = [f"{edge.node} {edge.on.value}" for edge in came if edge.node != above or edge.on is not EdgeKind.SUCCESS]
+    if shown:
+        parts.append(f"after {', '.join(shown)}")
+    apart = [edge.node for edge in node.after if edge.on is EdgeKind.MUTEX]
+    if apart:
+        parts.append(f"never beside {', '.join(apart)}")
+    waits = list(dict.fromkeys(told.waits[item] for item in node.items if told.waits.get(item)))
+    why = list(dict.fromkeys(told.items[item].why for item in node.items if told.items[item].why))
+    if waits:
+        parts.append(f"waits for {_listed(waits)}")
+    if why:
+        parts.append(f"since {_listed(why)}")
+    return "  ".join(parts)
+
+
+def _phases(told: GraphStatus, node: GraphNode) -> str:
+    counts = Counter(told.items[item].phase for item in node.items)
+    if node.tasks is None:
+        return next(iter(counts)).value
+    return ", ".join(f"{counts[one]} {one.value}" for one in _ORDER if counts[one])
+
+
+def _listed(words: list[str]) -> str:
+    more = len(words) - _NAMED
+    return "; ".join(words[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _depths(told: GraphStatus) -> dict[str, int]:
+    from graphlib import TopologicalSorter
+
+    depth: dict[str, int] = {}
+    for name in TopologicalSorter(told.graph.before).static_order():
+        depth[name] = max((depth[one] + 1 for one in told.graph.before[name]), default=0)
+    return depth

@@ -1,0 +1,167 @@
+"""Nodes and their machines: how they stand; booted, wiped, powered off, released, said to be off."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.common.options import EXIT_FAILED, Address, Cluster, Format, Output, TemporalNamespace, session
+from holdfast.cli.common.output import emit
+
+if TYPE_CHECKING:
+    from holdfast.client import Holdfast
+    from holdfast.model import NodeBook
+    from holdfast.model.entities.provisioner import NodeOutcome, NodeRequest, ProvisionerStatus
+
+app = typer.Typer(help="Nodes and their machines: boot, wipe, power off, fencing.", no_args_is_help=True)
+
+Node = Annotated[str, typer.Argument(help="The node's name.", metavar="NODE")]
+Reason = Annotated[str, typer.Option("--reason", help="Why: kept with the request.")]
+NeededReason = Annotated[str, typer.Option("--reason", help="Why: kept with the request.", show_default=False)]
+Wait = Annotated[bool, typer.Option("--wait", help="Until it is done, however long the service is away.")]
+
+
+@app.callback()
+def node() -> None:
+    """Nodes and their machines: boot, wipe, power off, fencing."""
+
+
+@app.command("list")
+def list_nodes(
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show the nodes that are not healthy, what is asked of machines, what it waits for, and what came of the last."""
+    from holdfast.cli.entities.node_text import document, shown
+
+    async def go() -> tuple[str, NodeBook | None, ProvisionerStatus | None]:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            name = holdfast.require_cluster(cluster)
+            return name, await holdfast.node_book(name), await _provisioner(holdfast, name)
+
+    name, book, told = asyncio.run(go())
+    emit(document(book, told), output, lambda: shown(name, book, told, datetime.now(UTC)))
+
+
+@app.command()
+def boot(
+    node: Node,
+    pxe: Annotated[bool, typer.Option("--pxe", help="From the network, this once.")] = False,
+    reason: Reason = "",
+    wait: Wait = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Have a node's machine be on."""
+    place = (cluster, address, temporal_namespace)
+    _ask(place, output, wait=wait, node=node, action="Boot", why=reason, pxe=pxe)
+
+
+@app.command()
+def wipe(
+    node: Node,
+    reason: Reason = "",
+    wait: Wait = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Erase all drives of a node once its pods are gone; from now on until that is proven it takes no new ones."""
+    _ask((cluster, address, temporal_namespace), output, wait=wait, node=node, action="Wipe", why=reason)
+
+
+@app.command("power-off")
+def power_off(
+    node: Node,
+    force: Annotated[bool, typer.Option("--force", help="Although pods other than DaemonSets' are on it.")] = False,
+    reason: Reason = "",
+    wait: Wait = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Have a node's machine be off, once its pods are gone."""
+    place = (cluster, address, temporal_namespace)
+    _ask(place, output, wait=wait, node=node, action="PowerOff", why=reason, force=force)
+
+
+@app.command()
+def release(
+    node: Node,
+    reason: NeededReason = "",
+    wait: Wait = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Let a node out of its quarantine, wiped or not; a wipe that has not begun is taken back."""
+    _ask((cluster, address, temporal_namespace), output, wait=wait, node=node, action="Release", why=reason)
+
+
+@app.command()
+def fenced(
+    node: Node,
+    reason: NeededReason = "",
+    wait: Wait = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Say that you have cut a silent node's power yourself, so that its pods are replaced."""
+    _ask((cluster, address, temporal_namespace), output, wait=wait, node=node, action="Fenced", why=reason)
+
+
+def _ask(place: tuple[str | None, str | None, str | None], output: Output, *, wait: bool, **asked: Any) -> None:
+    from holdfast.model.entities.provisioner import NodeAsk, Result
+    from holdfast.policy.nodes.provisioner import verb_of
+
+    cluster, address, temporal_namespace = place
+    ask = NodeAsk.model_validate({**asked, "by": _user()})
+
+    async def go() -> tuple[NodeRequest, NodeOutcome | None]:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            provisioner = holdfast.provisioner(cluster)
+            request = await provisioner.request(ask)
+            if wait:
+                # Whatever becomes of this terminal, the request is there, and has this number.
+                typer.echo(f"request {request.number}, {verb_of(request.action)} {request.node}: asked", err=True)
+            return request, await provisioner.ended(request.number) if wait else None
+
+    request, outcome = asyncio.run(go())
+    words = f"request {request.number}, {verb_of(request.action)} {request.node}"
+    if outcome is None:
+        text = f"{words}: asked; `holdfast node list` says what it waits for"
+    else:
+        text = f"{words}: {outcome.result}{': ' if outcome.said else ''}{outcome.said}"
+    told = outcome if outcome is not None else request
+    emit(told.model_dump(mode="json", by_alias=True), output, lambda: text)
+    if outcome is not None and outcome.result is not Result.DONE:
+        raise typer.Exit(EXIT_FAILED)
+
+
+async def _provisioner(holdfast: Holdfast, cluster: str) -> ProvisionerStatus | None:
+    from holdfast.client.provisioner import NoProvisioner
+
+    try:
+        return await holdfast.provisioner(cluster).status()
+    except NoProvisioner:
+        return None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # Containers know no name of their user.
+        return ""

@@ -1,0 +1,65 @@
+"""What people read of nodes and their machines. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from holdfast.cli.common import output
+from holdfast.cli.common.render import age, table
+from holdfast.model import NodeBook, NodeState, NodeWord
+from holdfast.model.entities.provisioner import ProvisionerStatus
+from holdfast.policy.nodes.provisioner import verb_of
+
+
+def document(book: NodeBook | None, told: ProvisionerStatus | None) -> dict[str, Any]:
+    """Return what is known of nodes, for programs."""
+    there = sorted(book.nodes.values(), key=lambda one: one.name) if book is not None else []
+    return {
+        "nodes": [output.document(one) for one in there],
+        "provisioner": output.document(told) if told is not None else None,
+    }
+
+
+def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, now: datetime) -> str:
+    """Say how nodes and their machines stand: those that are not healthy, what is pending, what came of the last."""
+    parts: list[str] = []
+    if book is None:
+        parts.append(f"{cluster}: no monitor of nodes")
+    else:
+        rows = [
+            (
+                one.name,
+                _state(one.state, one.word),
+                age(now - one.since),
+                one.why + (f"; {one.unasked}" * bool(one.unasked)),
+            )
+            for one in sorted(book.nodes.values(), key=lambda one: one.name)
+            if one.state is not NodeState.HEALTHY
+        ]
+        parts.append(f"{cluster}: {book.total} nodes with a lease, {len(rows)} of them not healthy")
+        if rows:
+            parts.append(table(("NODE", "STATE", "FOR", "BECAUSE"), rows))
+    if told is None:
+        return "\n\n".join([*parts, "no provisioner: nothing boots, wipes or powers off nodes"])
+    parts.append(told.message)
+    if told.pending:
+        pending = [
+            (str(one.number), verb_of(one.action), one.node, age(now - one.at), told.waits[one.number])
+            for one in told.pending
+        ]
+        parts.append(table(("NO", "PENDING", "NODE", "FOR", "BECAUSE"), pending))
+    if told.quarantined:
+        rows = [(node, age(now - one.since), one.why) for node, one in sorted(told.quarantined.items())]
+        parts.append(table(("QUARANTINE", "FOR", "BECAUSE"), rows))
+    if told.outcomes:
+        ended = [
+            (str(one.number), verb_of(one.action), one.node, str(one.result), age(now - one.ended_at), one.said)
+            for one in told.outcomes[:10]
+        ]
+        parts.append(table(("NO", "ENDED", "NODE", "RESULT", "AGO", "SAID"), ended))
+    return "\n\n".join(parts)
+
+
+def _state(state: NodeState, word: NodeWord) -> str:
+    return "Down, being powered off" if word is NodeWord.FENCING else str(state)

@@ -1,0 +1,129 @@
+"""Admission queues: put there, looked at, held, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.common.options import Address, Cluster, Format, Output, TemporalNamespace, session
+from holdfast.cli.common.output import document, emit
+
+if TYPE_CHECKING:
+    from holdfast.client.queue import QueueRun
+    from holdfast.model.entities.queue import QueueStatus
+
+app = typer.Typer(help="Admission queues: how much may run at once, and who waits.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The queue.", metavar="NAME")]
+
+
+@app.callback()
+def queue() -> None:
+    """Admission queues: how much may run at once, and who waits."""
+
+
+@app.command()
+def apply(
+    file: Annotated[str, typer.Argument(help="Documents of kind Queue, YAML or JSON; - is standard input.")],
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Put queues there, or change those that are there: their quota, strategy, stopPolicy. What was let in stays."""
+    from holdfast.cli.workloads.submit import text_of
+    from holdfast.formats.queue import read_queues
+
+    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
+    if not place:
+        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+    queues = read_queues(text_of(file), cluster=place)
+
+    runs: list[QueueRun] = []
+
+    async def go() -> None:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            for one in queues:
+                runs.append(await holdfast.apply_queue(one))
+
+    try:
+        asyncio.run(go())
+    finally:
+        # Where one cannot be applied, those before it were.
+        if runs:
+            documents = [{"workflowId": one.workflow_id, "name": one.name} for one in runs]
+            emit(documents, output, lambda: "\n".join(f"queue {one.name}  {one.workflow_id}" for one in runs))
+
+
+@app.command()
+def show(
+    name: Name,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show what is taken of a queue's quota, who waits in it and why, and who was let in."""
+
+    async def go() -> QueueStatus:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return await holdfast.queue(name).status()
+
+    from holdfast.cli.entities.queue_text import shown
+
+    told = asyncio.run(go())
+    emit(document(told), output, lambda: shown(told, datetime.now(UTC)))
+
+
+@app.command("list")
+def list_(
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """List the queues of a cluster."""
+    from holdfast.cli.entities.queue_text import listed
+    from holdfast.client.configured import NotThere
+    from holdfast.errors import NotAnswering
+
+    async def go() -> tuple[list[QueueStatus], dict[str, str]]:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            runs = await holdfast.queues()
+            answers = await asyncio.gather(*(one.status() for one in runs), return_exceptions=True)
+        told: list[QueueStatus] = []
+        silent: dict[str, str] = {}
+        for run, answer in zip(runs, answers, strict=True):
+            if isinstance(answer, NotAnswering):
+                silent[run.name] = str(answer)
+            elif not isinstance(answer, BaseException):
+                told.append(answer)
+            elif not isinstance(answer, NotThere):  # One that has just ended is still listed for a second.
+                raise answer
+        return told, silent
+
+    told, silent = asyncio.run(go())
+    documents = [*map(document, told), *({"name": name, "error": why} for name, why in silent.items())]
+    emit(documents, output, lambda: listed(told, silent))
+
+
+@app.command()
+def delete(
+    name: Name,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+) -> None:
+    """Let nobody in any more; the queue ends once nobody waits in it, and all that it let in has let go."""
+
+    async def go() -> None:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            await holdfast.queue(name).cancel(reason)
+
+    asyncio.run(go())
+    typer.echo(f"queue {name} lets nobody in any more, and ends once it is empty; `holdfast queue apply` takes it back")

@@ -1,0 +1,74 @@
+"""`simulate --history`: what another policy would have decided on what really happened."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from holdfast.cli.common.options import Output, chosen, session
+from holdfast.cli.common.output import emit
+from holdfast.cli.workloads.submit import overrides
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.past import Story
+
+
+def compare(
+    histories: Sequence[str],
+    policy: str | None,
+    settings: list[str] | None,
+    namespace: str | None,
+    cluster: str | None,
+    address: str | None,
+    temporal_namespace: str | None,
+    output: Output,
+) -> None:
+    """Print what the other policy says of each point of a real life.
+
+    Raises:
+        HoldfastError: if the history or the policy cannot be read.
+    """
+    if policy is None and not settings:
+        raise typer.BadParameter("say what is to differ: --policy FILE, or --set NAME=VALUE", param_hint="--policy")
+    files = [one for one in histories if one.endswith(".json")]
+    if len(histories) > 1 and len(files) != len(histories):
+        raise typer.BadParameter("expected one workload, or the history files of one", param_hint="--history")
+
+    async def go() -> Story:
+        if files:
+            from temporalio.contrib.pydantic import pydantic_data_converter
+
+            from holdfast.client.past import from_files
+
+            return await from_files([Path(file) for file in files], pydantic_data_converter)
+        named = chosen(histories[0], namespace)
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            return await (await holdfast.get(named.name, named.namespace)).story()
+
+    from holdfast.cli.workloads import history_text as past_text
+    from holdfast.past.other import compared
+    from holdfast.past.policies import read_policy, with_settings
+    from holdfast.profiles import PROFILES
+
+    story = asyncio.run(go())
+    other = story.spec.policy
+    if policy is not None:
+        other = read_policy(_text(policy), story.spec, PROFILES, f"policy {policy}")
+    if settings:
+        other = with_settings(other, overrides(settings), story.spec)
+    result = compared(story, other)
+    emit(result.model_dump(mode="json"), output, lambda: past_text.comparison(result))
+
+
+def _text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise HoldfastError(f"{file} cannot be read: {reason}") from error

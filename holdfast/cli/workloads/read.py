@@ -1,0 +1,191 @@
+"""Commands that ask and change nothing: list, status, explain, history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.common.options import (
+    EXIT_FAILED,
+    Address,
+    Cluster,
+    Format,
+    Name,
+    Namespace,
+    Output,
+    TemporalNamespace,
+    asked,
+    chosen,
+    session,
+)
+from holdfast.cli.common.output import emit
+from holdfast.cli.common.silence import READ, warn
+
+if TYPE_CHECKING:
+    from holdfast.client import Holdfast, Run, StatusView, Summary
+    from holdfast.model import Workload
+
+
+def list_(
+    namespace: Namespace = None,
+    phase: Annotated[str | None, typer.Option("--phase", help="Only in this phase.", show_default=False)] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="Only of this queue.", show_default=False)] = None,
+    running: Annotated[
+        bool | None,
+        typer.Option("--running/--closed", help="Only those alive, or only those over.", show_default=False),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", help="A condition in Temporal's list filter language.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Only of this cluster.", show_default=False)] = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """List workloads, newest first."""
+    wanted = _phase(phase)
+    foreign = list[str]()
+
+    async def go() -> list[Summary]:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            found = holdfast.list(
+                cluster=cluster,
+                namespace=namespace,
+                phase=wanted,
+                queue=queue,
+                running=running,
+                query=query,
+                limit=limit,
+                foreign=foreign.append,
+            )
+            listed = [each async for each in found]
+            if any(each.execution == "Running" for each in listed):
+                await _warn_if_unserved(holdfast)
+            return listed
+
+    from holdfast.cli.common import render
+
+    found = asyncio.run(go())
+    if foreign:
+        count = "1 workflow" if len(foreign) == 1 else f"{len(foreign)} workflows"
+        typer.echo(f"left out: {count} of type Workload that Holdfast did not begin ({_some(foreign)})", err=True)
+    emit([each.model_dump(mode="json") for each in found], output, lambda: render.summaries(found, datetime.now(UTC)))
+
+
+def status(
+    name: Name,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show how a workload is. Exit code 1 if it has failed.
+
+    As JSON and YAML, a document with a status of its own, such as an AppWrapper, is told in its terms too: sourceForm.
+    """
+    named = chosen(name, namespace)
+
+    async def both(run: Run) -> tuple[StatusView, Workload | None]:
+        return await run.status(), None if output is Output.TABLE else await run.workload()
+
+    from holdfast.cli.common import render
+    from holdfast.formats import source_form
+    from holdfast.model import Phase
+
+    view, workload = asked(named, address, temporal_namespace, cluster, both)
+    document = view.model_dump(mode="json")
+    told = source_form(workload, view.status) if workload is not None else None
+    if told is not None:
+        document["sourceForm"] = told
+    emit(document, output, lambda: render.status(view, datetime.now(UTC)))
+    if view.phase is Phase.FAILED:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def explain(
+    name: Name,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Say why a workload is where it is, and what happens next."""
+    named = chosen(name, namespace)
+
+    from holdfast.cli.common import render
+
+    view = asked(named, address, temporal_namespace, cluster, lambda run: run.explain())
+    emit(view.model_dump(mode="json"), output, lambda: render.explanation(view, datetime.now(UTC)))
+
+
+def history(
+    name: Name,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """List all that decided something in a workload's life, oldest first; -o json or yaml exports its whole life.
+
+    It is read from Temporal's record of the workflow, over all of its runs: also with every worker down, and after the
+    workload has ended and its objects are gone. What can no longer be told is said below the list.
+    """
+    named = chosen(name, namespace)
+
+    from holdfast.cli.workloads import history_text as past_text
+
+    life = asked(named, address, temporal_namespace, cluster, lambda run: run.history(), READ)
+    emit(life.model_dump(mode="json"), output, lambda: past_text.history(life))
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's commands."""
+    commands: tuple[tuple[str, Callable[..., None]], ...] = (
+        ("list", list_),
+        ("status", status),
+        ("explain", explain),
+        ("history", history),
+    )
+    for name, command in commands:
+        app.command(name, rich_help_panel=panel)(command)
+
+
+async def _warn_if_unserved(holdfast: Holdfast) -> None:
+    """Say on standard error if no worker polls for workloads: what is listed is then what was last recorded."""
+    from temporalio.service import RPCError
+
+    from holdfast import names
+    from holdfast.client.silence import Silence
+    from holdfast.worker.runtime.pollers import polled
+
+    try:
+        found = await polled(holdfast.client, names.QUEUE_WORKFLOWS)
+    except RPCError:
+        return  # Who may list need not be allowed to ask this.
+    if not found.served:
+        why = f"no worker answers: {found.sentence(datetime.now(UTC))}"
+        warn(Silence(why=why, remedy="start one: holdfast worker --roles workflows"), READ)
+
+
+def _some(ids: list[str]) -> str:
+    return ", ".join(ids[:3]) + (", ..." if len(ids) > 3 else "")
+
+
+def _phase(given: str | None) -> str | None:
+    from holdfast.model import Phase
+
+    if given is None:
+        return None
+    for phase in Phase:
+        if phase.value.lower() == given.lower():
+            return phase.value
+    raise typer.BadParameter(f"{given!r}: expected one of {', '.join(Phase)}", param_hint="--phase")

@@ -1,0 +1,90 @@
+"""How a simulation reads on the terminal: the timeline, then what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.cli.common.render import table
+from holdfast.model import BudgetStatus, format_duration
+from holdfast.simulation import Entry, EntryKind, Simulation, Summary
+
+_MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
+_LEGEND = "! something happens   > Holdfast decides   . it waits; times are counted from the submission"
+
+
+def told(simulation: Simulation) -> str:
+    """Return the whole of it as text."""
+    rows = [_row(entry) for entry in simulation.entries]
+    head = f"{simulation.workload} under profile {simulation.profile}: {_LEGEND}"
+    lines = [head, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET LEFT", "", "WHAT"), rows), ""]
+    if simulation.truncated:
+        lines += [f"broken off after {len(rows)} lines: end it sooner with --until", ""]
+    if simulation.left_out:
+        lines += ["NOT SIMULATED", *(f"- {one}" for one in simulation.left_out), ""]
+    return "\n".join(lines + _summary(simulation.summary))
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    text = " ".join(entry.text.split())
+    if entry.kind is EntryKind.WAIT and entry.until is not None:
+        text = f"until {_at(entry.until)}: {text}"
+    elif entry.reason and entry.reason not in text:
+        text = f"{text} ({entry.reason})"
+    left = ", ".join(_left(one) for one in entry.budgets)
+    return (_at(entry.at), entry.phase.value, str(entry.attempt or "-"), left, _MARKS[entry.kind], text)
+
+
+def _left(budget: BudgetStatus) -> str:
+    if budget.limit is None:
+        return f"{budget.name}: no limit"
+    return f"{budget.name} {max(0, budget.limit - budget.used)} of {budget.limit}"
+
+
+def _at(span: timedelta) -> str:
+    return f"+{format_duration(span)}"
+
+
+def _summary(summary: Summary) -> list[str]:
+    where = summary.outcome.value if summary.outcome is not None else f"none yet, it is {summary.phase.value}"
+    why = f" ({summary.reason}: {summary.message})" if summary.message else f" ({summary.reason})"
+    end = "over" if summary.finished else "as far as it was simulated"
+    charged = f"{summary.restarts}: {summary.charged} charged, {summary.uncharged} not charged"
+    rows = [
+        ("outcome", f"{where}{why}"),
+        ("end", f"{_at(summary.ended_at)}, {end}"),
+        ("attempts", str(summary.attempts)),
+        ("restarts", charged),
+        ("budgets", ", ".join(_left(one) for one in summary.budgets) + " left" if summary.budgets else "none"),
+        ("running", format_duration(summary.running)),
+        ("time lost", _lost(summary)),
+    ]
+    if summary.replacements:
+        rows.insert(4, ("made again", f"{summary.replacements} times within an attempt"))
+    lines = ["SUMMARY", *(f"{label:<12}{text}" for label, text in rows)]
+    if summary.deadlines:
+        lines += ["", "DEADLINES", _deadlines(summary)]
+    return lines
+
+
+def _lost(summary: Summary) -> str:
+    parts = [
+        f"{phase.value} {format_duration(span)}"
+        for phase, span in summary.phases.items()
+        if span and phase.value != "Running"
+    ]
+    return format_duration(summary.lost) + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _deadlines(summary: Summary) -> str:
+    rows: Sequence[tuple[str, ...]] = [
+        (
+            one.what,
+            str(one.attempt or "-"),
+            _at(one.set_at),
+            _at(one.due),
+            "fell due" if one.fell_due else "was not needed",
+        )
+        for one in summary.deadlines
+    ]
+    return table(("WHAT", "ATTEMPT", "SET AT", "DUE AT", "AND"), rows)

@@ -1,0 +1,317 @@
+"""Commands that want something of a workload: that it stops, goes on, saves, ends, runs longer, has another size."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.common.options import (
+    EXIT_FAILED,
+    Address,
+    Cluster,
+    Format,
+    Name,
+    Namespace,
+    Output,
+    TemporalNamespace,
+    asked,
+    chosen,
+)
+from holdfast.cli.common.output import emit
+from holdfast.cli.common.silence import ASKED, ONLY_BY_A_WORKER
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.client import Run, StatusView
+
+Reason = Annotated[str, typer.Option("--reason", help="Why, for its history: as if a stranger will read it.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Return only when it is done.")]
+Timeout = Annotated[
+    str | None,
+    typer.Option("--timeout", help="With --wait: give up after so long, for example 5m.", show_default=False),
+]
+
+
+def suspend(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Remove it from the cluster until proven gone, and keep it for `resume`."""
+    _steer("suspend", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def resume(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Put a suspended or preempted workload back."""
+    _steer("resume", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def preempt(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within",
+            help="Wait so long for its checkpoint, not as long as it says; 0s: not at all.",
+            show_default=False,
+        ),
+    ] = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Give its place to another: as suspend, never a failure, charged to no budget. It saves its state first."""
+    seconds = _seconds(within, "--within")
+    _steer("preempt", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output, seconds)
+
+
+def checkpoint(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Have it save its state and run on: its next attempt goes on from there."""
+    _steer("checkpoint", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def cancel(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """End it: remove everything until proven gone."""
+    _steer("cancel", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def retry(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    wait: Wait = False,
+    timeout: Timeout = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Try again now: skip a pause, revive a failed one, or run one that is over once more."""
+    _steer("retry", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+
+
+def strip_finalizers(
+    name: Name,
+    namespace: Namespace = None,
+    reason: Reason = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Take the finalizers off what a forced removal cannot get rid of: what they stand for is then not done.
+
+    `explain` names them. Only while it is being forced out; refused at all other times.
+    """
+    named = chosen(name, namespace)
+
+    async def strip(run: Run) -> StatusView:
+        await run.strip_finalizers(reason)
+        return await run.recorded()
+
+    view = asked(named, address, temporal_namespace, cluster, strip, ONLY_BY_A_WORKER)
+    emit(
+        view.model_dump(mode="json"),
+        output,
+        lambda: f"finalizers are being taken off what is left of {named.namespace}/{named.name}",
+    )
+
+
+def extend(
+    name: Name,
+    by: Annotated[str, typer.Argument(help="How much longer, for example 1h.")],
+    namespace: Namespace = None,
+    reason: Reason = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Let it run longer than its walltime said, as far as its `lifecycle.extendableTo` allows."""
+    named = chosen(name, namespace)
+    status = asked(named, address, temporal_namespace, cluster, lambda run: run.extend(by, reason), ONLY_BY_A_WORKER)
+
+    def said() -> str:
+        until = status.walltime_until
+        end = f"it may run until {until:%Y-%m-%d %H:%M:%S} UTC" if until is not None else "each attempt may run longer"
+        return f"{named.namespace}/{named.name}: {end}"
+
+    emit(status.model_dump(mode="json"), output, said)
+
+
+def scale(
+    name: Name,
+    size: Annotated[str, typer.Argument(metavar="N | MIN:MAX", help="How many members, for example 4, or 2:8.")],
+    namespace: Namespace = None,
+    reason: Reason = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Give an elastic gang another size while it runs: its members meet in a new round, and nobody is charged.
+
+    N is how many there are at most; MIN:MAX also says with how few it still runs.
+    """
+    named, (fewest, highest) = chosen(name, namespace), _size(size)
+    least, most = asked(
+        named, address, temporal_namespace, cluster, lambda run: run.scale(highest, fewest, reason), ONLY_BY_A_WORKER
+    )
+    emit(
+        {"min": least, "max": most},
+        output,
+        lambda: (
+            f"{named.namespace}/{named.name}: its gang is to have {f'{least} to {most}' if least != most else most}"
+            f" member{'s' if most > 1 else ''}"
+        ),
+    )
+
+
+def _size(text: str) -> tuple[int | None, int]:
+    least, colon, most = text.rpartition(":")
+    if not most.isdecimal() or not (least.isdecimal() or not colon):
+        raise typer.BadParameter(f"{text!r}: expected a number of members, as 4, or a range, as 2:8", param_hint="SIZE")
+    return (int(least) if colon else None), int(most)
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's commands."""
+    commands: tuple[Callable[..., None], ...] = (
+        suspend,
+        resume,
+        preempt,
+        checkpoint,
+        cancel,
+        retry,
+        extend,
+        scale,
+        strip_finalizers,
+    )
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+def _steer(
+    verb: str,
+    name: str,
+    namespace: str | None,
+    reason: str,
+    wait: bool,
+    timeout: str | None,
+    cluster: str | None,
+    address: str | None,
+    temporal_namespace: str | None,
+    output: Output,
+    within: float | None = None,
+) -> None:
+    named = chosen(name, namespace)
+    seconds = _seconds(timeout, "--timeout")
+    if seconds is not None and not wait:
+        raise typer.BadParameter("is for --wait", param_hint="--timeout")
+
+    taken = list[bool]()
+
+    async def steered(run: Run) -> StatusView:
+        async with asyncio.timeout(seconds):
+            return await _ask(replace(run, taken=lambda: taken.append(True)), verb, reason, wait, within)
+
+    from holdfast.model import CheckpointState, Phase
+
+    try:
+        then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
+        view = asked(named, address, temporal_namespace, cluster, steered, then)
+    except TimeoutError:
+        if not taken:
+            raise HoldfastError(
+                f"{named.namespace}/{named.name}: nobody has answered within {timeout}, so that it is not known "
+                f"whether {verb} was asked for: `holdfast explain {named.namespace}/{named.name}` says what holds"
+            ) from None
+        raise HoldfastError(
+            f"{named.namespace}/{named.name}: {verb} was asked for, but is not done after {timeout}: "
+            f"`holdfast explain {named.namespace}/{named.name}` says what it waits for"
+        ) from None
+    emit(
+        view.model_dump(mode="json"),
+        output,
+        lambda: (
+            f"{named.namespace}/{named.name} {view.phase.value}: {view.status.message}"
+            if wait
+            else f"{verb} asked of {named.namespace}/{named.name}"
+        ),
+    )
+    last = view.status.checkpoint
+    lost = verb == "checkpoint" and last is not None and last.state is not CheckpointState.COMPLETE
+    if wait and (view.phase is Phase.FAILED or lost):
+        raise typer.Exit(EXIT_FAILED)
+
+
+async def _ask(run: Run, verb: str, reason: str, wait: bool, within: float | None) -> StatusView:
+    if verb == "retry":
+        return await (await run.retry(reason, wait=wait)).recorded()
+    if verb == "preempt":
+        patience = timedelta(seconds=within) if within is not None else None
+        return await run.preempt(reason, within=patience, wait=wait)
+    verbs: dict[str, Callable[..., Awaitable[StatusView]]] = {
+        "suspend": run.suspend,
+        "resume": run.resume,
+        "checkpoint": run.checkpoint,
+        "cancel": run.cancel,
+    }
+    return await verbs[verb](reason, wait=wait)
+
+
+def _seconds(timeout: str | None, option: str) -> float | None:
+    if timeout is None:
+        return None
+    from holdfast.model import parse_duration
+
+    try:
+        return parse_duration(timeout).total_seconds()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None

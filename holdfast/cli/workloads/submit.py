@@ -1,0 +1,306 @@
+"""From files to workloads: submit them, check them, and show what a workload may be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.common.options import (
+    Address,
+    Chosen,
+    Cluster,
+    Format,
+    Namespace,
+    Output,
+    TemporalNamespace,
+    asked,
+    session,
+)
+from holdfast.cli.common.output import dumped, emit
+from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
+from holdfast.cli.workloads.namespace_check import refuse_closed
+from holdfast.errors import DocumentWarning, HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.client import Holdfast, Run
+    from holdfast.formats.graph import GraphDocument
+    from holdfast.model import Workload
+
+Files = Annotated[
+    list[str],
+    typer.Argument(help="AppWrapper, JobSet, plain manifests or a Graph of them, YAML or JSON; - is standard input."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override one setting: failureGracePeriod=30s. May be given several times."),
+]
+Kubeconfig = Annotated[
+    str | None, typer.Option("--kubeconfig", help="Of their cluster. Default: $KUBECONFIG.", show_default=False)
+]
+Context = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)]
+As = Annotated[str | None, typer.Option("--name", help="Submit it under this name.", show_default=False)]
+
+
+def submit(
+    files: Files,
+    watch: Annotated[bool, typer.Option("--watch", help="Show its life until its outcome.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started, and start nothing.")] = False,
+    settings: Set = None,
+    allow_missing_kinds: Annotated[
+        bool, typer.Option("--allow-missing-kinds", help="Wait for a kind that the cluster lacks; do not refuse it.")
+    ] = False,
+    name: As = None,
+    namespace: Namespace = None,
+    again: Annotated[bool, typer.Option("--again", help="Run it once more, where it has run before.")] = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Start workloads; one that is already running as it is stays as it is.
+
+    Where a kubeconfig leads to their cluster, a namespace that is not there or not enabled is refused at once.
+    """
+    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
+    if not place:
+        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+    asked = overrides(settings) | ({"allowMissingKinds": "true"} if allow_missing_kinds else {})
+    workloads, graphs = read_all(files, place, namespace, name, asked)
+    if name is not None and len(workloads) + len(graphs) != 1:
+        given = len(workloads) + len(graphs)
+        raise typer.BadParameter(f"names one workload, but {given} are given", param_hint="--name")
+    if watch and graphs:
+        raise typer.BadParameter("a graph is looked at with `holdfast graph NAME --wait`", param_hint="--watch")
+    everything = [*workloads, *(one for graph in graphs for one in graph.workloads)]
+    if dry_run:
+        documents = [workload.model_dump(mode="json") for workload in everything]
+        emit(documents[0] if len(documents) == 1 else documents, output, lambda: lines(everything, "would start"))
+        return
+
+    async def go() -> bool:
+        async with session(address, temporal_namespace, cluster) as holdfast:
+            await refuse_closed(holdfast, everything, kubeconfig, context)
+            runs = await _begin(holdfast, graphs, workloads, again, output)
+            if runs and not watch:
+                # They all wait for the same workers.
+                await attended(runs[0], asyncio.sleep(0), BEGUN)
+            if not watch:
+                return True
+            from holdfast.cli.workloads.watch import follow
+
+            return all(await asyncio.gather(*(follow(run, output, named=len(runs) > 1) for run in runs)))
+
+    if not asyncio.run(go()):
+        raise typer.Exit(1)
+
+
+async def _begin(
+    holdfast: Holdfast, graphs: list[GraphDocument], workloads: list[Workload], again: bool, output: Output
+) -> list[Run]:
+    """Begin all, and tell each as it begins; on an error, what was begun before it and what was not (row D60).
+
+    As JSON and YAML what was begun is one document, also on an error.
+    """
+    documents: list[dict[str, str]] = []
+    runs: list[Run] = []
+    named = [f"graph {one.graph.namespace}/{one.graph.name}" for one in graphs]
+    named += [f"{one.namespace}/{one.name}" for one in workloads]
+
+    def told(document: dict[str, str], line: str) -> None:
+        documents.append(document)
+        if output is Output.TABLE:
+            typer.echo(line)
+
+    try:
+        for one in graphs:
+            graph = await holdfast.submit_graph(one.graph, one.workloads, again=again)
+            told({"workflowId": graph.workflow_id, "name": graph.name}, f"graph {graph.name}  {graph.workflow_id}")
+        for workload in workloads:
+            run = await holdfast.submit(workload, again=again)
+            runs.append(run)
+            told(_document(run), f"{run.namespace}/{run.name}  {run.workflow_id}")
+    except HoldfastError:
+        if len(named) > 1:
+            done, failed, left = named[: len(documents)], named[len(documents)], named[len(documents) + 1 :]
+            typer.echo(
+                f"begun: {', '.join(done) or 'nothing'}; not begun: {', '.join([failed, *left])}; refused: {failed}",
+                err=True,
+            )
+        raise
+    finally:
+        if output is not Output.TABLE and documents:
+            emit(documents, output, str)
+    return runs
+
+
+def configure(
+    file: Annotated[str, typer.Argument(help="The workload's file as it is to be from now on; - is standard input.")],
+    settings: Set = None,
+    name: Annotated[str | None, typer.Option("--name", help="The workload's name.", show_default=False)] = None,
+    namespace: Namespace = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Change what a running workload's components are made of: those that differ are made again, alone.
+
+    Its pods, names and settings stay as they are; with it, what reads a changed ConfigMap is made again too.
+    """
+    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
+    if not place:
+        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+    workloads = read_file(file, place, namespace, name, overrides(settings))
+    if len(workloads) != 1:
+        raise typer.BadParameter(f"one workload is expected, and {len(workloads)} are given", param_hint="FILE")
+    wanted = workloads[0]
+
+    async def change(run: Run) -> tuple[str, ...]:
+        from holdfast.policy.loop.change import ComponentsChange
+
+        return await run.update_components(ComponentsChange(components=wanted.components, note=reason))
+
+    named = Chosen(wanted.namespace, wanted.name)
+    changed = asked(named, address, temporal_namespace, cluster, change, ONLY_BY_A_WORKER)
+    where = f"{wanted.namespace}/{wanted.name}"
+    text = f"{where}: made again: {', '.join(changed)}" if changed else f"{where}: nothing differs"
+    emit({"name": wanted.name, "namespace": wanted.namespace, "changed": list(changed)}, output, lambda: text)
+
+
+def schema(
+    output: Annotated[Output, typer.Option("--output", "-o", help="json or yaml.")] = Output.JSON,
+) -> None:
+    """Print the JSON schema of a workload: the contract of every SDK and of the `temporal` CLI."""
+    from holdfast.model.spec.schema import schema as published
+
+    document = published()
+    typer.echo(dumped(document, Output.JSON if output is Output.TABLE else output).rstrip("\n"))
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's commands."""
+    commands: tuple[Callable[..., None], ...] = (submit, configure, schema)
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+def text_of(file: str) -> str:
+    """Return what a file holds, or standard input for `-`.
+
+    Raises:
+        HoldfastError: if it cannot be read.
+    """
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise HoldfastError(f"{file} cannot be read: {reason}") from error
+
+
+def read_file(
+    file: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
+) -> list[Workload]:
+    """Read the workloads of one file.
+
+    Raises:
+        HoldfastError: if the file cannot be read, or what is in it is no workload.
+    """
+    return read_text(text_of(file), cluster, namespace, name, settings)
+
+
+@contextmanager
+def _warnings_told() -> Generator[None]:
+    """Say on standard error what is accepted in a document and has no effect here (row D29)."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", DocumentWarning)
+        yield
+    for said in dict.fromkeys(str(one.message) for one in found):
+        typer.echo(f"warning: {said}", err=True)
+
+
+def read_text(
+    text: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
+) -> list[Workload]:
+    """Read the workloads of a text.
+
+    Raises:
+        InvalidWorkload: if what is in it is no workload.
+    """
+    from holdfast.errors import InvalidWorkload
+    from holdfast.formats import read
+    from holdfast.model import Workload
+
+    with _warnings_told():
+        try:
+            workloads = read(text, cluster=cluster, namespace=namespace, overrides=settings)
+        except InvalidWorkload:
+            if name is None:
+                raise
+            # A document may leave its name to the command; one that has a name is submitted under another.
+            workloads = read(text, cluster=cluster, namespace=namespace, name=name, overrides=settings)
+    if name is None or len(workloads) != 1:
+        return workloads
+    return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
+
+
+def read_all(
+    files: list[str], cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
+) -> tuple[list[Workload], list[GraphDocument]]:
+    """Read workloads, and graphs of them, of several files: all is right, or nothing is begun."""
+    from holdfast.formats.graph import graphs_in, read_graph
+
+    workloads, graphs = list[Any](), list[Any]()
+    for file in files:
+        text = text_of(file)
+        if graphs_in(text):
+            with _warnings_told():
+                graphs.append(read_graph(text, cluster=cluster, namespace=namespace, name=name, overrides=settings))
+        else:
+            workloads += read_text(text, cluster, namespace, name, settings)
+    return workloads, graphs
+
+
+def overrides(settings: list[str] | None) -> dict[str, str]:
+    """Read KEY=VALUE pairs.
+
+    Raises:
+        typer.BadParameter: if one has no `=`.
+    """
+    result: dict[str, str] = {}
+    for item in settings or []:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(
+                f"{item!r}: expected KEY=VALUE, for example failureGracePeriod=30s", param_hint="--set"
+            )
+        result[key] = value
+    return result
+
+
+def lines(workloads: list[Workload], verb: str) -> str:
+    """Say of each workload in a line what it is, after a verb."""
+    from holdfast.workflows.start import summary
+
+    return "\n".join(f"{verb}: {summary(workload)}" for workload in workloads)
+
+
+def _document(run: Run) -> dict[str, str]:
+    return {
+        "workflowId": run.workflow_id,
+        "runId": run.run_id,
+        "cluster": run.cluster,
+        "namespace": run.namespace,
+        "name": run.name,
+        "uid": run.uid,
+    }

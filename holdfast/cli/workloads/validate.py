@@ -1,0 +1,191 @@
+"""Checking files: their structure without a server, and on request what the API server says of them (row D38)."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from holdfast.cli.common.options import Cluster, Format, Namespace, Output
+from holdfast.cli.common.output import emit
+from holdfast.cli.workloads.submit import As, Context, Files, Kubeconfig, Set, lines, overrides, read_all
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.activities.kube.client import Kube
+    from holdfast.errors import Problem
+    from holdfast.model import Component, Workload
+
+UNCHECKED: Final = (
+    "not checked: fields that only Kubernetes knows (misspelt names, values that are not allowed), namespaces, quotas, "
+    "webhooks, images; `holdfast validate --server` asks the API server in a dry run"
+)
+"""What the structure does not tell."""
+UNCHECKED_BY_SERVER: Final = "not checked: quotas at the time it begins, images, and whether its pods fit on the nodes"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the API server says of one workload."""
+
+    problems: list[str] = field(default_factory=list[str])
+    open: list[str] = field(default_factory=list[str])
+    """What it did not say, and why."""
+
+
+def validate(
+    files: Files,
+    server: Annotated[
+        bool, typer.Option("--server", help="Ask the API server too, in a dry run with strict fields.")
+    ] = False,
+    settings: Set = None,
+    name: As = None,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Check files: every problem names its field, its value and what is allowed.
+
+    Without --server it is their structure that is checked, and no server is needed.
+    """
+    place = cluster or os.environ.get("HOLDFAST_CLUSTER") or "any"
+    found: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for file in files:
+        try:
+            alone, graphs = read_all([file], place, namespace, name, overrides(settings))
+            workloads = [*alone, *(one for graph in graphs for one in graph.workloads)]
+            answers = asyncio.run(_asked(workloads, kubeconfig, context)) if server else []
+            problems = [text for answer in answers for text in answer.problems]
+            if problems:
+                raise HoldfastError("; ".join(problems))
+        except HoldfastError as error:
+            if isinstance(error, _unreachable()):
+                raise
+            found.append({"file": file, "valid": False, "problem": str(error)})
+            texts.append(f"{file}: {error}")
+            continue
+        open_ = list(dict.fromkeys(text for answer in answers for text in answer.open))
+        unchecked = [UNCHECKED_BY_SERVER, *open_] if server else [UNCHECKED]
+        found.append(
+            {
+                "file": file,
+                "valid": True,
+                "checked": "server" if server else "structure",
+                "unchecked": unchecked,
+                "workloads": [f"{w.namespace}/{w.name}" for w in workloads],
+            }
+        )
+        texts.append(lines(workloads, "valid (by the API server)" if server else "valid (structure only)"))
+        texts += unchecked
+    emit(found, output, lambda: "\n".join(dict.fromkeys(texts)))
+    if not all(each["valid"] for each in found):
+        raise typer.Exit(2)
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's command."""
+    commands: tuple[Callable[..., None], ...] = (validate,)
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+def _unreachable() -> type[HoldfastError]:
+    from holdfast.errors import NotReachable
+
+    return NotReachable
+
+
+async def _asked(workloads: Sequence[Workload], kubeconfig: str | None, context: str | None) -> list[Answer]:
+    """Ask the API server of the kubeconfig about workloads.
+
+    Raises:
+        NotReachable: if it does not answer.
+    """
+    from holdfast.cli.common.kubernetes import reached
+
+    async with reached(kubeconfig, context) as kube:
+        return [await answer_of(kube, one) for one in workloads]
+
+
+async def answer_of(kube: Kube, workload: Workload) -> Answer:
+    """Have the API server say, in a dry run with strict fields, whether it would make each component of a workload.
+
+    It is asked as whoever asks, and about the components as their author wrote them. Where their namespace is not there
+    yet it is asked about `default`.
+
+    Raises:
+        KubeError: if the server cannot be reached.
+    """
+    from holdfast.activities.kube.errors import Forbidden
+    from holdfast.activities.site.closed import closed_to
+
+    answer = Answer()
+    namespace = workload.namespace
+    try:
+        closed = await closed_to(kube, namespace, workload.run_as)
+    except Forbidden:
+        answer.open.append(f"not checked: namespace {namespace}, which this identity may not read")
+        closed = None
+    if closed is not None:
+        answer.problems.append(closed.why)
+        namespace = "default" if "does not exist" in closed.why and closed.why.startswith("namespace") else namespace
+    for index, component in enumerate(workload.components):
+        found, unasked = await _component(kube, component, namespace, workload.components[:index])
+        answer.problems.extend(_sentence(workload, index, one) for one in found)
+        if unasked:
+            answer.open.append(f"not checked: {component.name}, since {unasked}")
+    return answer
+
+
+async def _component(
+    kube: Kube, component: Component, namespace: str, before: Sequence[Component]
+) -> tuple[list[Problem], str]:
+    """Return what is wrong with one component, and why the server did not say, if it did not."""
+    from holdfast.activities.kube.errors import AlreadyExists, Forbidden, KubeError, UnknownKind, Unreachable
+    from holdfast.activities.objects.rehearse import stays
+    from holdfast.activities.objects.verdict import problems_with
+    from holdfast.errors import Problem
+
+    sent: dict[str, Any] = copy.deepcopy(dict(component.template))
+    metadata: dict[str, Any] = {"name": component.name, **sent.get("metadata", {}), "namespace": namespace}
+    sent["metadata"] = metadata
+    try:
+        await kube.would_create(sent)
+    except AlreadyExists:
+        return [], ""
+    except UnknownKind:
+        what = f"the cluster does not serve {sent['kind']} of {sent['apiVersion']}: install what defines it"
+        return [Problem("template.kind", what, sent["kind"])], ""
+    except Unreachable as error:
+        if error.status != 500:
+            raise
+        return [], error.message
+    except KubeError as error:
+        if isinstance(error, Forbidden) and " cannot create " in error.message:
+            return [], f"this identity may not create it: {error.message}"
+        if stays(error, before, waits=False):
+            return list(problems_with(error, component.template)), ""
+        return [], error.message
+    return [], ""
+
+
+def _sentence(workload: Workload, index: int, problem: Problem) -> str:
+    """Say a problem with the field's path as it stands in the document."""
+    from holdfast.errors import Problem
+    from holdfast.formats import place
+
+    source, component = workload.source.kind, workload.components[index]
+    if source == "List":
+        inner = problem.path.removeprefix("template").removeprefix(".")
+        path = f"{component.template['kind']} {component.template['metadata']['name']}: {inner}"
+    else:
+        path = place(source, [one.copies for one in workload.components], index, problem.path)
+    return str(Problem(path, problem.message, problem.value, problem.allowed))

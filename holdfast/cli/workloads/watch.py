@@ -1,0 +1,146 @@
+"""Following a workload's life as it happens: each transition a line, and on a terminal a live last line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from holdfast.cli.common.options import (
+    Address,
+    Cluster,
+    Format,
+    Name,
+    Namespace,
+    Output,
+    TemporalNamespace,
+    asked,
+    chosen,
+)
+
+if TYPE_CHECKING:
+    from holdfast.client import Run, StatusView
+    from holdfast.model import Status
+
+INTERVAL: Final = 0.5
+_SLOWEST: Final = 2.0
+
+
+def watch(
+    name: Name,
+    namespace: Namespace = None,
+    cluster: Cluster = None,
+    address: Address = None,
+    temporal_namespace: TemporalNamespace = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show a workload's life as it happens, until its outcome. Exit code 1 if it fails."""
+    named = chosen(name, namespace)
+    if not asked(named, address, temporal_namespace, cluster, lambda run: follow(run, output)):
+        raise typer.Exit(1)
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's command."""
+    app.command(rich_help_panel=panel)(watch)
+
+
+async def follow(
+    run: Run, output: Output = Output.TABLE, *, named: bool = False, say: Callable[[str], None] = typer.echo
+) -> bool:
+    """Print a workload's transitions until its outcome, and return whether it is a good one.
+
+    Args:
+        run: The workload.
+        output: Lines for people, or one JSON document a line (also for yaml, since a stream of lines can be piped).
+        named: Whether each line begins with the workload's name.
+        say: Takes each line.
+    """
+    from holdfast.cli.common import render
+    from holdfast.model import Phase
+
+    seen = Seen()
+    prefix = f"{run.name}: " if named else ""
+    live = output is Output.TABLE and sys.stdout.isatty() and not named
+    last: StatusView | None = None
+    async for view in _changes(run):
+        turned = (last is not None and last.silence is not None) != (view.silence is not None)
+        for line in (*(_turned(view) if turned else ()), *seen.news(view.status)):
+            if output is Output.TABLE:
+                if live:
+                    _erase()
+                say(prefix + line)
+        if output is not Output.TABLE and (turned or last is None or last.status != view.status):
+            say(json.dumps(view.model_dump(mode="json"), ensure_ascii=False))
+        if live:
+            _show(render.status(view, datetime.now(UTC)).splitlines()[0] + f"  {render.pods(view.status.pods)}")
+        last = view
+        if view.phase.ended:
+            break
+    if live:
+        _erase()
+    return last is not None and last.phase is not Phase.FAILED
+
+
+def _turned(view: StatusView) -> list[str]:
+    """Say that workers have begun or ceased to answer: from then on what is shown is what was last recorded."""
+    from holdfast.cli.common import render
+    from holdfast.cli.common.silence import READ, text
+
+    if view.silence is None:
+        return [render.line(datetime.now(UTC), "", "a worker answers again")]
+    first, _, second = text(view.silence, READ).rpartition("\n")
+    return [render.line(datetime.now(UTC), "stale", first), render.line(datetime.now(UTC), "", second)]
+
+
+class Seen:
+    """Which causes of a workload have been told already."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._before: Status | None = None
+
+    def news(self, status: Status) -> list[str]:
+        """Return a line for each cause and transition that has come since the last call."""
+        from holdfast.cli.common import render
+
+        fresh = min(max(status.causes_total - self._total, 0), len(status.causes))
+        lines = [render.caused(cause) for cause in (status.causes[-fresh:] if fresh else ())]
+        if render.is_transition(self._before, status):
+            told = {cause.message for cause in status.causes[-fresh:]} if fresh else set[str]()
+            lines.append(render.transition(self._before, status, told=status.message in told))
+        self._total, self._before = max(self._total, status.causes_total), status
+        return lines
+
+
+async def _changes(run: Run) -> AsyncIterator[StatusView]:
+    """Yield the status again and again: the worker's own answer, or what was recorded while no worker answers."""
+    from holdfast.client.patience import Patience
+
+    pause = INTERVAL
+    before: Status | None = None
+    patience = Patience()
+    while True:
+        view = await patience.ask(run.status)
+        yield view
+        pause = INTERVAL if view.status != before else min(pause * 1.2, _SLOWEST)
+        before = view.status
+        await asyncio.sleep(pause)
+
+
+def _show(text: str) -> None:
+    import shutil
+
+    _erase()
+    sys.stdout.write(text[: shutil.get_terminal_size().columns - 1])
+    sys.stdout.flush()
+
+
+def _erase() -> None:
+    sys.stdout.write("\r\x1b[2K")
+    sys.stdout.flush()

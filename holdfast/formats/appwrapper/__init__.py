@@ -1,0 +1,1 @@
+"""AppWrapper `workload.codeflare.dev/v1beta2`, accepted unmodified."""

@@ -1,0 +1,241 @@
+"""AppWrapper `workload.codeflare.dev/v1beta2`, accepted unmodified: from its document to a workload.
+
+What needs the cluster (kinds that are served, rights of the submitter) is checked by the worker, at the first creation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import re
+import warnings
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from holdfast import names
+from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, Problem
+from holdfast.formats.appwrapper.components import read_components
+from holdfast.formats.appwrapper.document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper
+from holdfast.formats.appwrapper.status import component_status, reported, status
+from holdfast.formats.mounts import read_mounts
+from holdfast.formats.pods import group_kind
+from holdfast.formats.published import (
+    MetadataPart,
+    check_controller,
+    each_by,
+    name_in,
+    namespace_in,
+    shaped,
+    workload_of,
+)
+from holdfast.formats.registry import Format, Resource
+from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit
+from holdfast.formats.text import Json
+from holdfast.model import Policy, Report, Source, Workload
+from holdfast.model.spec.mount import Mount
+from holdfast.profiles.appwrapper import POLICY
+from holdfast.profiles.rules import RESTART, with_exit_codes
+
+CONTROLLER: Final = "workload.codeflare.dev/appwrapper-controller"
+_OWN: Final = "workload.codeflare.dev"
+PREFIX: Final = f"{_OWN}.appwrapper/"
+
+DURATIONS: Final = {
+    f"{PREFIX}admissionGracePeriodDuration": "admission_grace_period",
+    f"{PREFIX}warmupGracePeriodDuration": "warmup_grace_period",
+    f"{PREFIX}failureGracePeriodDuration": "failure_grace_period",
+    f"{PREFIX}retryPausePeriodDuration": "retry_pause_period",
+    f"{PREFIX}deletionOnFailureGracePeriodDuration": "deletion_on_failure_grace_period",
+    f"{PREFIX}forcefulDeletionGracePeriodDuration": "forceful_deletion_grace_period",
+    f"{PREFIX}successTTLDuration": "success_ttl",
+}
+RETRY_LIMIT: Final = f"{PREFIX}retryLimit"
+TERMINAL: Final = f"{PREFIX}terminalExitCodes"
+RETRYABLE: Final = f"{PREFIX}retryableExitCodes"
+ANNOTATIONS: Final = (*DURATIONS, RETRY_LIMIT, TERMINAL, RETRYABLE)
+RESET_AFTER: Final = f"{names.GROUP}/restartBudgetResetAfter"
+"""Ours: the published annotations have no word for it."""
+MOUNTS: Final = f"{names.GROUP}/mounts"
+"""Likewise: the data sets that its pods read."""
+RUN_AS: Final = f"{names.GROUP}/runAs"
+"""Likewise: the account that its components are made as. Whoever creates it must have the right to use that (F5)."""
+
+_ANNOTATIONS_PATH = "metadata.annotations"
+
+
+def read(
+    document: Json,
+    *,
+    cluster: str,
+    namespace: str | None = None,
+    name: str | None = None,
+    defaults: Policy = POLICY,
+    source: str = "",
+) -> Workload:
+    """Read one AppWrapper.
+
+    Args:
+        document: The document, as YAML or JSON hold it.
+        cluster: The cluster to run it on.
+        namespace: Its namespace if it names none; one that it names must be the same.
+        name: Its name if it has none but a `generateName`; one that it has must be the same.
+        defaults: The operator's policy, which the annotations override (row A14).
+        source: What to call the document in errors.
+
+    Raises:
+        InvalidWorkload: with every problem found, each with its path and what is allowed there.
+        ManagedElsewhere: if `managedBy` names another controller.
+    """
+    parsed = shaped(document, AppWrapper, source)
+    metadata, spec = parsed.metadata, parsed.spec
+    check_controller(KIND, metadata, spec.managedBy, CONTROLLER)
+    problems: list[Problem] = []
+    own_name = _name(metadata, name, problems)
+    own_namespace = namespace_in(metadata, namespace, problems)
+    policy = _policy(metadata.annotations or {}, defaults, problems)
+    mounts = _mounts(metadata.annotations or {}, problems)
+    components = read_components(spec.components, own_name, own_namespace, problems)
+    if problems:
+        raise InvalidWorkload(problems, source)
+    values: dict[str, Any] = {
+        "name": own_name,
+        "namespace": own_namespace,
+        "cluster": cluster,
+        "components": components,
+        "labels": {LABEL: own_name},
+        "suspend": bool(spec.suspend),
+        "policy": policy,
+        "mounts": mounts,
+        "source": Source(api_version=parsed.apiVersion, kind=parsed.kind),
+    }
+    if (run_as := (metadata.annotations or {}).get(RUN_AS)) is not None:
+        values["run_as"] = run_as
+    places = {
+        "components": "spec.components",
+        "mounts": f"{_ANNOTATIONS_PATH}[{MOUNTS}]",
+        "runAs": f"{_ANNOTATIONS_PATH}[{RUN_AS}]",
+    }
+    return workload_of(metadata, lambda: values, places, source)
+
+
+def _mounts(annotations: dict[str, str], problems: list[Problem]) -> tuple[Mount, ...]:
+    text = annotations.get(MOUNTS)
+    found = read_mounts(text, f"{_ANNOTATIONS_PATH}[{MOUNTS}]") if text is not None else ()
+    if isinstance(found, Problem):
+        problems.append(found)
+        return ()
+    return found
+
+
+def _name(metadata: MetadataPart, asked: str | None, problems: list[Problem]) -> str:
+    name = name_in(metadata, asked, "an AppWrapper", problems)
+    if len(name) > 63:
+        problems.append(Problem("metadata.name", "expected at most 63 characters, since it becomes a label", name))
+    return name
+
+
+def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Problem]) -> Policy:
+    """Return the operator's policy with what the annotations say in place of it (rows A14, A15)."""
+    settings = Settings()
+    codes: dict[str, list[int]] = {TERMINAL: [], RETRYABLE: []}
+    for key, value in annotations.items():
+        path = f"{_ANNOTATIONS_PATH}[{key}]"
+        found: object = None
+        if key in DURATIONS:
+            field = DURATIONS[key]
+            # Grace and pause periods are held within [0, maximum]; a TTL below 0 means nothing and is refused.
+            found = read_duration(value, path, floor=field != "success_ttl")
+            if isinstance(found, timedelta):
+                settings.timings[field] = found
+        elif key == RETRY_LIMIT:
+            found = read_retry_limit(value, path)
+            if isinstance(found, int):
+                settings.limits[RESTART] = found
+        elif key == RESET_AFTER:
+            found = read_reset(value, path)
+            if isinstance(found, timedelta):
+                settings.resets[RESTART] = found
+        elif key in codes:
+            found = _exit_codes(value, path)
+            if not isinstance(found, Problem):
+                codes[key] = found
+        elif key.startswith(_OWN):
+            _warn(path, key)
+        if isinstance(found, Problem):
+            problems.append(found)
+    return with_exit_codes(settings.policy(defaults), codes[TERMINAL], codes[RETRYABLE])
+
+
+def _warn(path: str, key: str) -> None:
+    """Name an annotation that looks like AppWrapper's and is none: its own controller ignores it."""
+    written = {one.removeprefix(PREFIX): one for one in ANNOTATIONS}
+    near = difflib.get_close_matches(key.rpartition("/")[2], written, n=1, cutoff=0.7)
+    if not near and not key.startswith(PREFIX):
+        return
+    hint = f"did you mean {written[near[0]]}?" if near else f"known are {', '.join(ANNOTATIONS)}"
+    warnings.warn(f"{path}: is no annotation of AppWrapper, and is ignored: {hint}", DocumentWarning, stacklevel=2)
+
+
+def _exit_codes(text: str, path: str) -> list[int] | Problem:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,3}", part) and int(part) <= 255 for part in parts):
+        return Problem(path, "expected exit codes from 0 to 255, parted by commas, such as 1, 137", text)
+    return [int(part) for part in parts]
+
+
+def _knows(document: Json) -> bool:
+    return group_kind(document) == GROUP_KIND
+
+
+def _managed_by(document: Json) -> str | None:
+    spec: Json = document.get("spec") or {}
+    return spec.get("managedBy")
+
+
+def _is_suspended(document: Json) -> bool:
+    spec: Json = document.get("spec") or {}
+    return spec.get("suspend") is True
+
+
+def _bare(document: Json) -> Json:
+    spec: Json = document["spec"]
+    components = [{key: one[key] for key in one if key != "podSetInfos"} for one in spec["components"]]
+    return {**document, "spec": {**spec, "components": components}}
+
+
+def _reported(document: Json, report: Report, now: datetime) -> Json:
+    previous: Json = document.get("status") or {}
+    components = previous.get("componentStatus")
+    if not components:
+        # What was accepted once can be read again; of what was refused nothing is told by component.
+        with warnings.catch_warnings(), contextlib.suppress(HoldfastError):
+            warnings.simplefilter("ignore", DocumentWarning)
+            components = component_status(read({**document, "status": None}, cluster="cluster"))
+            for told, written in zip(components, document["spec"]["components"], strict=True):
+                # Kueue reads them here: how pods of a set are placed together.
+                noted = {one["path"]: one.get("annotations") for one in written.get("podSets") or ()}
+                for one in told["podSets"]:
+                    one.update({"annotations": noted[one["path"]]} if noted.get(one["path"]) else {})
+    return reported(components or [], report, previous, now)
+
+
+RESOURCE: Final = Resource(
+    API_VERSION,
+    KIND,
+    managed_by=_managed_by,
+    is_suspended=_is_suspended,
+    bare=_bare,
+    status=_reported,
+)
+"""How an AppWrapper asks for a workload in the cluster."""
+
+FORMAT = Format(
+    KIND,
+    _knows,
+    each_by(read, API_VERSION, POLICY.profile),
+    status,
+    frozenset({(API_VERSION, KIND)}),
+    has_status=True,
+    resource=RESOURCE,
+)
+"""This format's entry."""

@@ -1,0 +1,160 @@
+"""A JobSet's components: one for each replicated job, and the headless Service; labelled as published."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from holdfast.errors import Problem, problems_of
+from holdfast.formats.jobset.document import PREFIX, ReplicatedJobPart, Shape, group_name, replicas
+from holdfast.formats.pods import infer, status_rule
+from holdfast.formats.references import with_config
+from holdfast.formats.settings import relocated
+from holdfast.formats.text import Json
+from holdfast.model import Component, CopyLabel, CopyWord, PodSet
+
+JOBSET_NAME: Final = f"{PREFIX}jobset-name"
+JOBSET_UID: Final = f"{PREFIX}jobset-uid"
+REPLICATED_JOB: Final = f"{PREFIX}replicatedjob-name"
+REPLICATED_JOB_REPLICAS: Final = f"{PREFIX}replicatedjob-replicas"
+GLOBAL_REPLICAS: Final = f"{PREFIX}global-replicas"
+RESTART_ATTEMPT: Final = f"{PREFIX}restart-attempt"
+JOB_INDEX: Final = f"{PREFIX}job-index"
+JOB_GLOBAL_INDEX: Final = f"{PREFIX}job-global-index"
+JOB_KEY: Final = f"{PREFIX}job-key"
+GROUP_NAME: Final = f"{PREFIX}group-name"
+GROUP_REPLICAS: Final = f"{PREFIX}group-replicas"
+JOB_GROUP_INDEX: Final = f"{PREFIX}job-group-index"
+COORDINATOR: Final = f"{PREFIX}coordinator"
+
+_SERVICE: Final = "network"
+
+
+def read_components(shape: Shape, problems: list[Problem]) -> tuple[tuple[Component, ...], dict[str, str]]:
+    """Return a JobSet's components, and where in the document each of them stands.
+
+    Args:
+        shape: The JobSet, checked.
+        problems: Where to put what is wrong with the components.
+    """
+    found: list[Component] = []
+    places: dict[str, str] = {}
+    if shape.dns:
+        name = _SERVICE
+        while name in shape.names:
+            name += "-service"
+        places[f"components[{len(found)}]"] = "spec.network"
+        found.append(Component(name=name, template=service(shape)))
+    for index, job in enumerate(shape.jobs):
+        path = f"spec.replicatedJobs[{index}]"
+        places[f"components[{len(found)}]"] = path
+        template = job_template(shape, job)
+        values: dict[str, Any] = {
+            "name": job.name,
+            "template": template,
+            "pod_sets": [PodSet(path=one.path, replicas=one.replicas) for one in infer(template)[0]],
+            "status": status_rule(template),
+            "copies": replicas(job),
+            "copy_labels": copy_labels(shape, job),
+            "after": _after(shape, job, index),
+        }
+        try:
+            found.append(Component(**values))
+        except ValidationError as error:
+            problems.extend(relocated(problems_of(error, Component, path), {f"{path}.copies": f"{path}.replicas"}))
+    return with_config(found), places
+
+
+def place(copies: Sequence[int | None], index: int, path: str) -> str:
+    """Return where a field of a component stands: replicated jobs have copies, and the one without is the Service."""
+    name = path == "template.metadata.name"
+    if copies[index] is None:
+        return "spec.network.subdomain" if name else "spec.network"
+    job = f"spec.replicatedJobs[{sum(one is not None for one in copies[:index])}]"
+    return f"{job}.{'name' if name else path}"
+
+
+def service(shape: Shape) -> Json:
+    """Return the headless Service through which pods are found by name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": shape.subdomain},
+        "spec": {
+            "clusterIP": "None",
+            "selector": {JOBSET_NAME: shape.name},
+            "publishNotReadyAddresses": shape.publish_not_ready,
+        },
+    }
+
+
+def job_template(shape: Shape, job: ReplicatedJobPart) -> Json:
+    """Return the Job of which the copies are made: its own fields, the published defaults, the labels all copies share.
+
+    Whatever the template says, a Job is created running: one submitted suspended is created when resumed.
+    """
+    spec: Json = copy.deepcopy(job.template.spec)
+    if spec.get("completionMode") is None:
+        spec["completionMode"] = "Indexed"
+    spec["suspend"] = False
+    pods: Json = spec["template"]
+    pod_spec: Json = pods["spec"]
+    if not pod_spec.get("restartPolicy"):
+        pod_spec["restartPolicy"] = "OnFailure"
+    if shape.dns:
+        pod_spec["subdomain"] = shape.subdomain
+    metadata = job.template.metadata
+    own: Json = {"labels": metadata.labels, "annotations": metadata.annotations} if metadata is not None else {}
+    pods["metadata"] = _labelled(shape, job, pods.get("metadata") or {})
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{shape.name}-{job.name}", **_labelled(shape, job, own)},
+        "spec": spec,
+    }
+
+
+def copy_labels(shape: Shape, job: ReplicatedJobPart) -> dict[str, CopyLabel]:
+    """Return what differs from copy to copy, or is known only once it is made."""
+    group = group_name(job)
+    return {
+        JOBSET_UID: CopyLabel(word=CopyWord.WORKLOAD_UID),
+        RESTART_ATTEMPT: CopyLabel(word=CopyWord.ATTEMPT),
+        JOB_INDEX: CopyLabel(word=CopyWord.INDEX),
+        JOB_GLOBAL_INDEX: CopyLabel(word=CopyWord.INDEX, offset=shape.before(job)),
+        JOB_GROUP_INDEX: CopyLabel(word=CopyWord.INDEX, offset=shape.before(job, group)),
+        JOB_KEY: CopyLabel(word=CopyWord.KEY),
+    }
+
+
+def _labelled(shape: Shape, job: ReplicatedJobPart, metadata: Json) -> Json:
+    """Return metadata with the labels and annotations that all copies of a replicated job bear."""
+    group = group_name(job)
+    added = {
+        JOBSET_NAME: shape.name,
+        REPLICATED_JOB: job.name,
+        REPLICATED_JOB_REPLICAS: str(replicas(job)),
+        GLOBAL_REPLICAS: str(shape.total()),
+        GROUP_NAME: group,
+        GROUP_REPLICAS: str(shape.total(group)),
+    }
+    coordinator = shape.coordinator()
+    if coordinator is not None:
+        added[COORDINATOR] = coordinator
+    # What the template says in their place is replaced as it is there, and never a contradiction.
+    copied = copy_labels(shape, job)
+    found: Json = dict(metadata)
+    for field in ("labels", "annotations"):
+        own: dict[str, str] = metadata.get(field) or {}
+        found[field] = {key: value for key, value in own.items() if key not in copied} | added
+    return found
+
+
+def _after(shape: Shape, job: ReplicatedJobPart, index: int) -> list[Json]:
+    """Return what must have come how far before a replicated job is created (row J13)."""
+    if shape.in_order:
+        return [{"component": shape.jobs[index - 1].name, "status": "Ready"}] if index else []
+    return [{"component": one.name, "status": one.status} for one in job.dependsOn or ()]

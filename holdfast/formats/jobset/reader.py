@@ -1,0 +1,128 @@
+"""JobSet `jobset.x-k8s.io/v1alpha2`, accepted unmodified: from its document to a workload.
+
+What needs the cluster (fields of the Job templates, kinds that are served, rights) is checked by the worker, before the
+first creation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast import names
+from holdfast.errors import InvalidWorkload, Problem
+from holdfast.formats.jobset.checks import problems as problems_in
+from holdfast.formats.jobset.components import place, read_components
+from holdfast.formats.jobset.document import API_VERSION, CONTROLLER, GROUP_KIND, KIND, JobSet, Shape
+from holdfast.formats.jobset.policy import read_policy
+from holdfast.formats.jobset.status import status
+from holdfast.formats.pods import group_kind
+from holdfast.formats.published import (
+    MetadataPart,
+    check_controller,
+    each_by,
+    name_in,
+    namespace_in,
+    shaped,
+    workload_of,
+)
+from holdfast.formats.registry import Format
+from holdfast.formats.settings import Given, Settings, known_name, read_settings
+from holdfast.formats.text import Json
+from holdfast.model import Policy, Source, Workload
+from holdfast.profiles.jobset import POLICY
+
+_OWN: Final = f"{names.GROUP}/"
+
+
+def read(
+    document: Json,
+    *,
+    cluster: str,
+    namespace: str | None = None,
+    name: str | None = None,
+    defaults: Policy = POLICY,
+    source: str = "",
+) -> Workload:
+    """Read one JobSet.
+
+    Args:
+        document: The document, as YAML or JSON hold it.
+        cluster: The cluster to run it on.
+        namespace: Its namespace if it names none; one that it names must be the same.
+        name: Its name if it has none but a `generateName`; one that it has must be the same.
+        defaults: The operator's policy, which the document's own overrides.
+        source: What to call the document in errors.
+
+    Raises:
+        InvalidWorkload: with every problem found, each with its path and what is allowed there.
+        ManagedElsewhere: if `managedBy` names another controller.
+    """
+    parsed = shaped(document, JobSet, source)
+    metadata, spec = parsed.metadata, parsed.spec
+    check_controller(KIND, metadata, spec.managedBy, CONTROLLER)
+    problems: list[Problem] = []
+    # A name that is missing has been told: what is made of it is checked as if it had the shortest.
+    own_name = name_in(metadata, name, "a JobSet", problems) or "x"
+    own_namespace = namespace_in(metadata, namespace, problems)
+    shape = Shape(own_name, spec)
+    settings = _settings(metadata, problems)
+    problems.extend(problems_in(parsed, shape))
+    if problems:
+        raise InvalidWorkload(problems, source)
+    components, places = read_components(shape, problems)
+    if problems:
+        raise InvalidWorkload(problems, source)
+
+    def values() -> dict[str, Any]:
+        policy = read_policy(shape, defaults)
+        if wrong := settings.rule_problems(policy):
+            raise InvalidWorkload(wrong, source)
+        own = {
+            "name": own_name,
+            "namespace": own_namespace,
+            "cluster": cluster,
+            "components": components,
+            "suspend": bool(spec.suspend),
+            "policy": settings.policy(policy),
+            "source": Source(api_version=parsed.apiVersion, kind=parsed.kind),
+        }
+        return {**own, **settings.fields}
+
+    where = {
+        "policy": "spec.failurePolicy",
+        "rules": "spec.failurePolicy.rules",
+        "components": "spec.replicatedJobs",
+        **places,
+        **settings.paths,
+    }
+    return workload_of(metadata, values, where, source)
+
+
+def _settings(metadata: MetadataPart, problems: list[Problem]) -> Settings:
+    """Return the settings of Holdfast's own that the annotations give, for what JobSet has no word for."""
+    given = [
+        Given(f"metadata.annotations[{key}]", key.removeprefix(_OWN), value)
+        for key, value in (metadata.annotations or {}).items()
+        if key.startswith(_OWN) and known_name(key.removeprefix(_OWN)) is not None
+    ]
+    settings, wrong = read_settings(given)
+    problems.extend([*wrong, *settings.problems(POLICY)])
+    if settings.profile is not None:
+        problems.append(Problem(settings.paths["profile"], "is decided by the kind of document", settings.profile))
+    return settings
+
+
+def _knows(document: Json) -> bool:
+    return group_kind(document) == GROUP_KIND
+
+
+FORMAT = Format(
+    KIND,
+    _knows,
+    each_by(read, API_VERSION, POLICY.profile),
+    status,
+    frozenset({(API_VERSION, KIND)}),
+    has_status=True,
+    place=place,
+)
+"""This format's entry."""

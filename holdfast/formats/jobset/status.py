@@ -1,0 +1,122 @@
+"""A workload's status in JobSet's terms: the `status` that its users and tools read, words as published in v0.10.1."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Final
+
+from holdfast.formats.text import Json
+from holdfast.model import ActionKind, Component, CopyCounts, Phase, Reason, Scope, Status, Workload
+from holdfast.policy.failures.rules import rule_on
+from holdfast.profiles.jobset import NO_POLICY
+from holdfast.profiles.rules import RESTART
+
+COMPLETED: Final = ("Completed", "AllJobsCompleted", "jobset completed successfully")
+SUSPENDED: Final = ("Suspended", "SuspendedJobs", "jobset is suspended")
+RESUMED: Final = ("Suspended", "ResumeJobs", "jobset is resumed")
+STARTING: Final = (
+    "StartupPolicyInProgress",
+    "InOrderStartupPolicyInProgress",
+    "in order startup policy is in progress",
+)
+STARTED: Final = (
+    "StartupPolicyCompleted",
+    "InOrderStartupPolicyCompleted",
+    "in order startup policy has completed",
+)
+_OWN_ENDS: Final = (Reason.RULE_LIMIT_EXCEEDED, Reason.SUCCESS_UNREACHABLE)
+"""Ends by what JobSet has no word for: a rule's own limit, and Jobs that were let fail."""
+_SUSPENSIONS: Final = (Reason.SUSPEND_REQUESTED, Reason.PREEMPTED)
+
+
+def status(workload: Workload, status: Status) -> Json:
+    """Return the `v1alpha2` status of a JobSet; what is nought or empty there is left out as it is there.
+
+    Args:
+        workload: What was submitted.
+        status: What became of it.
+    """
+    counted = next((budget.used for budget in status.budgets if budget.name == RESTART), 0)
+    conditions = _conditions(workload, status)
+    found: Json = {"conditions": conditions} if conditions else {}
+    found["restarts"] = status.restarts
+    if counted:
+        found["restartsCountTowardsMax"] = counted
+    if status.phase in {Phase.SUCCEEDED, Phase.FAILED}:
+        found["terminalState"] = "Completed" if status.phase is Phase.SUCCEEDED else "Failed"
+    found["replicatedJobsStatus"] = [
+        {
+            "name": one.name,
+            **counts(status, one).model_dump(include={"ready", "succeeded", "failed", "active", "suspended"}),
+        }
+        for one in _replicated_jobs(workload)
+    ]
+    return found
+
+
+def counts(status: Status, component: Component) -> CopyCounts:
+    """Return how the Jobs of a replicated job stand; nought of each where nothing has been seen."""
+    return status.copies.get(component.name, CopyCounts())
+
+
+def failed(workload: Workload, status: Status) -> tuple[str, str, str]:
+    """Return the condition of a set that has failed: type, reason, message (rows J1 to J3)."""
+    failure = status.failure
+    if failure is None or failure.scope is not Scope.COMPONENT or status.reason is Reason.CREATE_FAILED:
+        return "Failed", status.reason.value, status.message or status.reason.value
+    ruling = rule_on(workload.policy, failure)
+    if status.reason in _OWN_ENDS:
+        reason, message = status.reason.value, status.message
+    elif status.reason is Reason.RETRY_LIMIT_EXCEEDED:
+        reason, message = "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts"
+    elif ruling.rule == NO_POLICY.name or ruling.action.kind is not ActionKind.FAIL:
+        reason, message = "FailedJobs", "jobset failed due to one or more job failures"
+    else:
+        reason, message = "FailJobSetFailurePolicyAction", "applying FailJobSet failure policy action"
+    return "Failed", reason, f"{message} (first failed job: {failure.subject})"
+
+
+def _conditions(workload: Workload, status: Status) -> list[Json]:
+    found: list[tuple[tuple[str, str, str], bool]] = []
+    if _in_order(workload) and status.attempt and status.phase not in {Phase.SUSPENDING, Phase.SUSPENDED}:
+        started = all(_started(status, one) for one in _replicated_jobs(workload))
+        found.append((STARTING, not started))
+        if started:
+            found.append((STARTED, True))
+    suspended = status.phase in {Phase.SUSPENDING, Phase.SUSPENDED} or status.reason in _SUSPENSIONS
+    if suspended or any(cause.reason in _SUSPENSIONS for cause in status.causes):
+        found.append((SUSPENDED if suspended else RESUMED, suspended))
+    if status.phase is Phase.SUCCEEDED:
+        found.append((COMPLETED, True))
+    if status.phase is Phase.FAILED:
+        found.append((failed(workload, status), True))
+    since = status.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return [
+        {
+            "type": type_,
+            "status": "True" if value else "False",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": since,
+        }
+        for (type_, reason, message), value in found
+    ]
+
+
+def _replicated_jobs(workload: Workload) -> tuple[Component, ...]:
+    return tuple(one for one in workload.components if one.copies is not None)
+
+
+def _started(status: Status, component: Component) -> bool:
+    """Whether all Jobs of a replicated job have started, as the startup policy counts them."""
+    found = counts(status, component)
+    return found.ready + found.succeeded + found.failed == component.copies
+
+
+def _in_order(workload: Workload) -> bool:
+    """Whether each replicated job waits for the one before it to be ready: that is what InOrder was read as."""
+    jobs = _replicated_jobs(workload)
+    if len(jobs) < 2:
+        return False
+    waits = [[(one.component, str(one.status)) for one in job.after] for job in jobs]
+    return waits == [[], *([(before.name, "Ready")] for before in jobs[:-1])]

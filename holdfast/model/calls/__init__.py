@@ -1,0 +1,1 @@
+"""What is asked of a cluster's worker and what it answers: the payloads of every activity."""

@@ -1,0 +1,1 @@
+"""What else lives as a workflow: queues, graphs, the broker, and the services of nodes."""

@@ -1,0 +1,1 @@
+"""Elastic gangs: what one remembers, what its members are told, and the wire between them."""

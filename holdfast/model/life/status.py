@@ -1,0 +1,119 @@
+"""What is told to people and programs: the status and the explanation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from holdfast.model.base import Time
+from holdfast.model.life.report import Condition
+from holdfast.model.life.state import Cause, Claims, ExcludedNode
+from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts, Waiting
+from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
+from holdfast.model.spec.mount import DataSet
+from holdfast.model.vocabulary import Phase, Reason
+
+
+class BudgetStatus(Payload):
+    """A budget and what is left of it."""
+
+    name: str
+    limit: int | None
+    """None: no limit."""
+    used: int
+    """Of a budget that each member has for itself: by the member that has used most."""
+
+    def sentence(self) -> str:
+        """Say it in a few words: `restart 2 of 3`."""
+        return f"{self.name} {self.used}" + (f" of {self.limit}" if self.limit is not None else ", no limit")
+
+
+class Deadline(Payload):
+    """The next moment something happens by itself, and what."""
+
+    at: Time
+    what: str
+
+
+class GangSize(Payload):
+    """How large the gang of a workload is to be; what its members do is its rendezvous' to say."""
+
+    min: int
+    max: int
+    spares: int = 0
+
+
+class Status(Payload):
+    """A workload's state for people and programs: answer of the query `status` and result of the workflow."""
+
+    name: str
+    namespace: str
+    cluster: str
+    uid: str
+    phase: Phase
+    reason: Reason
+    message: str = ""
+    since: Time
+    attempt: int = 0
+    executions: int = 0
+    restarts: int = 0
+    requeues: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How often it went back to its queue: what whoever asks for that must expect (row L25)."""
+    submitted_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When it was submitted, which no requeue changes (row L26)."""
+    by: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Who asked for it, by the API server's own word; empty: unverified (row F13)."""
+    sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it waits for a person wherever something is lost, and longer for a silent node (rows L4, L7)."""
+    walltime_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When the walltime of its living attempt is over (row L18)."""
+    budgets: tuple[BudgetStatus, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    pods: PodCounts = PodCounts()
+    waiting: Annotated[tuple[Waiting, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What its pods wait for that do not run yet."""
+    copies: Annotated[dict[str, CopyCounts], Field(exclude_if=lambda value: not value)] = {}
+    """Of each component that is made in copies, how they stand."""
+    gang: Annotated[GangSize | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of an elastic gang (rows T6, T8)."""
+    next: Deadline | None = None
+    avoided: tuple[ExcludedNode, ...] = ()
+    """Nodes its pods keep off or, while there are none, those that its next pods will."""
+    failure: Failure | None = None
+    """Why it failed, once it has."""
+    checkpoint: Annotated[CheckpointRequest | None, Field(exclude_if=lambda value: value is None)] = None
+    """The latest request to save its state, and what came of it."""
+    saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
+    """The last complete checkpoint, from which the next attempt goes on."""
+    data: Annotated[tuple[DataSet, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The versions of the data sets that it reads, once they are known."""
+    claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
+    """Claims of its pods that outlived the last attempt that is gone: the next one mounts what is in them (row D25)."""
+    resumed_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """The checkpoint that the living attempt went on from."""
+    causes: tuple[Cause, ...] = ()
+    causes_total: int = 0
+
+
+class Explanation(Payload):
+    """Why the workload is where it is, and what comes next: answer of the query `explain`."""
+
+    name: str
+    phase: Phase
+    reason: Reason
+    since: Time
+    attempt: int
+    next_attempt: int | None = None
+    budgets: tuple[BudgetStatus, ...] = ()
+    gang: Annotated[GangSize | None, Field(exclude_if=lambda value: value is None)] = None
+    why: str
+    now: str
+    next: tuple[Deadline, ...] = ()
+    kept: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """What of its storage outlives its attempts, and how to have it go with them (row D25)."""
+    by: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """As in its status."""
+    unblock: str = ""
+    """What a person could do about it, where there is something."""
+    causes: tuple[Cause, ...] = ()

@@ -1,0 +1,1 @@
+"""What is submitted: a workload, its components, and how its failures are ruled."""

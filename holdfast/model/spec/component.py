@@ -1,0 +1,271 @@
+"""What one component of a workload is: its template, its pod sets, its copies, and how its own status is read."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self, cast
+
+from pydantic import Field, field_validator, model_validator
+
+from holdfast import names
+from holdfast.model.base import Model, Word
+from holdfast.model.spec.claims import claims_of, keeps_claims
+from holdfast.model.spec.copies import COPIES_MAXIMUM, CopyLabel, check_copies
+from holdfast.model.spec.policy import Replacement
+from holdfast.model.vocabulary import StartStatus
+
+POD_SETS_MAXIMUM = 8
+WORD_MAXIMUM: Final = 64
+"""Characters of a status field's value that a rule may compare."""
+WORD_PATH_MAXIMUM: Final = 128
+WORD_STEPS_MAXIMUM: Final = 4
+
+PLACEMENT: Final[dict[str, tuple[str, ...]]] = {
+    "metadata": ("labels", "annotations"),
+    "spec": ("nodeSelector", "tolerations", "schedulingGates"),
+}
+"""What of a pod template is merged into an object that is resumed in place (row J14)."""
+
+_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
+_STATUS_PATH = re.compile(rf"status(\.[A-Za-z0-9_-]+){{1,{WORD_STEPS_MAXIMUM}}}")
+_PATH = re.compile(r"^template(\.[A-Za-z0-9_-]+|\[[0-9]+\])*\Z")
+
+
+class Toleration(Model):
+    """A Kubernetes toleration, as `core/v1` has it."""
+
+    key: Word | None = None
+    operator: Literal["Exists", "Equal", "Lt", "Gt"] | None = None
+    value: Word | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: int | None = None
+
+
+class SchedulingGate(Model):
+    """A Kubernetes pod scheduling gate."""
+
+    name: Word
+
+
+class PodSet(Model):
+    """One pod template inside a component: where it is, how many pods come of it, what is added to them."""
+
+    path: str
+    """From the component, for example `template.spec.template`; `[n]` indexes a list."""
+    replicas: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    labels: dict[Word, Word] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[Word, Word] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_a_path(cls, value: str) -> str:
+        if not _PATH.match(value):
+            raise ValueError(
+                f"{value!r}: expected a path that starts with template, for example template.spec.template"
+            )
+        return value
+
+
+class FieldRule(Model):
+    """A field of an object's status, and the value that says something of it: `status.jobStatus` is `SUCCEEDED`."""
+
+    path: Annotated[str, Field(max_length=WORD_PATH_MAXIMUM)]
+    """From the object, through names alone: no list, and at most four steps below `status`."""
+    equals: Annotated[str, Field(min_length=1, max_length=WORD_MAXIMUM)]
+    """Text; a number or a truth value as JSON writes it."""
+    unless: Annotated[FieldRule | None, Field(exclude_if=lambda value: value is None)] = None
+    """What takes it back: a controller that tries again says so elsewhere."""
+
+    @field_validator("equals", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return word(value) if isinstance(value, bool | int) else value
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_a_status_field(cls, value: str) -> str:
+        if not _STATUS_PATH.fullmatch(value):
+            raise ValueError(f"{value!r}: expected a field of the status, for example status.phase")
+        return value
+
+    def holds(self, words: Mapping[str, str]) -> bool:
+        """Whether it is true of these fields."""
+        said = words.get(self.path) == self.equals
+        return said and (self.unless is None or not self.unless.holds(words))
+
+    def __str__(self) -> str:
+        """Say it as a condition: `status.jobStatus is SUCCEEDED`."""
+        return f"{self.path} is {self.equals}"
+
+
+def word(value: str | bool | int) -> str:
+    """Return a field's value as rules compare it."""
+    return json.dumps(value) if isinstance(value, bool | int) else value
+
+
+_Fields = Annotated[tuple[FieldRule, ...], Field(max_length=8, exclude_if=lambda value: not value)]
+
+
+class StatusRule(Model):
+    """What a component's own status says of it. Empty: only its pods speak."""
+
+    complete: tuple[str, ...] = ()
+    """Types of conditions, any of which is enough."""
+    failed: tuple[str, ...] = ()
+    ready: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """That what waits for it may start (row J13). Where this and `ready_when` are empty, its pods tell."""
+    succeeded_when: _Fields = ()
+    """Fields of the status, for a kind that does not speak by conditions (row D15)."""
+    failed_when: _Fields = ()
+    ready_when: _Fields = ()
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        both = sorted({str(one) for one in self.succeeded_when} & {str(one) for one in self.failed_when})
+        if both:
+            raise ValueError(f"{both[0]}: cannot mean both that it has succeeded and that it has failed")
+        return self
+
+    @property
+    def tells_completion(self) -> bool:
+        """Whether its status has a word for its success."""
+        return bool(self.complete or self.succeeded_when)
+
+    @property
+    def tells_readiness(self) -> bool:
+        """Whether its status has a word for its being ready."""
+        return bool(self.ready or self.ready_when)
+
+    @property
+    def settles(self) -> bool:
+        """Whether its status says that it has ended, so that whoever may not read it would not learn of its end."""
+        return self.tells_completion or bool(self.failed or self.failed_when)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its status says anything at all."""
+        return self.settles or self.tells_readiness
+
+
+class After(Model):
+    """Another component, and what it must be before this one is created."""
+
+    component: str
+    status: StartStatus
+
+
+class Component(Model):
+    """One Kubernetes object of a workload, or several copies of one, with the pods that come of it.
+
+    It is AppWrapper's component, JobSet's replicated job, Streams' group, torchelastic's role.
+    """
+
+    name: str
+    """Unique within the workload, label-safe."""
+    template: dict[str, Any]
+    """The object to create, as its user wrote it."""
+    pod_sets: Annotated[tuple[PodSet, ...], Field(max_length=POD_SETS_MAXIMUM)] = ()
+    """Empty for an object that brings no pods."""
+    status: StatusRule = StatusRule()
+    config: tuple[str, ...] = ()
+    """Components without pods whose content this one's pods read: when one of them changes, these are made again."""
+    replacement: Replacement | None = None
+    """Which of its pods are made again alone; none: as the policy says."""
+    after: Annotated[tuple[After, ...], Field(max_length=64, exclude_if=lambda value: not value)] = ()
+    """What it waits for in each attempt, all of it; none: it is created at once (row J13)."""
+    copies: Annotated[int | None, Field(ge=0, le=COPIES_MAXIMUM, exclude_if=lambda value: value is None)] = None
+    """How many objects are made of the template, named `<its name>-<index>`; none: one, under its own name."""
+    copy_labels: Annotated[dict[str, CopyLabel], Field(exclude_if=lambda value: not value)] = {}
+    """What each copy bears by key, as a label and as an annotation, on its object and on its pods."""
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_label_safe(cls, value: str) -> str:
+        if not names.DNS_LABEL.match(value):
+            raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+        return value
+
+    @model_validator(mode="after")
+    def _template_names_an_object(self) -> Self:
+        for field in ("apiVersion", "kind"):
+            if not isinstance(self.template.get(field), str) or not self.template[field]:
+                raise ValueError(f"template.{field}: expected a text, found {self.template.get(field)!r}")
+        metadata = cast("dict[str, Any] | None", self.template.get("metadata"))
+        if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+            raise ValueError("template.metadata.name: expected a name or a generateName")
+        check_copies(self.template, self.copies, self.copy_labels)
+        paths = [pod_set.path for pod_set in self.pod_sets]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ValueError(f"podSets: path {path!r} is given {paths.count(path)} times")
+        return self
+
+    @property
+    def title(self) -> str:
+        """What a person calls it: its kind and its object's name."""
+        title = f"{self.template['kind']} {self.template['metadata'].get('name') or self.name}"
+        return title if self.copies is None else f"{title} ({self.copies} {'copy' if self.copies == 1 else 'copies'})"
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is itself a pod: no controller stands behind it."""
+        return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What the claims of its pods are called, before its object's name and the pod's number (row D25)."""
+        return claims_of(self.template)
+
+    @property
+    def keeps_claims(self) -> bool:
+        """Whether claims of its pods outlive its object."""
+        return keeps_claims(self.template)
+
+    @property
+    def parks(self) -> bool:
+        """Whether its object can be suspended where it is: its controller then takes its pods away (row J14)."""
+        return (self.template["apiVersion"], self.template["kind"]) == ("batch/v1", "Job")
+
+    @property
+    def completes(self) -> bool:
+        """Whether it can come to an end: by its pods, or by a word of its own status."""
+        return bool(self.expected_pods or self.status.complete)
+
+    def body(self) -> list[Any]:
+        """Return what it is made of but for its pods' labels, annotations and placement, which may be merged later."""
+        whole: dict[str, Any] = {"template": copy.deepcopy(self.template)}
+        for pod_set in self.pod_sets:
+            template = _at(whole, pod_set.path)
+            for field, keys in PLACEMENT.items():
+                part = template.get(field)
+                for key in keys if isinstance(part, dict) else ():
+                    cast("dict[str, Any]", part).pop(key, None)
+                if not part:
+                    template.pop(field, None)
+        return [whole["template"], [(one.path, one.replicas) for one in self.pod_sets]]
+
+    def pod_template(self, pod_set: PodSet) -> dict[str, Any]:
+        """Return the pod template of one of its pod sets; something empty where its path leads nowhere."""
+        return _at({"template": self.template}, pod_set.path)
+
+    @property
+    def expected_pods(self) -> int:
+        """How many pods this component is to have, over all its copies."""
+        return sum(pod_set.replicas for pod_set in self.pod_sets) * (1 if self.copies is None else self.copies)
+
+
+def _at(whole: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return what is at a path of a component; something empty where the path leads nowhere."""
+    here: Any = whole
+    for key, index in _STEP.findall(f".{path}"):
+        try:
+            here = here[key] if key else here[int(index)]
+        except (KeyError, IndexError, TypeError):
+            return {}
+    return cast("dict[str, Any]", here) if isinstance(here, dict) else {}

@@ -1,0 +1,207 @@
+"""A data set that a workload's pods read: where it lies in the store, where they find it, which version (row L14)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, cast
+
+from pydantic import Field, field_validator
+
+from holdfast import names
+from holdfast.model.base import Model, Time
+from holdfast.model.observation import Payload
+from holdfast.model.spec.component import Component
+
+MOUNTS_MAXIMUM: Final = 16
+NAME_MAXIMUM: Final = 40
+"""Of a mount: with what comes before it, it is the name of a volume."""
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_SCHEME = "s3://"
+
+
+class Mount(Model):
+    """One data set, read-only in the containers of some components.
+
+    It is fetched before the workload asks its queue or makes anything. All of a workload's life sees the one version
+    that its first attempt has found, or the one that `version` names.
+    """
+
+    name: str
+    source: str
+    """`s3://bucket/prefix`: all objects under that prefix, by their keys after it."""
+    path: str
+    """Where the containers find it: an absolute path."""
+    components: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Whose pods read it; empty: those of all components that have pods."""
+    version: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """The digest that the data set must have, as `holdfast status` tells it; empty: whatever is there at first."""
+
+    @field_validator("name")
+    @classmethod
+    def _label(cls, value: str) -> str:
+        if not names.DNS_LABEL.match(value) or len(value) > NAME_MAXIMUM:
+            raise ValueError(f"{value!r}: expected a DNS label, at most {NAME_MAXIMUM} characters of [-a-z0-9]")
+        return value
+
+    @field_validator("source")
+    @classmethod
+    def _in_a_store(cls, value: str) -> str:
+        return checked_source(value)
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        plain = value.startswith("/") and posixpath.normpath(value) == value != "/" and not value.startswith("//")
+        if not plain or ":" in value or not value.isprintable() or len(value) > 256:
+            raise ValueError(f"{value!r}: expected an absolute path without . and .. such as /data/corpus")
+        return value
+
+    @field_validator("version")
+    @classmethod
+    def _digest(cls, value: str) -> str:
+        return check_digest(value) if value else value
+
+    @property
+    def volume(self) -> str:
+        """What its volume is called in pods."""
+        return f"holdfast-data-{self.name}"
+
+
+def check_digest(value: str) -> str:
+    """Return a data set's digest.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if not _DIGEST.fullmatch(value):
+        raise ValueError(f"{value!r}: expected the 64 hexadecimal digits of a data set's digest")
+    return value
+
+
+class DataSet(Payload):
+    """The version of a data set that a workload reads, as it was staged."""
+
+    mount: str
+    digest: str
+    """It names a folder, below which the files lie: nothing but 64 hexadecimal digits."""
+    files: int
+    bytes: int
+
+    @field_validator("digest")
+    @classmethod
+    def _is_digest(cls, value: str) -> str:
+        return check_digest(value)
+
+
+class Staging(Payload):
+    """How a workload stands with the data sets that it reads, as its memory has it (row L14)."""
+
+    staged: int = 0
+    """The attempt for which all of them lie ready; 0: none yet."""
+    sets: tuple[DataSet, ...] = ()
+    """Their versions, from the first time on that all lay ready: those of its whole life."""
+    tries: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How often in a row the store was found away, without anything fetched in between."""
+    away_since: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When it is tried again."""
+    why: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """What was found away, and how."""
+    problem: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """What is wrong with a data set, or with wanting it: no waiting mends that."""
+    refused: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the problem is that the workload may not have it, or that nothing is staged here."""
+
+
+def checked_source(value: str) -> str:
+    """Return a source as it is compared: `s3://bucket/prefix` without a slash at its end.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    bucket, _, prefix = value.removeprefix(_SCHEME).rstrip("/").partition("/")
+    parts = prefix.split("/") if prefix else []
+    plain = all(part not in {"", ".", ".."} and part.isprintable() for part in parts)
+    if not value.startswith(_SCHEME) or not _BUCKET.fullmatch(bucket) or not plain or len(value) > 1024:
+        raise ValueError(f"{value!r}: expected s3://bucket/prefix, such as s3://datasets/corpus/v3")
+    return value.rstrip("/")
+
+
+def bucket_of(source: str) -> tuple[str, str]:
+    """Return a source's bucket, and the prefix in it."""
+    bucket, _, prefix = source.removeprefix(_SCHEME).partition("/")
+    return bucket, prefix
+
+
+def is_under(source: str, grant: str) -> bool:
+    """Whether a source lies in what is granted, by whole parts of its path."""
+    return source == grant or source.startswith(f"{grant}/")
+
+
+def readers(mount: Mount, components: Iterable[Component]) -> tuple[str, ...]:
+    """Return the components whose pods read a data set."""
+    return mount.components or tuple(one.name for one in components if one.pod_sets)
+
+
+def check_mounts(mounts: Sequence[Mount], components: Sequence[Component]) -> None:
+    """Refuse mounts that cannot be: names and places that are taken, components that have no pods.
+
+    Raises:
+        ValueError: naming the field.
+    """
+    with_pods = {one.name: one for one in components if one.pod_sets}
+    for index, mount in enumerate(mounts):
+        if mount.name in [one.name for one in mounts[:index]]:
+            raise ValueError(f"mounts[{index}].name: {mount.name!r} is used twice")
+        for place, name in enumerate(mount.components):
+            path = f"mounts[{index}].components[{place}]"
+            if name not in with_pods:
+                raise ValueError(f"{path}: {name!r}: expected a component with pods: {', '.join(with_pods) or 'none'}")
+            if name in mount.components[:place]:
+                raise ValueError(f"{path}: {name!r} is given twice")
+        read_by = set(readers(mount, components))
+        if not read_by:
+            raise ValueError(f"mounts[{index}]: no component brings pods that could read it")
+        for other in mounts[:index]:
+            if other.path == mount.path and read_by.intersection(readers(other, components)):
+                raise ValueError(f"mounts[{index}].path: {mount.path!r} is that of mount {other.name}, too")
+        for at, component in enumerate(components):
+            for pod_set in component.pod_sets if component.name in read_by else ():
+                spec = _at({"template": component.template}, f"{pod_set.path}.spec")
+                taken = taken_in(spec, mount.volume, mount.path)
+                if taken:
+                    raise ValueError(f"components[{at}].{pod_set.path}.spec.{taken} of mount {mount.name}")
+
+
+def taken_in(spec: Mapping[str, Any], volume: str, path: str) -> str:
+    """Return where a pod's own volumes are in a data set's way, in words; empty where they are not."""
+    for at, one in enumerate(_entries(spec.get("volumes"))):
+        if one.get("name") == volume:
+            return f"volumes[{at}].name: {volume!r} is the volume"
+    for field in ("initContainers", "containers"):
+        for at, container in enumerate(_entries(spec.get(field))):
+            for place, one in enumerate(_entries(container.get("volumeMounts"))):
+                if str(one.get("mountPath", "")).rstrip("/") == path:
+                    return f"{field}[{at}].volumeMounts[{place}].mountPath: {path!r} is the place"
+    return ""
+
+
+def _entries(given: Any) -> list[Mapping[str, Any]]:
+    found = cast("list[Any]", given) if isinstance(given, list) else []
+    return [cast("Mapping[str, Any]", one) for one in found if isinstance(one, dict)]
+
+
+_STEP = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
+
+
+def _at(document: Any, path: str) -> Mapping[str, Any]:
+    for key, index in _STEP.findall(path):
+        if key:
+            document = cast("Mapping[str, Any]", document).get(key) if isinstance(document, dict) else None
+        else:
+            several = cast("list[Any]", document) if isinstance(document, list) else []
+            document = several[int(index)] if int(index) < len(several) else None
+    return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {}

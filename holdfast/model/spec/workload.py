@@ -1,0 +1,442 @@
+"""What is submitted: a workload, checked as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+
+from holdfast import names
+from holdfast.model.base import Model, Outside, Time, Word
+from holdfast.model.entities.graph import Place
+from holdfast.model.gang.state import Gang
+from holdfast.model.labels import LABEL_NAME, check_label
+from holdfast.model.spec.checkpoint import Checkpoint, CheckpointProtocol
+from holdfast.model.spec.component import Component
+from holdfast.model.spec.gang_members import check_gang, members_of
+from holdfast.model.spec.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
+from holdfast.model.spec.mount import MOUNTS_MAXIMUM, Mount, check_mounts
+from holdfast.model.spec.policy import Policy
+from holdfast.model.spec.probe import Probe
+from holdfast.model.spec.sensitive import contrary, contrary_gang, settled_fields
+from holdfast.model.vocabulary import Kind, Scope, StartStatus
+
+SPEC_BYTES_MAXIMUM = 512 * 1024
+COMPONENTS_MAXIMUM = 256
+
+
+class Source(Model):
+    """The published form a workload was written in, so that its status can be given back in that form."""
+
+    api_version: Word
+    kind: Word
+    generation: Annotated[int | None, Field(ge=1, exclude_if=lambda value: value is None)] = None
+    """Of the custom resource that it was read from and that stands for it in the cluster, whose uid is the workload's
+    own; None: a client submitted it, and an Anchor stands for it (rows F1, F7)."""
+    by: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
+    """Who created that resource, by the API server's own word; empty: nobody says (row F13)."""
+
+    @property
+    def asked_by(self) -> str:
+        """Who asked for it; empty where the API server has not said so, whatever a document says (rows F13, X13)."""
+        return self.by if self.generation is not None else ""
+
+
+class Workload(Model):
+    """One unit of work whose life is one durable workflow. This is the contract: see `holdfast schema`."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    namespace: str = "default"
+    cluster: str
+    uid: str = ""
+    """Given by the client; the workflow takes its first run's id where it is empty."""
+    kind: Kind = Kind.BATCH
+    queue: str = "default"
+    queued: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether its queue's workflow lets it in (row L9); set at submission, where there is such a queue."""
+    priority: Annotated[int, Field(ge=0, le=10)] = 0
+    components: Annotated[tuple[Component, ...], Field(min_length=1, max_length=COMPONENTS_MAXIMUM)]
+    labels: dict[str, str] = {}
+    """Put on every component and on every pod."""
+    suspend: bool = False
+    run_as: str = names.RUN_AS_DEFAULT
+    """The service account of the workload's namespace whose rights its components are created with."""
+    allow_missing_kinds: bool = False
+    """Whether a kind that the cluster lacks is waited for, at most for the submission timeout, and not refused."""
+    lifecycle: Annotated[Lifecycle, Field(exclude_if=lambda value: value == Bounded())] = Bounded()
+    """How long it is to live; where it does not say, as its kind has it: Unbounded for a service, else no walltime."""
+    probe: Annotated[Probe | None, Field(exclude_if=lambda value: value is None)] = None
+    """How its running pods are asked whether they still serve; only where it is to run without end (row L28)."""
+    sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it is never run again without a person's word, and what is done to it is written down first (L7, L36)."""
+    policy: Policy = Policy()
+    checkpoint: Annotated[Checkpoint | None, Field(exclude_if=lambda value: value is None)] = None
+    """How it saves its state before it is suspended or preempted; none: it is not asked to (row L32)."""
+    mounts: Annotated[tuple[Mount, ...], Field(max_length=MOUNTS_MAXIMUM, exclude_if=lambda value: not value)] = ()
+    """The data sets that its pods read: staged before it is admitted, and before each attempt (row L14)."""
+    gang: Annotated[Gang | None, Field(exclude_if=lambda value: value is None)] = None
+    """How the pods of its one Job meet as the members of an elastic gang (rows T1 to T14); none: nobody meets them."""
+    graph: Annotated[Place | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where it stands in a graph of workloads, which lets it begin; none: it waits for no other (row L31)."""
+    source: Source = Source(api_version="v1", kind="List")
+    submitted_at: Time | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lives_as_its_kind(cls, given: Any) -> Any:
+        # A service without a walltime has no end: said or not, it is the same, and so reads the same when written.
+        if not isinstance(given, dict):
+            return given
+        fields = cast("dict[str, Any]", given)
+        if fields.get("kind") != Kind.SERVICE or _bounds(fields.get("lifecycle", Bounded())):
+            return fields
+        return {**fields, "lifecycle": Unbounded()}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_run_once(cls, given: Any) -> Any:
+        # Sensitive work is run again by nobody: said or not, it is the same, and so reads the same when written.
+        if not isinstance(given, dict):
+            return given
+        fields = cast("dict[str, Any]", given)
+        return settled_fields(fields) if fields.get("sensitive") else fields
+
+    @field_validator("name", "run_as")
+    @classmethod
+    def _subdomain(cls, value: str) -> str:
+        if not names.DNS_SUBDOMAIN.match(value) or len(value) > 240:
+            raise ValueError(f"{value!r}: expected a Kubernetes name, at most 240 characters of [-a-z0-9.]")
+        return value
+
+    @field_validator("namespace", "cluster", "queue")
+    @classmethod
+    def _label(cls, value: str) -> str:
+        if not names.DNS_LABEL.match(value):
+            raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+        return value
+
+    @field_validator("uid")
+    @classmethod
+    def _uid_is_label_safe(cls, value: str) -> str:
+        if value and not LABEL_NAME.match(value):
+            raise ValueError(f"{value!r}: expected at most 63 characters of [-A-Za-z0-9_.]")
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for key, value in self.labels.items():
+            check_label(key, value)
+        seen: set[str] = set()
+        for index, component in enumerate(self.components):
+            if component.name in seen:
+                raise ValueError(f"components[{index}].name: {component.name!r} is used twice")
+            seen.add(component.name)
+            namespace = component.template["metadata"].get("namespace")
+            if namespace is not None and namespace != self.namespace:
+                raise ValueError(
+                    f"components[{index}].template.metadata.namespace: {namespace!r} is another namespace: "
+                    f"expected {self.namespace!r} or none"
+                )
+        known = {component.name for component in self.components}
+        for rule in self.policy.rules:
+            for name in rule.match.components:
+                if name not in known:
+                    raise ValueError(f"policy.rules[{rule.name}].match.components: {name!r} names no component")
+        self._check_units()
+        self._check_lifecycle()
+        self._check_probe()
+        self._check_success()
+        self._check_order()
+        self._check_dependencies()
+        self._check_checkpoint()
+        check_mounts(self.mounts, self.components)
+        if self.gang is not None:
+            check_gang(self.gang, self.components, self.lifecycle, self.policy.deletion.suspend)
+        size = len(self.model_dump_json().encode())
+        if size > SPEC_BYTES_MAXIMUM:
+            raise ValueError(f"the workload is {size:,} bytes: expected at most {SPEC_BYTES_MAXIMUM:,}")
+        return self
+
+    def _check_units(self) -> None:
+        """Refuse the unit Member for components whose pods are their controller's to make (row U7)."""
+        named = [(f"policy.rules[{one.name}].action", one.action, one.match.components) for one in self.policy.rules]
+        for path, action, components in [*named, ("policy.default", self.policy.default, ())]:
+            if not action.alone or action.unit is not Scope.MEMBER:
+                continue
+            for component in self.components:
+                meant = component.name in components or (not components and component.expected_pods)
+                if meant and component.copies is not None:
+                    raise ValueError(
+                        f"{path}.unit: Member: the copies of {component.title} are made again together: "
+                        "expected Component or Workload"
+                    )
+                if meant and not component.bare:
+                    raise ValueError(
+                        f"{path}.unit: Member: the pods of {component.title} are its controller's to make again: "
+                        "expected Component or Workload"
+                    )
+
+    def _check_lifecycle(self) -> None:
+        """Refuse pods that an autoscaler's range does not begin with, and what runs sensitive work again by itself."""
+        if isinstance(self.lifecycle, Reactive) and self.expected_pods != self.lifecycle.min:
+            raise ValueError(
+                f"lifecycle.min: {self.lifecycle.min}: expected {self.expected_pods}, the pods of its components: what "
+                "is above that is its own autoscaler's"
+            )
+        if isinstance(self.lifecycle, Reactive):
+            self._check_autoscalers(self.lifecycle)
+        if not self.sensitive:
+            return
+        given = [(f"components[{at}].replacement", one.replacement) for at, one in enumerate(self.components)]
+        for path, one in [("policy.replacement", self.policy.replacement), *given]:
+            if one is not None and (one.failed or one.completed or one.deleted):
+                raise ValueError(f"{path}: a sensitive workload is not run again by itself: expected none")
+        for at, one in enumerate(self.components):
+            for wrong in contrary(one):
+                raise ValueError(f"components[{at}].{wrong}")
+        for wrong in contrary_gang(self.gang) if self.gang is not None else ():
+            raise ValueError(str(wrong))
+
+    def _check_autoscalers(self, life: Reactive) -> None:
+        """Refuse autoscalers among the components that go beyond the range (row L28: Reactive)."""
+        for index, component in enumerate(self.components):
+            template = component.template
+            if template.get("kind") != "HorizontalPodAutoscaler":
+                continue
+            given: dict[str, Any] = template.get("spec") or {}
+            where = f"components[{index}].template.spec"
+            least, most = given.get("minReplicas", 1), given.get("maxReplicas")
+            if isinstance(most, int) and most > life.max:
+                raise ValueError(f"{where}.maxReplicas: {most}: expected at most lifecycle.max, {life.max}")
+            if isinstance(least, int) and least < life.min:
+                raise ValueError(f"{where}.minReplicas: {least}: expected at least lifecycle.min, {life.min}")
+
+    def _check_probe(self) -> None:
+        """Refuse to ask what is to end by itself, what has no pods, and what has no address of its own (row L28)."""
+        if self.probe is None:
+            return
+        if isinstance(self.lifecycle, Bounded):
+            raise ValueError("probe: expected only where lifecycle is Unbounded or Reactive, found Bounded")
+        with_pods = {one.name: one for one in self.components if one.pod_sets}
+        for index, name in enumerate(self.probe.components):
+            if name not in with_pods:
+                allowed = ", ".join(with_pods) or "none has any"
+                raise ValueError(f"probe.components[{index}]: {name!r}: expected a component with pods: {allowed}")
+        for where in self._on_node_network(self.probe.components or with_pods):
+            raise ValueError(f"{where}: the address of such pods is their node's, which no probe asks")
+
+    def _on_node_network(self, components: Iterable[str]) -> Iterator[str]:
+        """Yield where templates of these components have their pods share their node's network."""
+        named = set(components)
+        for index, component in enumerate(self.components):
+            for pod_set in component.pod_sets if component.name in named else ():
+                path = f"{pod_set.path}.spec"
+                if _at({"template": component.template}, path).get("hostNetwork"):
+                    yield f"components[{index}].{path}.hostNetwork"
+
+    def _check_success(self) -> None:
+        """Refuse success by what is no component, or by one that is complete as soon as it is there (row J12)."""
+        known, path = {one.name: one for one in self.components}, "policy.success.components"
+        given = self.policy.success.components
+        for index, name in enumerate(given):
+            if name not in known:
+                raise ValueError(f"{path}[{index}]: {name!r} names no component: expected some of {', '.join(known)}")
+            if name in given[:index]:
+                raise ValueError(f"{path}[{index}]: {name!r} is given twice")
+            if not known[name].completes:
+                raise ValueError(
+                    f"{path}[{index}]: {known[name].title} brings no pods and says nothing of its end: it would be "
+                    "complete as soon as it is there"
+                )
+
+    def _check_order(self) -> None:
+        """Refuse an order of start that cannot be kept: unknown names, a component that waits for itself (row J13)."""
+        known = {one.name: one for one in self.components}
+        for index, component in enumerate(self.components):
+            for place, after in enumerate(component.after):
+                path, name = f"components[{index}].after[{place}].component", after.component
+                if name not in known:
+                    raise ValueError(f"{path}: {name!r} names no component: expected some of {', '.join(known)}")
+                if name == component.name:
+                    raise ValueError(f"{path}: {name!r} would wait for itself")
+                if name in [one.component for one in component.after[:place]]:
+                    raise ValueError(f"{path}: {name!r} is given twice")
+                if after.status is StartStatus.COMPLETE and not known[name].completes:
+                    title = known[name].title
+                    raise ValueError(f"{path}: {title} has no pods and says nothing of its end: expected status Ready")
+        order = {one.name: [after.component for after in one.after] for one in self.components}
+        free: set[str] = set()
+        while fresh := {name for name, waits in order.items() if name not in free and free.issuperset(waits)}:
+            free |= fresh
+        for index, component in enumerate(self.components):
+            for place, after in enumerate(component.after):
+                if component.name not in free and after.component not in free:
+                    circle = ", ".join(name for name in order if name not in free)
+                    path = f"components[{index}].after[{place}].component"
+                    raise ValueError(f"{path}: {after.component!r}: these wait for each other for ever: {circle}")
+
+    def _check_dependencies(self) -> None:
+        known = {component.name: component for component in self.components}
+        for index, component in enumerate(self.components):
+            for name in component.config:
+                if name not in known or known[name].pod_sets:
+                    raise ValueError(f"components[{index}].config: {name!r} names no component without pods")
+            if component.replacement is not None:
+                try:
+                    self.policy.check_replacement(component.replacement)
+                except ValueError as error:
+                    raise ValueError(f"components[{index}].{error}") from None
+
+    def _check_checkpoint(self) -> None:
+        """Refuse a checkpoint of what is no component, or brings no pods that could be asked (row L32)."""
+        if self.checkpoint is None:
+            return
+        bring, path = [one.name for one in self.components if one.expected_pods], "checkpoint.components"
+        if not bring:
+            raise ValueError("checkpoint: no component brings pods that could be asked")
+        for index, name in enumerate(self.checkpoint.components):
+            if name not in bring:
+                known = ", ".join(bring)
+                raise ValueError(f"{path}[{index}]: {name!r} names no component with pods: expected some of {known}")
+            if name in self.checkpoint.components[:index]:
+                raise ValueError(f"{path}[{index}]: {name!r} is given twice")
+        if self.checkpoint.protocol is CheckpointProtocol.HTTP:
+            for where in self._on_node_network(self.savers):
+                raise ValueError(
+                    f"{where}: the address of such pods is their node's, where nobody is asked to save: expected none, "
+                    f"or checkpoint.protocol {CheckpointProtocol.ANNOTATION.value}"
+                )
+
+    def with_components(self, components: Iterable[Component]) -> Self:
+        """Return the workload with other components, checked anew.
+
+        Raises:
+            ValidationError: if the whole is no workload any more.
+        """
+        values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        values["components"] = tuple(components)
+        return type(self)(**values)
+
+    def resized(self, least: int, most: int) -> Self:
+        """Return the workload with a gang of another size, checked anew (row T6).
+
+        Raises:
+            ValidationError: if the gang cannot have that size.
+        """
+        assert self.gang is not None
+        values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        gang: dict[str, Any] = {**dict(self.gang), "min": least, "max": most}
+        values["gang"] = type(self.gang)(**gang)
+        values["components"] = tuple(
+            one.model_copy(update={"pod_sets": (one.pod_sets[0].model_copy(update={"replicas": least}),)})
+            if one is self.members
+            else one
+            for one in self.components
+        )
+        return type(self)(**values)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, as pydantic does; the digests of the components are worked out anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        kept: dict[str, Any] = vars(copied)
+        kept.pop("config_hashes", None)
+        return copied
+
+    def titles(self, components: Iterable[str]) -> str:
+        """Return what a person calls these components, in their order."""
+        wanted = set(components)
+        return ", ".join(component.title for component in self.components if component.name in wanted)
+
+    @property
+    def workflow_id(self) -> str:
+        """The id of the one workflow that is this workload's life."""
+        return names.workflow_id(self.cluster, self.namespace, self.name)
+
+    @property
+    def savers(self) -> tuple[str, ...]:
+        """The components whose pods are asked to save their state."""
+        if self.checkpoint is None:
+            return ()
+        return self.checkpoint.components or tuple(one.name for one in self.components if one.expected_pods)
+
+    @property
+    def members(self) -> Component | None:
+        """The component whose pods are the members of its gang, if it has one."""
+        return members_of(self.components) if self.gang is not None else None
+
+    @property
+    def expected_pods(self) -> int:
+        """How many pods the whole workload is to have."""
+        return sum(component.expected_pods for component in self.components)
+
+    def spec_hash(self) -> str:
+        """Return a digest of what was asked for; who asked when (uid, submitted_at) is left out."""
+        # A workload of before there was this field is the same workload.
+        silent = set[str]() if self.allow_missing_kinds else {"allow_missing_kinds"}
+        # Nor does it matter whether there was a queue of that name as it was handed in.
+        left_out: dict[str, Any] = dict.fromkeys({"uid", "submitted_at", "queued"} | silent, True)
+        # That the document gives its failure grace is said by the grace itself.
+        # Nor what stands for it in the cluster, and who made that.
+        exclude = {**left_out, "policy": {"own_failure_grace"}, "source": {"generation", "by"}}
+        return _digest(self.model_dump(mode="json", exclude=exclude))
+
+    def body_hashes(self) -> dict[str, str]:
+        """Of each component, a digest of what a resumption in place cannot change (row J14)."""
+        templates = {component.name: component.template for component in self.components}
+        return {
+            component.name: _digest(
+                [
+                    component.body(),
+                    [templates[name] for name in component.config],
+                    {key: one.model_dump(mode="json") for key, one in component.copy_labels.items()},
+                ]
+            )
+            for component in self.components
+        }
+
+    @cached_property
+    def config_hashes(self) -> dict[str, str]:
+        """Of each component, a digest of all that its pods are made of: its template and what they read (row S8)."""
+        members = self.members
+        templates = {component.name: component.template for component in self.components}
+        return {
+            component.name: _digest(
+                [
+                    component.template,
+                    # How many members there are is no part of what they are made of.
+                    [pod_set.model_dump(mode="json", exclude=sizes) for pod_set in component.pod_sets],
+                    *(templates[name] for name in component.config),
+                    *([{key: one.model_dump(mode="json") for key, one in labels.items()}] if labels else []),
+                ]
+            )
+            for component, labels, sizes in (
+                (one, one.copy_labels, {"replicas"} if one is members else set[str]()) for one in self.components
+            )
+        }
+
+
+def _digest(document: Any) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _at(document: Any, path: str) -> Mapping[str, Any]:
+    for key in path.split("."):
+        document = cast("Mapping[str, Any]", document).get(key) if isinstance(document, dict) else None
+    return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {}
+
+
+_LIFECYCLE: TypeAdapter[Lifecycle] = TypeAdapter(Lifecycle)
+
+
+def _bounds(given: Any) -> bool:
+    """Whether a lifecycle, as given, says anything but that it ends by itself and takes as long as it takes."""
+    try:
+        return _LIFECYCLE.validate_python(given) != Bounded()
+    except ValidationError:
+        return True  # Refused in its own place.

@@ -1,0 +1,287 @@
+"""When pods are asked to save their state, how long they have, and what their answers come to (row L32)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import (
+    Answers,
+    CheckpointRequest,
+    CheckpointState,
+    Failure,
+    OnUnresponsive,
+    Phase,
+    Reason,
+    Saved,
+    Stage,
+    State,
+    Workload,
+)
+from holdfast.policy.attempt.health import LIVE, current
+from holdfast.policy.attempt.park import is_orphaned
+from holdfast.policy.failures.blindness import due
+from holdfast.policy.values.addressee import Addressed
+from holdfast.policy.values.decision import Checkpoint, Decision, Expire, Ignore, Look
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.record import cause
+
+_ENDS = {
+    CheckpointState.COMPLETE: Reason.CHECKPOINT_COMPLETE,
+    CheckpointState.PARTIAL: Reason.CHECKPOINT_PARTIAL,
+    CheckpointState.DISCARDED: Reason.CHECKPOINT_DISCARDED,
+}
+
+
+class CheckpointAsk(Addressed):
+    """A person's word that a workload is to save its state, and to run on."""
+
+    note: str = ""
+
+
+def check_ask(spec: Workload, state: State) -> int:
+    """Check that the workload can be asked to save its state now, and return the number that the request will have.
+
+    Raises:
+        ValueError: if not, saying why and what to do.
+    """
+    if spec.checkpoint is None:
+        raise ValueError("it has no checkpoint, so that its pods cannot be asked: submit it with one")
+    if asked(state) is not None or state.intent.checkpoint:
+        raise ValueError("a checkpoint is under way already: `explain` says how far it is")
+    if state.intent.suspend or state.intent.cancel or state.phase is not Phase.RUNNING or not may_ask(spec, state):
+        raise ValueError(f"it is {state.phase.value}: only what runs can save its state")
+    return state.checkpoint.number + 1 if state.checkpoint is not None else 1
+
+
+def asked(state: State) -> CheckpointRequest | None:
+    """Return the request that is under way."""
+    request = state.checkpoint
+    return request if request is not None and request.state is CheckpointState.REQUESTED else None
+
+
+def may_ask(spec: Workload, state: State) -> bool:
+    """Whether the living attempt has a state to save: all of it has run, and pods of it run, as far as is known."""
+    attempt = state.attempt
+    if spec.checkpoint is None or attempt is None or state.outcome is not None or attempt.parking is not None:
+        return False
+    if attempt.stage is not Stage.SUBMITTED or attempt.ready_at is None:
+        return False
+    if attempt.launch_failure is not None or attempt.interrupted:
+        return False
+    seen = current(state)
+    return not (seen is not None and is_orphaned(seen)) and running(spec, state) > 0
+
+
+def running(spec: Workload, state: State) -> int:
+    """Return how many pods run that would be asked; where nothing is known, as many as there are to be."""
+    seen, savers = current(state), spec.savers
+    if seen is None:
+        return sum(one.expected_pods for one in spec.components if one.name in savers)
+    return sum(view.pods.running for name, view in seen.components.items() if name in savers)
+
+
+def _finished(spec: Workload, state: State) -> int:
+    seen, savers = current(state), spec.savers
+    views = seen.components if seen is not None else {}
+    return sum(view.pods.succeeded for name, view in views.items() if name in savers)
+
+
+def lost(answers: Answers, running: int, finished: int) -> int:
+    """Return how many pods have neither saved nor succeeded and are no longer there, of those that ran once asked."""
+    return max(0, running + finished - answers.running - answers.finished)
+
+
+def is_over(answers: Answers, running: int, finished: int) -> bool:
+    """Whether there is nothing to wait for: all have answered, or what they save can no longer be whole.
+
+    Args:
+        answers: How the pods stand.
+        running: How many ran when they were asked.
+        finished: How many had succeeded by then.
+    """
+    waits = answers.working + answers.silent
+    return not waits or bool(answers.failed) or bool(lost(answers, running, finished))
+
+
+def due_at(spec: Workload, state: State, request: CheckpointRequest) -> datetime:
+    """Return until when pods are waited for: time in which the cluster could not be seen is given back.
+
+    Whoever preempts the workload may have less patience: that deadline stands whatever could be seen.
+    """
+    assert spec.checkpoint is not None
+    top = state.limits.grace_period_maximum
+    span = min(spec.checkpoint.timeout, top)
+    if request.extended_at is not None:
+        span += min(spec.checkpoint.extension, top)
+    at, within = due(request.at, span, state.blind), _within(state)
+    return at if within is None else min(at, within)
+
+
+def _within(state: State) -> datetime | None:
+    return state.intent.within if state.intent.suspend else None
+
+
+def before_suspension(spec: Workload, state: State, now: datetime, why: str) -> Decision | None:
+    """Return what a suspension waits for: that what runs has saved its state; None once it waits for nothing more."""
+    if asked(state) is not None:
+        return Ignore("its pods are asked to save their state")
+    if _has_run_out(state):
+        return Look("all its pods have finished: looking whether it has")
+    within = _within(state)
+    if _answered(state) or not may_ask(spec, state) or (within is not None and within <= now):
+        return None
+    return Checkpoint(state.intent.suspend_reason, why)
+
+
+def _answered(state: State) -> CheckpointState | None:
+    """Return what the request came to that was made for the suspension that stands, or was under way when it came."""
+    request, attempt = state.checkpoint, state.attempt
+    if request is None or attempt is None or request.attempt != attempt.number:
+        return None
+    return request.state if request.answered else None
+
+
+def _has_run_out(state: State) -> bool:
+    """Whether all pods have finished by themselves since they were asked, and nobody has looked what that comes to."""
+    request = state.checkpoint
+    if _answered(state) is not CheckpointState.DISCARDED or request is None or request.answers is None:
+        return False
+    over = not request.answers.running and request.answers.finished > 0
+    return over and request.ended_at is not None and (state.looked_at is None or state.looked_at < request.ended_at)
+
+
+def kills(spec: Workload, state: State) -> bool:
+    """Whether the suspension that stands gives pods no grace, since they have not saved their state when asked to."""
+    came = _answered(state)
+    unsaved = came is not None and came is not CheckpointState.COMPLETE
+    return unsaved and spec.checkpoint is not None and spec.checkpoint.on_unresponsive is OnUnresponsive.KILL
+
+
+def ask(spec: Workload, state: State, decision: Checkpoint, now: datetime) -> State:
+    """Return the state with its pods being asked to save."""
+    attempt, last = state.attempt, state.checkpoint
+    assert attempt is not None
+    request = CheckpointRequest(
+        number=last.number + 1 if last is not None else 1,
+        attempt=attempt.number,
+        reason=decision.reason,
+        at=now,
+        running=running(spec, state),
+        finished=_finished(spec, state),
+    )
+    state = edit(state, checkpoint=request, intent=edit(state.intent, checkpoint=False))
+    text = f"checkpoint {request.number}: {request.running} pods are asked to save their state ({decision.why})"
+    return cause(state, Reason.CHECKPOINT_REQUESTED, text, now)
+
+
+def expire(state: State, decision: Expire, now: datetime) -> State:
+    """Return the state with the end of the walltime noted on the request under way: it is no more than a grace now."""
+    request = asked(state)
+    assert request is not None
+    state = edit(state, checkpoint=edit(request, conflict=decision.failure, answers=None))
+    text = f"{decision.why}, and checkpoint {request.number} is not complete: its pods have their termination grace"
+    return cause(state, Reason.WALLTIME_EXCEEDED, text, now)
+
+
+def is_conflict(state: State) -> bool:
+    """Whether the walltime was over while pods were saving, of the latest request."""
+    return state.checkpoint is not None and state.checkpoint.conflict is not None
+
+
+def expired(state: State) -> tuple[Failure, str] | None:
+    """Return the end of the walltime that the workload fails with, since its pods did not save in their grace."""
+    request, attempt = state.checkpoint, state.attempt
+    if request is None or request.conflict is None or attempt is None or request.attempt != attempt.number:
+        return None
+    if request.state in {CheckpointState.REQUESTED, CheckpointState.COMPLETE}:
+        return None
+    return request.conflict, f"{request.conflict.message}; checkpoint {request.number} is discarded: {request.why}"
+
+
+def _of_grace(state: State, request: CheckpointRequest, now: datetime) -> State:
+    """Return the state with what pods have saved in their termination grace, once its removal has told (rows L19, L20).
+
+    Whole, it is as good as any, and the workload is suspended; anything less is discarded.
+    """
+    attempt, answers = state.attempt, request.answers
+    if attempt is None or attempt.stage not in {Stage.GONE, Stage.FORCING} or answers is None:
+        return state
+    said = f"{answers.done} of {request.running} pods have saved in their termination grace"
+    short = answers.done + answers.finished < request.running + request.finished
+    if short or answers.failed or answers.disagree or not answers.done:
+        return _end(state, request, CheckpointState.DISCARDED, said, now)
+    state = edit(state, saved=Saved(uri=answers.uri, number=request.number, attempt=request.attempt, at=now))
+    if not state.intent.suspend:
+        wish = edit(state.intent, suspend=True, suspend_reason=Reason.WALLTIME_EXCEEDED, note="")
+        state = edit(state, intent=wish)
+    return _end(state, request, CheckpointState.COMPLETE, f"{said}: {answers.uri}", now, answers.uri)
+
+
+def resolve(spec: Workload, state: State, now: datetime) -> State:
+    """Return the state with what the answers of its pods come to, if they come to anything yet."""
+    request = asked(state)
+    if request is None:
+        return state
+    overtaken = _overtaken(state, request)
+    if overtaken:
+        return _end(state, request, CheckpointState.DISCARDED, overtaken, now)
+    if request.conflict is not None:
+        return _of_grace(state, request, now)
+    answers = request.answers
+    if answers is None:
+        return state
+    some = CheckpointState.PARTIAL if answers.done else CheckpointState.DISCARDED
+    said = f"{answers.done} of {request.running} pods have saved"
+    left = f": {'; '.join(answers.left)}" if answers.left else ""
+    if answers.failed:
+        return _end(state, request, some, f"{said}, and {answers.failed} cannot{left}", now)
+    gone = lost(answers, request.running, request.finished)
+    if gone:
+        return _end(state, request, some, f"{said}, and {gone} are no longer there", now)
+    if is_over(answers, request.running, request.finished):
+        if answers.disagree:
+            return _end(state, request, some, f"{said}, and name different places", now)
+        if not answers.done:
+            return _end(state, request, some, "all its pods have finished by themselves", now)
+        state = edit(state, saved=Saved(uri=answers.uri, number=request.number, attempt=request.attempt, at=now))
+        return _end(state, request, CheckpointState.COMPLETE, f"{said}: {answers.uri}", now, answers.uri)
+    if answers.at < due_at(spec, state, request):
+        return state
+    if _extends(spec, state, request, answers):
+        state = edit(state, checkpoint=edit(request, extended_at=now, answers=None))
+        text = f"checkpoint {request.number}: {said}, and {answers.working} are at it: they get their extension"
+        return cause(state, Reason.CHECKPOINT_EXTENDED, text, now)
+    return _end(state, request, some, f"{said} in time{left}", now)
+
+
+def _extends(spec: Workload, state: State, request: CheckpointRequest, answers: Answers) -> bool:
+    """Whether all pods that have not saved say that they are at it, and there is time that they have not had yet."""
+    if answers.silent or not answers.working or request.extended_at is not None:
+        return False
+    return due_at(spec, state, edit(request, extended_at=request.at)) > answers.at
+
+
+def _overtaken(state: State, request: CheckpointRequest) -> str:
+    """Return why nobody waits for the answers any more; empty while somebody does."""
+    attempt = state.attempt
+    if state.outcome is Phase.SUCCEEDED:
+        return "it has finished by itself"
+    if state.outcome is not None:
+        return f"it has ended as {state.outcome.value}"
+    if attempt is None or attempt.number != request.attempt:
+        return "its attempt is being removed"
+    if request.conflict is not None:
+        return ""
+    if attempt.stage not in LIVE:
+        return "its attempt is being removed"
+    if attempt.parking is not None:
+        return "its attempt is being suspended in place"
+    wished = {Reason.SUSPEND_REQUESTED, Reason.PREEMPTED}
+    return "the suspension was taken back" if request.reason in wished and not state.intent.suspend else ""
+
+
+def _end(
+    state: State, request: CheckpointRequest, came: CheckpointState, why: str, now: datetime, uri: str = ""
+) -> State:
+    request = edit(request, state=came, ended_at=now, answered=state.intent.suspend, why=why, uri=uri)
+    return cause(edit(state, checkpoint=request), _ENDS[came], f"checkpoint {request.number}: {why}", now)

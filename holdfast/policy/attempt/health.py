@@ -1,0 +1,351 @@
+"""Is the workload healthy? Failures that were seen, failures that a clock tells, and since when (rows A3-A7, U13)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from holdfast.model import (
+    Attempt,
+    Failure,
+    FailureClass,
+    Observation,
+    Reason,
+    Scope,
+    Stage,
+    State,
+    Timings,
+    Unhealthy,
+    Workload,
+)
+from holdfast.policy.attempt.order import is_to_come
+from holdfast.policy.attempt.order import without as not_speaking_of
+from holdfast.policy.attempt.replace import due_replacements
+from holdfast.policy.attempt.success import judged
+from holdfast.policy.failures.avoided_nodes import heeded
+from holdfast.policy.failures.blindness import due
+from holdfast.policy.failures.first_cause import died, with_death
+from holdfast.policy.values.edit import edit
+
+LIVE = frozenset({Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED})
+REMOVING = frozenset({Stage.REMOVING, Stage.FORCING})
+"""The stages of an attempt that is on its way or there; after them comes only removal."""
+
+
+def timings(state: State) -> Timings:
+    """Return the waits in force: the policy's, within the operator's limits (row A14)."""
+    return state.limits.clamp(state.policy.timings)
+
+
+def pause_of(state: State, attempt: Attempt) -> timedelta:
+    """Return how long the next attempt waits after the end of this one, within the operator's limits."""
+    if attempt.pause is None:
+        return timings(state).retry_pause_period
+    return min(attempt.pause, state.limits.grace_period_maximum)
+
+
+def current(state: State) -> Observation | None:
+    """Return the latest observation if it is of the attempt that lives now."""
+    observation, attempt = state.observation, state.attempt
+    if observation is None or attempt is None or observation.attempt != attempt.number:
+        return None
+    return not_speaking_of(observation, attempt.later)
+
+
+def expected_now(spec: Workload, state: State) -> int:
+    """Return how many pods are to be there by now: those of components whose turn has not come are not.
+
+    Nor are those that an object's own spec does not ask for any more, since it was scaled down (row D14).
+    """
+    return declared_now(spec, state) - _released(current(state))
+
+
+def declared_now(spec: Workload, state: State) -> int:
+    """Return how many pods are declared for the components whose turn has come."""
+    waiting = state.attempt.later if state.attempt is not None else ()
+    return _declared(spec, waiting)
+
+
+def shortfall(observation: Observation | None, declared: int, without: Container[str] = frozenset()) -> tuple[int, int]:
+    """Return how many expected pods are not there, and how many neither run nor have succeeded.
+
+    Components in `without` are left out, of `declared` too: that is how many pods the others are declared to have.
+
+    A complete component lacks nothing, whatever became of its pods; one that the snapshot does not speak of lacks all.
+    """
+    if observation is None:
+        return declared, declared
+    views = [view for name, view in observation.components.items() if name not in without]
+    absent = unready = max(0, declared - sum(view.declared for view in views))
+    absent += sum(view.absent for view in views)
+    unready += sum(view.unready for view in views)
+    return absent, unready
+
+
+def not_ready(spec: Workload, state: State) -> int:
+    """Return how many expected pods neither run nor have succeeded (condition PodsReady).
+
+    What is being made again does not run, whatever was seen of it last; what is to be made again is not complete.
+    """
+    seen = current(state)
+    making = state.attempt.making if state.attempt is not None else ()
+    due = {one.component for one in due_replacements(spec, state, seen)}
+    if seen is not None and due:
+        views = {name: edit(view, complete=view.complete and name not in due) for name, view in seen.components.items()}
+        seen = edit(seen, components=views)
+    waiting = state.attempt.later if state.attempt is not None else ()
+    others = _declared(spec, {*making, *waiting})
+    _, unready = shortfall(seen, others, making)
+    return declared_now(spec, state) - others + unready
+
+
+class Awaited(NamedTuple):
+    """Pods that have yet to come for the first time, since their components were made."""
+
+    component: str
+    """Empty: the workload's, but for components that have been made again."""
+    expected: int
+    absent: int
+    unready: int
+
+
+def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awaited]:
+    """Return whose pods are still in their admission and warm-up grace, or late (rows A4, A5, U7)."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage is not Stage.SUBMITTED:
+        return []
+    result: list[Awaited] = []
+    again = made_again(spec, state, seen)
+    if attempt.ready_at is None:
+        without = {*attempt.warming, *again}
+        declared = _declared(spec, {*without, *attempt.later})
+        expected = declared - _released(seen, without)
+        result.append(Awaited("", expected, *shortfall(seen, declared, without)))
+    for name in attempt.warming:
+        view = seen.components.get(name) if seen is not None and name not in again else None
+        if view is not None and not view.complete:
+            result.append(Awaited(name, view.pods.expected, view.absent, view.unready))
+    return result
+
+
+def made_again(spec: Workload, state: State, seen: Observation | None) -> set[str]:
+    """Return the components that are being made again, or are to be: none of their pods is missed until they are."""
+    making = state.attempt.making if state.attempt is not None else ()
+    return {*making, *(one.component for one in due_replacements(spec, state, seen))}
+
+
+def _declared(spec: Workload, without: Container[str]) -> int:
+    return sum(one.expected_pods for one in spec.components if one.name not in without)
+
+
+def _released(seen: Observation | None, without: Container[str] = frozenset()) -> int:
+    """Return how many declared pods nobody asks for now."""
+    return sum(view.released for name, view in seen.components.items() if name not in without) if seen else 0
+
+
+class Starting(NamedTuple):
+    """Pods that a controller has to bring back, or has brought and that do not run yet (row D14)."""
+
+    expected: int
+    unready: int
+    until: datetime | None
+    """When those of them that exist have had their warm-up; None where some do not exist."""
+
+
+def _backing_off(state: State, seen: Observation | None) -> set[str]:
+    """Return the components whose Job may still replace its failed pods by itself."""
+    if seen is None or state.policy.own_failure_grace:
+        return set()
+    return {name for name, view in seen.components.items() if view.backs_off_until is not None}
+
+
+def coming_back(
+    spec: Workload, state: State, seen: Observation | None, but: Collection[str] = frozenset()
+) -> Starting | None:
+    """Return which pods do not run of a workload that was ready once; None where all do, or it was not.
+
+    Components in `but` are left out.
+
+    Each pod that exists has its WarmupGracePeriod from its own creation, as those of the first start have. One that
+    does not exist has none: the controller has not acted.
+    """
+    attempt = state.attempt
+    if attempt is None or attempt.ready_at is None:
+        return None
+    without = {*attempt.warming, *made_again(spec, state, seen), *but}
+    declared = _declared(spec, {*without, *attempt.later})
+    _, unready = shortfall(seen, declared, without)
+    if not unready:
+        return None
+    views = [view for name, view in seen.components.items() if name not in without] if seen is not None else []
+    lacking = [view.starting for view in views if view.unready]
+    times = [due(time, timings(state).warmup_grace_period, state.blind) for time in lacking if time is not None]
+    told = declared <= sum(view.declared for view in views)
+    until = min(times) if told and times and len(times) == len(lacking) else None
+    return Starting(declared - _released(seen, without), unready, until)
+
+
+def _made_at(attempt: Attempt, component: str) -> datetime:
+    return attempt.warming.get(component) or attempt.submitted_at or attempt.begun_at
+
+
+def admission_due(state: State, attempt: Attempt, component: str = "") -> datetime:
+    """Return when all expected pods must exist (row A4): the workload's, or a component's that was made again."""
+    return due(_made_at(attempt, component), timings(state).admission_grace_period, state.blind)
+
+
+def warmup_due(state: State, attempt: Attempt, component: str = "") -> datetime:
+    """Return when all expected pods must run (row A5): the workload's, or a component's that was made again."""
+    return due(_made_at(attempt, component), timings(state).warmup_grace_period, state.blind)
+
+
+def removal_due(state: State, attempt: Attempt, now: datetime) -> datetime:
+    """Return when an attempt's graceful removal has had its time, and force begins (row A8)."""
+    return due(attempt.removing_at or now, timings(state).forceful_deletion_grace_period, state.blind)
+
+
+def grace_left(state: State, name: str, now: datetime) -> float:
+    """Return for how many seconds pods of a component that is being made again may still end by themselves."""
+    whole = timings(state).forceful_deletion_grace_period
+    since = state.attempt.replaced.get(name, now) if state.attempt is not None else now
+    return max(timedelta(0), due(since, whole, state.blind) - now).total_seconds()
+
+
+def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, component: str = "") -> Failure:
+    return Failure(
+        cls=FailureClass.TIMEOUT,
+        scope=Scope.COMPONENT if component else Scope.WORKLOAD,
+        component=component,
+        reason=reason,
+        time=time,
+        message=message,
+        attempt=attempt.number,
+    )
+
+
+def lateness(attempt: Attempt, one: Awaited, reason: Reason, time: datetime) -> Failure:
+    """Return the failure that pods are which have not come when a grace of theirs ends."""
+    if reason is Reason.PODS_NOT_ADMITTED:
+        text = f"{one.absent} of {one.expected} pods were not created in time"
+    else:
+        text = f"{one.unready} of {one.expected} pods did not run in time"
+    return _late(attempt, reason, time, text, one.component)
+
+
+def insufficiency(attempt: Attempt, back: Starting, time: datetime) -> Failure:
+    """Return the failure that pods are which do not run again in time (row U13)."""
+    return _late(attempt, Reason.INSUFFICIENT_PODS_READY, time, f"{back.unready} of {back.expected} pods do not run")
+
+
+def _orphaned(attempt: Attempt, seen: Observation) -> Failure:
+    """Somebody else deleted the attempt's owner, and with it goes everything under it."""
+    return Failure(
+        cls=FailureClass.MISSING,
+        scope=Scope.WORKLOAD,
+        reason=Reason.MISSING_COMPONENT,
+        time=seen.at,
+        message=f"the object that owns attempt {attempt.number} was deleted by another hand",
+        attempt=attempt.number,
+    )
+
+
+def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
+    """Return what is wrong with the living attempt: seen failures, and pods that are late or have gone."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage not in LIVE or attempt.suspended:
+        return []
+    if attempt.launch_failure is not None:
+        return [attempt.launch_failure]
+    if attempt.stage is not Stage.SUBMITTED:
+        return []
+    seen = current(state)
+    if seen is not None and (seen.owner_deleting or not seen.owner_found):
+        return [_orphaned(attempt, seen)]
+    if seen is None and (attempt.ready_at is not None or attempt.warming):
+        return []  # Some of it has been made again, and nothing is known of that yet.
+    # What is made again, alone, is an event of its component and no failure of the workload.
+    replaced = made_again(spec, state, seen)
+    counted = heeded(state.policy, attempt, seen.failures, sensitive=spec.sensitive) if seen is not None else []
+    if seen is not None and timings(state).launch_grace_period is not None:
+        counted += seen.stuck
+    found = [one for one in counted if one.component not in replaced]
+    if attempt.told is not None:
+        found += heeded(state.policy, attempt, (attempt.told,))
+    for one in awaited(spec, state, seen):
+        for reason, count, until in (
+            (Reason.PODS_NOT_ADMITTED, one.absent, admission_due(state, attempt, one.component)),
+            (Reason.PODS_NOT_RUNNING, one.unready, warmup_due(state, attempt, one.component)),
+        ):
+            if count and now >= until:
+                found.append(lateness(attempt, one, reason, until))
+    # What a Job may still put right by itself hides nothing that befalls another component (row D22).
+    backing_off = _backing_off(state, seen) if found else set[str]()
+    others = [one for one in found if one.scope is not Scope.MEMBER or one.component not in backing_off]
+    back = coming_back(spec, state, seen, backing_off) if not others else None
+    # After warm-up too, a controller gets its grace to bring a lost pod back (row U13).
+    if back is not None and (back.until is None or now >= back.until):
+        since = state.unhealthy.failure.time if state.unhealthy is not None else back.until or now
+        found.append(insufficiency(attempt, back, since))
+    return found
+
+
+def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
+    """Return since when it is unhealthy without a break.
+
+    A lateness that began the clock is taken back once it is known that the watch was blind in that time: then the
+    clock begins with what is wrong now, or when the lateness truly began.
+    """
+    unhealthy = state.unhealthy
+    if unhealthy is None:
+        return now
+    match unhealthy.failure.reason:
+        case Reason.PODS_NOT_ADMITTED:
+            truly = admission_due(state, attempt, unhealthy.failure.component)
+        case Reason.PODS_NOT_RUNNING:
+            truly = warmup_due(state, attempt, unhealthy.failure.component)
+        case _:
+            return unhealthy.since
+    return unhealthy.since if truly <= unhealthy.failure.time else min(now, max(truly, unhealthy.since))
+
+
+def _still_warming(attempt: Attempt, seen: Observation) -> dict[str, datetime]:
+    """Return the components made again that do not run yet, as seen since."""
+    still: dict[str, datetime] = {}
+    for name, since in attempt.warming.items():
+        view = seen.components.get(name)
+        up = view is not None and view.found and not view.unready
+        if name in attempt.making or not up:
+            still[name] = since
+    return still
+
+
+def assess(spec: Workload, state: State, now: datetime) -> State:
+    """Return the state with `ready_at` and `unhealthy` brought up to date.
+
+    Unhealthiness is the workload's: one clock runs from its first sign until all is well again, whichever failure it
+    was (appwrapper-fault-tolerance.md: "if the FailureGracePeriod passes and the workload is still unhealthy").
+    """
+    attempt = state.attempt
+    if attempt is None or state.outcome is not None or attempt.stage not in LIVE or attempt.suspended:
+        return state if state.unhealthy is None else edit(state, unhealthy=None)
+    seen = current(state)
+    if attempt.stage is Stage.SUBMITTED and attempt.ready_at is None and seen is not None:
+        _, unready = shortfall(seen, declared_now(spec, state))
+        # Pods of a copy that has failed are not waited for; that makes nothing ready while a rule holds it against it.
+        lost = any(one.failed and one.excused for one in seen.components.values())
+        ruled_out = lost and judged(spec, state, seen, failures(spec, state, now))
+        if not unready and not ruled_out and not is_to_come(spec, state, seen):
+            attempt = edit(attempt, ready_at=now)
+            state = edit(state, attempt=attempt)
+    if attempt.warming and seen is not None and not state.in_doubt:
+        state = edit(state, attempt=edit(attempt, warming=_still_warming(attempt, seen)))
+    ruled = judged(spec, state, seen, failures(spec, state, now))
+    if not ruled:
+        return edit(state, unhealthy=None) if state.unhealthy is not None else state
+    first = ruled[0]
+    since = _unhealthy_since(state, attempt, now)
+    death = state.unhealthy.death if state.unhealthy is not None else None
+    death = death or died(one.failure for one in ruled)
+    failure = with_death(spec, first.failure, seen, death)
+    return edit(state, unhealthy=Unhealthy(since=since, failure=failure, rule=first.rule, death=death))

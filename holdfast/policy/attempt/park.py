@@ -1,0 +1,144 @@
+"""Suspension in place: the attempt lives on, its objects suspended and its pods gone, until it is resumed (row J14)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import Attempt, ComponentView, Observation, Parking, Stage, State, SuspendMode, Workload
+from holdfast.policy.attempt.order import first_returning, told_of
+from holdfast.policy.attempt.order import without as not_speaking_of
+from holdfast.policy.attempt.requeue import kept_out
+from holdfast.policy.values.decision import Decision, Ignore, Look, Suspend, Unpark
+from holdfast.policy.values.edit import edit
+
+ORPHANED = "the object that owns it was deleted by another hand: nothing of it can be resumed in place"
+AWAKE = "pods of it have come although it is suspended: suspending it again"
+
+
+def parks(spec: Workload, state: State) -> bool:
+    """Whether the living attempt can be suspended where it is: all of it was made, and its pods are Jobs'."""
+    attempt = state.attempt
+    if state.policy.deletion.suspend is not SuspendMode.IN_PLACE or attempt is None or state.outcome is not None:
+        return False
+    if attempt.stage is not Stage.SUBMITTED or unmade(attempt):
+        return False
+    seen = shown(state)
+    if seen is not None and is_orphaned(seen):
+        return False
+    return all(one.parks for one in spec.components if one.expected_pods)
+
+
+def unmade(attempt: Attempt) -> str:
+    """Say why not all of an attempt is there; empty where it is."""
+    failure = attempt.launch_failure
+    if failure is None:
+        return attempt.interrupted
+    return failure.message or f"{failure.subject or 'a component'} could not be made: {failure.reason}"
+
+
+def is_orphaned(seen: Observation) -> bool:
+    """Whether what owns the attempt is gone or going, and with it all of the attempt."""
+    return seen.owner_deleting or not seen.owner_found
+
+
+def shown(state: State) -> Observation | None:
+    """Return what was last seen of the living attempt, of what is suspended too; what is not made yet is left out."""
+    observation, attempt = state.observation, state.attempt
+    if observation is None or attempt is None or observation.attempt != attempt.number:
+        return None
+    return not_speaking_of(observation, attempt.waiting)
+
+
+def parked(spec: Workload, state: State) -> Decision:
+    """Decide for an attempt that is suspended in place, or on its way: nothing of it is missed."""
+    attempt, seen = state.attempt, shown(state)
+    assert attempt is not None
+    if why := unmade(attempt):
+        return Suspend(state.intent.suspend_reason, f"it cannot be suspended in place: {why}")
+    if seen is not None and is_orphaned(seen):
+        if state.looked_at is None:
+            return Look("what owns it seems to have been deleted: looking for itself")
+        return Suspend(state.intent.suspend_reason, f"attempt {attempt.number}: {ORPHANED}")
+    if not state.intent.suspend:
+        waits = kept_out(state)
+        if waits:
+            return Ignore(waits)
+        back = first_returning(spec, state, seen)
+        what = spec.titles(back) or f"attempt {attempt.number}"
+        return Unpark(back, f"resuming {what} in place")
+    if attempt.parking is Parking.PARKED:
+        if seen is not None and seen.occupies:
+            if state.looked_at is None:
+                return Look("pods seem to have come although it is suspended: looking for itself")
+            return Suspend(state.intent.suspend_reason, AWAKE, in_place=True)
+        if state.in_doubt:
+            return Look("a snapshot came that may be old or new: looking for itself")
+    return Ignore("it is suspended")
+
+
+def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) -> State:
+    """Return the state with its attempt on the way to be suspended where it is."""
+    attempt = state.attempt
+    assert attempt is not None
+    names = tuple(one.name for one in spec.components if one.expected_pods and one.name not in attempt.waiting)
+    attempt = edit(
+        attempt,
+        parking=Parking.GOING,
+        parking_at=now,
+        parked=names,
+        resuming=(),
+        turns=attempt.turns + 1 - attempt.turns % 2,
+        ready_at=None,
+        warming={},
+        kills=kills,
+    )
+    return edit(state, attempt=attempt, unhealthy=None)
+
+
+def unpark(spec: Workload, state: State, components: tuple[str, ...]) -> State:
+    """Return the state with components being resumed; those that are now another thing are made again afterwards."""
+    attempt = state.attempt
+    assert attempt is not None
+    first = attempt.suspended
+    attempt = edit(
+        attempt,
+        parking=Parking.COMING if first else attempt.parking,
+        parked=tuple(name for name in attempt.parked if name not in components),
+        resuming=tuple(name for name in components if name in mergeable(spec, attempt)),
+        resume_from=state.saved.uri if state.saved is not None else attempt.resume_from,
+        turns=attempt.turns + (1 if first else 0),
+    )
+    return edit(state, attempt=attempt, preempted_at=None)
+
+
+def mergeable(spec: Workload, attempt: Attempt) -> set[str]:
+    """Return the components of which nothing has changed since they were made but what can be merged into them."""
+    return {name for name, body in spec.body_hashes().items() if attempt.bodies.get(name, body) == body}
+
+
+def returned(attempt: Attempt, now: datetime) -> Attempt:
+    """Return the attempt with what was being resumed there again: its graces count from now on."""
+    if attempt.parking is Parking.COMING:
+        return edit(attempt, parking=None, parking_at=None, resuming=(), submitted_at=now)
+    return edit(attempt, resuming=(), warming={**attempt.warming, **dict.fromkeys(attempt.resuming, now)})
+
+
+def asleep(seen: Observation) -> Observation:
+    """Return a snapshot as it will be once no pod of what is suspended is left."""
+    views: dict[str, ComponentView] = {}
+    for name, view in seen.components.items():
+        pods = edit(view.pods, pending=0, running=0, terminating=0)
+        copies = edit(view.copies, ready=0, active=0) if view.copies is not None else None
+        views[name] = edit(view, pods=pods, copies=copies)
+    return edit(seen, components=views, unplanned=0)
+
+
+def waits_to_return(spec: Workload, parked: tuple[str, ...]) -> str:
+    """Say what is resumed later, and once what: `Job worker is resumed once Job driver is ready`."""
+    said = [
+        f"{one.title} is resumed once {' and '.join(told_of(spec, after) for after in one.after)}"
+        for one in spec.components
+        if one.name in parked and one.after
+    ]
+    more = len(said) - 3
+    return "; ".join(said[:3]) + (f"; and {more} more wait" if more > 0 else "")

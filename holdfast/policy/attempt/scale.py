@@ -1,0 +1,39 @@
+"""What other hands scale: pods that an object's own spec does not ask for now, and those beyond the declared."""
+
+from __future__ import annotations
+
+from holdfast.model import Observation, Phase, Reason, State, Workload
+from holdfast.policy.attempt.health import current
+
+
+def at_nothing(spec: Workload, state: State, seen: Observation | None) -> str:
+    """Say which components were scaled down to no pods, where nothing else of the workload is to run; else empty.
+
+    That is neither a failure nor the end: whoever scaled it down may scale it up again.
+    """
+    if seen is None or (state.attempt is not None and state.attempt.later):
+        return ""
+    views = {name: view for name, view in seen.components.items() if view.found and not view.complete}
+    idle = [one.name for one in spec.components if one.name in views and views[one.name].released]
+    if not idle or any(view.pods.expected for view in views.values()):
+        return ""
+    return f"{spec.titles(idle)} {'is' if len(idle) == 1 else 'are'} scaled to 0: no pod of the workload is to run"
+
+
+def is_at_nothing(state: State) -> bool:
+    """Whether a workload is Held since it was scaled to 0, and not since a person has to decide."""
+    return state.held is None and state.phase is Phase.PENDING and state.reason is Reason.HELD
+
+
+def overrun(spec: Workload, state: State) -> str:
+    """Name the components whose objects ask for more pods than were declared, and so for more than their quota."""
+    seen = current(state)
+    # A gang's Job has as many pods as its largest round and its spares.
+    gang = spec.members.name if spec.members is not None else None
+    over = {name: view for name, view in seen.components.items() if view.overrun and name != gang} if seen else {}
+    return "; ".join(
+        f"{one.title} asks for {view.declared + view.overrun} pods, {view.overrun} more than the declared "
+        f"{view.declared} that its quota was reserved for"
+        for one in spec.components
+        if (view := over.get(one.name)) is not None
+    )

@@ -1,0 +1,121 @@
+"""When a workload has succeeded, and when it no longer can (rows J12, J19)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from holdfast.model import (
+    Action,
+    ActionKind,
+    Failure,
+    Observation,
+    Scope,
+    Stage,
+    State,
+    Success,
+    SuccessOperator,
+    Workload,
+)
+from holdfast.policy.failures.back_off import others_first
+from holdfast.policy.failures.rules import DEFAULT_RULE, Ruling, in_order, rulings
+
+_FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
+
+
+def targets(spec: Workload, success: Success) -> tuple[str, ...]:
+    """Return the components that success looks at."""
+    if success.components:
+        return success.components
+    some = tuple(one.name for one in spec.components if one.completes)
+    if success.operator is SuccessOperator.ANY and some:
+        return some  # What is complete as soon as it is there is nobody's success.
+    return tuple(one.name for one in spec.components)
+
+
+def wanted(spec: Workload, success: Success) -> str:
+    """Say what is to be complete: `any of Job driver, Job worker is complete`."""
+    names = targets(spec, success)
+    if success == Success():
+        return "all components are complete"
+    if len(names) == 1:
+        return f"{spec.titles(names)} is complete"
+    if success.operator is SuccessOperator.ANY:
+        return f"any of {spec.titles(names)} is complete"
+    return f"all of {spec.titles(names)} are complete"
+
+
+def reached(spec: Workload, state: State, seen: Observation | None, due: Collection[str]) -> str:
+    """Return in words why the workload has succeeded; empty where it has not.
+
+    A component that is being made again, or is `due` to be, is not complete, whatever was seen of it.
+    """
+    attempt, success = state.attempt, state.policy.success
+    if attempt is not None and attempt.meeting is not None and attempt.meeting.succeeded:
+        return f"its gang has succeeded: {attempt.meeting.succeeded}"
+    if attempt is None or attempt.stage is not Stage.SUBMITTED or seen is None:
+        return ""
+    names = targets(spec, success)
+    again = {*due, *attempt.making}
+    views = {name: seen.components.get(name) for name in names if name not in again}
+    done = [name for name, view in views.items() if view is not None and view.found and view.complete]
+    if len(done) == len(names):
+        return wanted(spec, success)
+    if success.operator is SuccessOperator.ALL:
+        return ""
+    # Of several copies any one is enough, too.
+    some = [name for name, view in views.items() if view is not None and view.copies and view.copies.succeeded]
+    first = [*done, *some][:1]
+    what = "is" if done else "has a copy that is"
+    return f"{spec.titles(first)} {what} complete, and any of {spec.titles(names)} is enough" if first else ""
+
+
+def judged(spec: Workload, state: State, seen: Observation | None, failures: Iterable[Failure]) -> list[Ruling]:
+    """Return a ruling for each failure that something comes of, the deciding one first.
+
+    What a rule ignores comes to nothing, unless its component has failed for good and success needs it (row J19).
+    """
+    found = rulings(state.policy, failures)
+    whole = state.policy.success.operator is SuccessOperator.ANY
+    lost = {one.failure.component for one in found if _is_for_good(one, seen) and (not whole or _is_whole(one, seen))}
+    beyond = _beyond(spec, state.policy.success, lost) if lost else ""
+    if beyond:
+        # What success does not look at stays as it is: it neither ends the workload nor comes before what does.
+        ending = lost.intersection(targets(spec, state.policy.success))
+        found = [
+            one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} (rule {one.rule})")
+            if one.failure.component in ending and _is_for_good(one, seen)
+            else one
+            for one in found
+        ]
+        found = in_order(state.policy, found)
+    return others_first(state, seen, [one for one in found if one.action.kind is not ActionKind.IGNORE])
+
+
+def _is_for_good(ruling: Ruling, seen: Observation | None) -> bool:
+    """Whether a rule lets a component be that says itself that it has failed.
+
+    What the default ignores stays as it is: a policy that ignores everything lives until somebody ends it.
+    """
+    failure = ruling.failure
+    if ruling.action.kind is not ActionKind.IGNORE or ruling.rule == DEFAULT_RULE or seen is None:
+        return False
+    view = seen.components.get(failure.component)
+    return failure.scope is Scope.COMPONENT and view is not None and view.failed
+
+
+def _is_whole(ruling: Ruling, seen: Observation | None) -> bool:
+    """Whether no copy of a failed component is left that could still succeed."""
+    view = seen.components.get(ruling.failure.component) if seen is not None else None
+    return view is None or view.copies is None or view.copies.failed >= view.copies.expected
+
+
+def _beyond(spec: Workload, success: Success, lost: Collection[str]) -> str:
+    """Return in words why success is out of reach with these components lost; empty where it is not."""
+    names = targets(spec, success)
+    missed = [name for name in names if name in lost]
+    needs_all = success.operator is SuccessOperator.ALL
+    if not missed or (not needs_all and len(missed) < len(names)):
+        return ""
+    have = "has" if len(missed) == 1 else "have"
+    needs = f"success needs that {wanted(spec, success)}"
+    return f"success is out of reach: {needs}, and {spec.titles(missed)} {have} failed for good"

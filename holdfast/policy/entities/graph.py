@@ -1,0 +1,354 @@
+"""What becomes of a graph's workloads as they end: which begin, which cannot any more (row L31). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from itertools import islice
+from typing import Final
+
+from holdfast.model.entities.graph import (
+    Edge,
+    EdgeKind,
+    Graph,
+    GraphNews,
+    GraphNode,
+    GraphState,
+    GraphStatus,
+    Item,
+    ItemPhase,
+)
+from holdfast.model.vocabulary import Phase, Reason
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.record import shortened
+
+_OUTCOMES: Final = {
+    Phase.SUCCEEDED: ItemPhase.SUCCEEDED,
+    Phase.FAILED: ItemPhase.FAILED,
+    Phase.CANCELLED: ItemPhase.CANCELLED,
+}
+_CANCELLED: Final = "its graph was cancelled"
+_SHOWN: Final = 20
+"""Workloads that the Temporal UI shows of a graph."""
+_NAMED: Final = 3
+"""Dependencies that are named in one sentence."""
+_WAITS: Final = {ItemPhase.AWAITED, ItemPhase.BLOCKED}
+_DONE: Final = {
+    EdgeKind.SUCCESS: "succeed",
+    EdgeKind.CORRESPONDING: "succeed",
+    EdgeKind.FAILURE: "fail",
+    EdgeKind.ANY: "end",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a workload is to be told."""
+
+    item: str
+    uid: str
+    admit: bool
+    why: str
+    reason: Reason = Reason.DEPENDENCY_UNSATISFIABLE
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What an edge says of the workload that waits by it; nothing once what it waits for has come."""
+
+    never: str = ""
+    """Why what it waits for cannot come any more; empty: it still can, or has."""
+    waits: str = ""
+
+
+_MET: Final = _Answer()
+
+
+def begun(graph: Graph) -> GraphState:
+    """Return the memory of a graph of which nobody has been heard."""
+    return GraphState(items={name: Item() for name in graph.items})
+
+
+def heard(graph: Graph, state: GraphState, news: GraphNews) -> GraphState:
+    """Return the state after a workload has told how it stands; what was told before, or by a stranger, is nothing new.
+
+    The first outcome of a workload is what counts for those that wait for it; a person may revive it afterwards, and
+    then it is in the cluster again.
+    """
+    item = state.items.get(news.item)
+    if item is None or (item.uid and item.uid != news.workload_uid):
+        return state
+    fresh = edit(item, uid=news.workload_uid, released=news.released)
+    if news.outcome is not None:
+        if not item.phase.ended or not item.uid:
+            fresh = edit(fresh, phase=_OUTCOMES[news.outcome])
+    elif not item.uid:
+        # One that was given up before it came is given up once more, now that there is somebody to be told.
+        fresh = edit(fresh, phase=ItemPhase.BLOCKED)
+    return edit(state, items={**state.items, news.item: fresh}) if fresh != item else state
+
+
+def stranger(state: GraphState, news: GraphNews) -> Order | None:
+    """Return what is said to a workload that is none of the graph's, or not the one that it has heard of; else None."""
+    item = state.items.get(news.item)
+    if item is not None and (not item.uid or item.uid == news.workload_uid):
+        return None
+    if news.outcome is not None:
+        return None
+    known = "its graph has no such workload" if item is None else "its graph has counted another workload of this name"
+    return Order(news.item, news.workload_uid, False, known)
+
+
+def gone(state: GraphState, order: Order) -> GraphState:
+    """Return the state after a workload could not be told: its workflow is closed, and says nothing any more."""
+    found = state.items.get(order.item)
+    if found is None or found.uid != order.uid:
+        return state
+    phase = found.phase if found.phase.ended else ItemPhase.CANCELLED
+    return edit(state, items={**state.items, order.item: edit(found, phase=phase, released=True)})
+
+
+def cancelled(state: GraphState, why: str) -> GraphState:
+    """Return the state once a person has said that nothing of the graph is to go on."""
+    return state if state.cancelled else edit(state, cancelled=shortened(why) or "the graph was cancelled")
+
+
+def step(graph: Graph, state: GraphState) -> tuple[GraphState, tuple[Order, ...]]:
+    """Return the state after all that can be decided is decided, and what workloads are to be told.
+
+    What cannot begin any more is refused, and with it what waits for its success; what may begin does so in the order
+    of the document, and of those that exclude each other the first.
+    """
+    items, orders = dict(state.items), list[Order]()
+    if state.cancelled:
+        for name, item in items.items():
+            if item.phase in _WAITS or item.phase is ItemPhase.ADMITTED:
+                _refuse(items, orders, name, _CANCELLED, Reason.CANCEL_REQUESTED, state.cancelled)
+            elif item.phase.ended and is_there(item) and item.why != _CANCELLED:
+                # A person may have revived it since.
+                items[name] = edit(item, why=_CANCELLED)
+                orders.append(Order(name, item.uid, False, state.cancelled, Reason.CANCEL_REQUESTED))
+        return edit(state, items=items), tuple(orders)
+    books = _Books(graph, items)
+    # In this order what is refused for another's sake is refused in the same step.
+    for node in books.sorted:
+        for name in node.items:
+            item = items[name]
+            if item.phase in _WAITS:
+                never = books.never(node, name)
+                if never:
+                    _refuse(items, orders, name, never)
+                    books.moved(node, item, items[name])
+    for node in graph.nodes:
+        for name in node.items:
+            item = items[name]
+            if item.phase is ItemPhase.BLOCKED and not books.waits(node, name):
+                items[name] = edit(item, phase=ItemPhase.ADMITTED)
+                orders.append(Order(name, item.uid, True, books.met(node), Reason.QUEUED))
+                books.moved(node, item, items[name])
+    return edit(state, items=items), tuple(orders)
+
+
+def _refuse(
+    items: dict[str, Item],
+    orders: list[Order],
+    name: str,
+    why: str,
+    reason: Reason = Reason.DEPENDENCY_UNSATISFIABLE,
+    said: str = "",
+) -> None:
+    item = items[name]
+    if item.phase is ItemPhase.AWAITED:
+        # Nobody has been heard of who could be told; who comes yet is told then.
+        items[name] = edit(item, phase=ItemPhase.CANCELLED, released=True, why=why)
+        return
+    items[name] = edit(item, phase=ItemPhase.REFUSED, why=why)
+    orders.append(Order(name, item.uid, False, said or why, reason))
+
+
+class _Books:
+    """How many of each node are in which phase, kept up as items change."""
+
+    def __init__(self, graph: Graph, items: Mapping[str, Item]) -> None:
+        self._graph, self._items = graph, items
+        self._nodes = {node.name: node for node in graph.nodes}
+        self._counts = {node.name: self._counted(node) for node in graph.nodes}
+        self._there = {node.name: self._active(node) for node in graph.nodes}
+        self._against: dict[str, set[str]] = {node.name: set() for node in graph.nodes}
+        for node in graph.nodes:
+            for edge in node.after:
+                if edge.on is EdgeKind.MUTEX:
+                    self._against[node.name].add(edge.node)
+                    self._against[edge.node].add(node.name)
+        self._shared: dict[str, tuple[_Answer, ...]] = {}
+        """What those edges of a node say that are the same for all of its tasks, until a node changes it is after."""
+        self._own = {
+            node.name: [edge for edge in node.after if edge.on is EdgeKind.CORRESPONDING] for node in graph.nodes
+        }
+        self._followers: dict[str, set[str]] = {node.name: set() for node in graph.nodes}
+        for node in graph.nodes:
+            for edge in node.after:
+                self._followers[edge.node].add(node.name)
+
+    @property
+    def sorted(self) -> list[GraphNode]:
+        """All nodes, each after those that it waits for."""
+        return [self._nodes[name] for name in TopologicalSorter(self._graph.before).static_order()]
+
+    def moved(self, node: GraphNode, before: Item, after: Item) -> None:
+        counts = self._counts[node.name]
+        counts[before.phase] -= 1
+        counts[after.phase] += 1
+        self._there[node.name] += is_there(after) - is_there(before)
+        for one in self._followers[node.name]:
+            self._shared.pop(one, None)
+
+    def never(self, node: GraphNode, name: str) -> str:
+        return next((answer.never for answer in self._answers(node, name) if answer.never), "")
+
+    def waits(self, node: GraphNode, name: str) -> str:
+        """Return what it waits for, in words; empty if nothing."""
+        waits = [answer.waits for answer in self._answers(node, name) if answer.waits]
+        waits += [f"{other} to be gone" for other in sorted(self._against[node.name]) if self._there[other]]
+        return _listed("; ", waits)
+
+    @staticmethod
+    def met(node: GraphNode) -> str:
+        came = [f"{edge.node} ({edge.on.value})" for edge in node.after]
+        return f"what it waited for has come: {_listed(', ', came)}" if came else "it waits for nothing in its graph"
+
+    def _answers(self, node: GraphNode, name: str) -> Iterator[_Answer]:
+        shared = self._shared.get(node.name)
+        if shared is None:
+            alike = (edge for edge in node.after if edge.on not in {EdgeKind.CORRESPONDING, EdgeKind.MUTEX})
+            shared = tuple(answer for answer in map(self._answer, alike) if answer != _MET)
+            self._shared[node.name] = shared
+        yield from shared
+        for edge in self._own[node.name]:
+            yield self._corresponding(edge, name)
+
+    def _corresponding(self, edge: Edge, name: str) -> _Answer:
+        one = self._nodes[edge.node].items[self._graph.items[name][1]]
+        phase = self._items[one].phase
+        if phase is ItemPhase.SUCCEEDED:
+            return _MET
+        lost = phase.ended or phase is ItemPhase.REFUSED
+        return _Answer(never=f"{one} has not succeeded" if lost else "", waits=f"{one} to succeed")
+
+    def _answer(self, edge: Edge) -> _Answer:
+        other = self._nodes[edge.node]
+        counts, total = self._counts[other.name], len(other.items)
+        good, bad = counts[ItemPhase.SUCCEEDED], counts[ItemPhase.FAILED]
+        lost = counts[ItemPhase.CANCELLED] + counts[ItemPhase.REFUSED]
+        ended = good + bad + counts[ItemPhase.CANCELLED]
+        waits = f"{other.name} to {_DONE[edge.on]}"
+        if total > 1:
+            waits += f" ({ended} of {total} have ended)"
+        match edge.on:
+            case EdgeKind.SUCCESS:
+                never = f"{other.name} has not succeeded" if bad + lost else ""
+                return _MET if good == total else _Answer(never=never, waits=waits)
+            case EdgeKind.FAILURE:
+                if ended == total:
+                    return _MET if bad else _Answer(never=f"{other.name} has not failed")
+                return _Answer(never="" if good + lost < total else f"{other.name} has not failed", waits=waits)
+            case _:
+                return _MET if ended == total else _Answer(waits=waits)
+
+    def _counted(self, node: GraphNode) -> Counter[ItemPhase]:
+        return Counter(self._items[name].phase for name in node.items)
+
+    def _active(self, node: GraphNode) -> int:
+        return sum(1 for name in node.items if is_there(self._items[name]))
+
+
+def is_there(item: Item) -> bool:
+    """Whether pods of a workload may run."""
+    begun_ = item.phase in {ItemPhase.ADMITTED, ItemPhase.REFUSED} or item.phase.ended
+    return begun_ and not item.released
+
+
+def over(graph: Graph, state: GraphState) -> Phase | None:
+    """Return what a graph came to once nothing of it is left to happen; None before.
+
+    It has failed where a workload failed that nothing was to follow upon: a node after it on Failure or Any. It is
+    cancelled where a person cancelled it, or a workload of it that nothing was to follow upon.
+    """
+    if any(not item.phase.ended or is_there(item) for item in state.items.values()):
+        return None
+    if state.cancelled:
+        return Phase.CANCELLED
+    followed = {edge.node for node in graph.nodes for edge in node.after if edge.on in {EdgeKind.FAILURE, EdgeKind.ANY}}
+    left = [item for name, item in state.items.items() if graph.items[name][0].name not in followed]
+    if any(item.phase is ItemPhase.FAILED for item in left):
+        return Phase.FAILED
+    if any(item.phase is ItemPhase.CANCELLED and not item.why for item in left):
+        return Phase.CANCELLED
+    return Phase.SUCCEEDED
+
+
+def phase_of(graph: Graph, state: GraphState) -> Phase:
+    """Return which phase a graph is in."""
+    ended = over(graph, state)
+    if ended is not None:
+        return ended
+    return Phase.RUNNING if any(item.phase not in _WAITS for item in state.items.values()) else Phase.PENDING
+
+
+def status(graph: Graph, state: GraphState) -> GraphStatus:
+    """Return how a graph stands."""
+    books = _Books(graph, state.items)
+    # It was read and checked when it came; with ten thousand dependencies that is not done again for each that asks.
+    return GraphStatus.model_construct(
+        name=graph.name,
+        namespace=graph.namespace,
+        cluster=graph.cluster,
+        phase=phase_of(graph, state),
+        message=_message(state),
+        counts={one.value: count for one, count in _counts(state).items()},
+        graph=graph,
+        items=dict(state.items),
+        waits={
+            name: books.waits(graph.items[name][0], name)
+            for name, item in state.items.items()
+            if item.phase in _WAITS and not state.cancelled
+        },
+    )
+
+
+def details(graph: Graph, state: GraphState) -> str:
+    """Return in Markdown how a graph stands, for the Temporal UI."""
+    counts = ", ".join(f"{count} {one.value}" for one, count in _counts(state).items())
+    lines = [f"**{phase_of(graph, state).value}**: {_message(state)} ({counts})", ""]
+    left = ((name, item) for name, item in state.items.items() if not item.phase.ended)
+    shown = list(islice(left, _SHOWN))
+    if shown:
+        books = _Books(graph, state.items)
+        lines += ["| workload | is | waits for |", "|---|---|---|"]
+        for name, item in shown:
+            waits = books.waits(graph.items[name][0], name) if item.phase in _WAITS else ""
+            lines.append(f"| {name} | {item.phase.value} | {waits or item.why} |")
+    if state.cancelled:
+        lines += ["", f"Cancelled: {state.cancelled}"]
+    return "\n".join(lines)
+
+
+def _counts(state: GraphState) -> dict[ItemPhase, int]:
+    counts = Counter(item.phase for item in state.items.values())
+    return {one: counts[one] for one in ItemPhase if counts[one]}
+
+
+def _message(state: GraphState) -> str:
+    counts = _counts(state)
+    message = f"{sum(count for one, count in counts.items() if one.ended)} of {len(state.items)} workloads have ended"
+    awaited = counts.get(ItemPhase.AWAITED, 0)
+    if awaited and not state.cancelled:
+        message += f"; {awaited} are not submitted yet: submit its file again if that was broken off"
+    return message
+
+
+def _listed(between: str, words: Sequence[str]) -> str:
+    more = len(words) - _NAMED
+    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,32 @@
+"""What a graph's run leaves to the next one to tell, bounded (D6, D7). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from holdfast.model.entities.graph import GraphOwed, GraphState
+from holdfast.policy.entities.graph import Order
+from holdfast.policy.values.edit import edit
+
+STRANGERS_MAXIMUM: Final = 1_000
+"""Workloads that are none of the graph's and are still to be told so. One beyond them stays blocked, which is safe."""
+
+
+def carried_over(state: GraphState, waiting: Iterable[Order]) -> GraphState:
+    """Return the memory for the next run, with what has yet to be told: to each workload what was decided last."""
+    ours, strangers = dict[str, GraphOwed](), dict[tuple[str, str], GraphOwed]()
+    for order in waiting:
+        owed = GraphOwed(item=order.item, uid=order.uid, admit=order.admit, reason=order.reason, why=order.why)
+        item = state.items.get(order.item)
+        if item is not None and item.uid == order.uid:
+            ours[order.item] = owed
+        elif len(strangers) < STRANGERS_MAXIMUM:
+            strangers[order.item, order.uid] = owed
+    return edit(state, owed=(*ours.values(), *strangers.values()))
+
+
+def taken_over(state: GraphState) -> tuple[GraphState, tuple[Order, ...]]:
+    """Return the memory of the run before, and what it has left to tell."""
+    orders = (Order(one.item, one.uid, one.admit, one.why, one.reason) for one in state.owed)
+    return edit(state, owed=()), tuple(orders)

@@ -1,0 +1,96 @@
+"""The memory of a graph that is begun anew, from what its workloads have come to (row D2). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.model.entities.graph import Graph, GraphNews, GraphState, Item, ItemPhase
+from holdfast.model.life.status import Status
+from holdfast.model.vocabulary import ConditionType, Phase, Reason
+from holdfast.policy.entities import graph as policy
+from holdfast.policy.values.edit import edit
+
+_OUTCOMES = {
+    Phase.SUCCEEDED: ItemPhase.SUCCEEDED,
+    Phase.FAILED: ItemPhase.FAILED,
+    Phase.CANCELLED: ItemPhase.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A workload of a graph, as Temporal or its own workflow shows it."""
+
+    uid: str
+    outcome: Phase | None = None
+    admitted: bool = False
+    """Whether its graph has let it begin."""
+    released: bool = False
+    """Whether it holds nothing of the cluster, and will not again."""
+    why: str = ""
+    """Why its graph had it end, if that is what ended it."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to hear of it."""
+        return self.outcome is not None and self.released
+
+    def news(self, item: str) -> GraphNews:
+        """Return what the workload itself would tell its graph."""
+        return GraphNews(item=item, workload_uid=self.uid, outcome=self.outcome, released=self.released)
+
+
+def found_open(status: Status) -> Found:
+    """Return what a workload whose workflow is open says of itself."""
+    holds = any(each.type is ConditionType.QUOTA_RESERVED and each.status for each in status.conditions)
+    outcome = status.phase if status.phase.ended else None
+    # One that is suspended before it began does not say whether it waits: its graph decides that anew.
+    waits = status.attempt == 0 and (status.reason is Reason.BLOCKED or status.phase is Phase.SUSPENDED)
+    released = outcome is not None and not holds
+    return Found(status.uid, outcome, admitted=not waits, released=released, why=_why(status))
+
+
+def found_closed(uid: str, status: Status | None, *, failed: bool) -> Found:
+    """Return what a workload came to whose workflow is closed, by the status that it wrote down last."""
+    outcome = status.phase if status is not None and status.phase.ended else None
+    if outcome is None:
+        outcome = Phase.FAILED if failed else Phase.CANCELLED
+    return Found(uid, outcome, admitted=True, released=True, why=_why(status) if status is not None else "")
+
+
+def _why(status: Status) -> str:
+    refused = (cause.message for cause in status.causes if cause.reason is Reason.DEPENDENCY_UNSATISFIABLE)
+    return next(refused, "") if status.phase is Phase.CANCELLED else ""
+
+
+def rebuilt(graph: Graph, known: GraphState | None, found: Mapping[str, Found], cancelled: str = "") -> GraphState:
+    """Return the memory of a graph.
+
+    Args:
+        graph: its document.
+        known: what an earlier run of it remembered, if that can be read: it counts for workloads of which Temporal
+            does not know any more.
+        found: the workloads that there are, by the item.
+        cancelled: why a person cancelled the graph; empty if nobody did.
+    """
+    state = policy.begun(graph)
+    items = dict(state.items)
+    for name in items:
+        before = known.items.get(name) if known is not None else None
+        items[name] = _item(before, found.get(name))
+    state = edit(state, items=items)
+    why = cancelled or (known.cancelled if known is not None else "")
+    return policy.cancelled(state, why) if why else state
+
+
+def _item(before: Item | None, found: Found | None) -> Item:
+    if found is None:
+        # Temporal has forgotten a workload that ended long ago.
+        return before if before is not None and before.phase.ended else Item()
+    same = before is not None and before.uid == found.uid
+    if before is not None and same and before.phase.ended:
+        return edit(before, released=before.released or found.released)  # The first outcome counts.
+    if found.outcome is not None:
+        return Item(uid=found.uid, phase=_OUTCOMES[found.outcome], released=found.released, why=found.why)
+    return Item(uid=found.uid, phase=ItemPhase.ADMITTED if found.admitted else ItemPhase.BLOCKED)

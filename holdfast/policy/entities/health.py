@@ -1,0 +1,363 @@
+"""The entity workflows of a cluster: who needs each, what begins it, and what is done when one is not healthy (D2).
+
+Pure. The watchdog of a worker carries out what `judge` says; `explain` and `doctor` say the same to a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from holdfast import names
+from holdfast.policy.values.record import shortened
+
+FAILURES: Final = 3
+"""Failed workflow tasks in a row after which an entity counts as failing."""
+DEADLOCK: Final = "[TMPRL1101]"
+"""In the message of a task that a worker gave up since it had no time for it: the entity is not at fault."""
+TIMED_OUT: Final = "it timed out"
+"""The reason of an entity whose run took longer than Temporal allows."""
+PAUSE: Final = timedelta(seconds=30)
+"""How long one that failed is not begun anew at most: it may fail as soon as it begins."""
+PATIENCE_MAXIMUM: Final = timedelta(hours=1)
+"""Up to which patience with an entity doubles each time that it is ended."""
+MARK: Final = "holdfast watchdog"
+"""How the reason begins by which the watchdog terminates an entity."""
+
+
+class Source(StrEnum):
+    """What says that an entity is to exist, and what it begins with."""
+
+    SETTINGS = "Settings"
+    """The settings of the cluster's workers: there is one for each cluster."""
+    DOCUMENT = "Document"
+    """The document that a person or a workload began it with; the history of its last run holds that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One kind of entity workflow."""
+
+    type: str
+    """Its workflow type."""
+    title: str
+    """What a person calls it."""
+    prefix: Callable[[str], str]
+    """The id, or what all ids begin with where there are several, for a cluster."""
+    source: Source
+    needed_by: str
+    """Who depends on it."""
+    meanwhile: str
+    """What does not happen while it is away."""
+    several: bool = False
+    fails_as_result: bool = False
+    """Whether a failed workflow is a result that stands, as for a graph that failed."""
+
+    def query(self, cluster: str) -> str:
+        """Return Temporal's list filter for those of a cluster, open and closed."""
+        prefix = self.prefix(cluster)
+        which = f"WorkflowId STARTS_WITH '{prefix}'" if self.several else f"WorkflowId = '{prefix}'"
+        return f"WorkflowType = '{self.type}' AND {which}"
+
+    def name_of(self, workflow_id: str) -> str:
+        """Return what a person calls the entity that has this id: `queue gpus`."""
+        rest = workflow_id.split("/")[2:]
+        return f"{self.title} {'/'.join(rest)}" if rest else self.title
+
+
+def _several(id_of: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda cluster: id_of(cluster).rstrip("/") + "/"
+
+
+ENTITIES: Final = (
+    Entity(
+        type=names.CLUSTER_WATCH_WORKFLOW,
+        title="cluster watch",
+        prefix=names.watch_workflow_id,
+        source=Source.SETTINGS,
+        needed_by="every workload of the cluster",
+        meanwhile="changes of pods are seen late",
+    ),
+    Entity(
+        type=names.NODE_MONITOR_WORKFLOW,
+        title="node monitor",
+        prefix=names.node_monitor_id,
+        source=Source.SETTINGS,
+        needed_by="every workload of the cluster",
+        meanwhile="no silent node is found Down",
+    ),
+    Entity(
+        type=names.PROVISIONER_WORKFLOW,
+        title="provisioner",
+        prefix=names.provisioner_id,
+        source=Source.SETTINGS,
+        needed_by="whoever waits for a node's power or its wipe",
+        meanwhile="no node is booted, wiped or powered off",
+    ),
+    Entity(
+        type=names.BROKER_WORKFLOW,
+        title="checkpoint broker",
+        prefix=names.broker_id,
+        source=Source.DOCUMENT,
+        needed_by="every workload of the cluster that saves its state",
+        meanwhile="nobody is asked to save",
+    ),
+    Entity(
+        type=names.QUEUE_WORKFLOW,
+        title="queue",
+        prefix=_several(lambda cluster: names.queue_id(cluster, "")),
+        source=Source.DOCUMENT,
+        needed_by="the workloads that name it",
+        meanwhile="nobody is let in",
+        several=True,
+        fails_as_result=True,
+    ),
+    Entity(
+        type=names.GRAPH_WORKFLOW,
+        title="graph",
+        prefix=_several(lambda cluster: names.graph_id(cluster, "", "")),
+        source=Source.DOCUMENT,
+        needed_by="its workloads",
+        meanwhile="no other workload of it begins",
+        several=True,
+        fails_as_result=True,
+    ),
+    Entity(
+        type=names.RENDEZVOUS_WORKFLOW,
+        title="rendezvous",
+        prefix=_several(lambda cluster: names.rendezvous_id(cluster, "", "")),
+        source=Source.DOCUMENT,
+        needed_by="the workload of that gang",
+        meanwhile="members run on, and no new round begins",
+        several=True,
+    ),
+)
+
+
+def entity_of(workflow_type: str) -> Entity:
+    """Return the kind of a workflow type.
+
+    Raises:
+        KeyError: if it is none of an entity.
+    """
+    return _BY_TYPE[workflow_type]
+
+
+_BY_TYPE: Final = {entity.type: entity for entity in ENTITIES}
+
+
+class Execution(StrEnum):
+    """What Temporal says of the latest run of an entity."""
+
+    ABSENT = "Absent"
+    """Temporal knows of none."""
+    RUNNING = "Running"
+    ENDED = "Ended"
+    """It completed, or was cancelled: its own decision or a person's."""
+    FAILED = "Failed"
+    LOST = "Lost"
+    """It was terminated, or timed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """An entity as Temporal describes it."""
+
+    workflow_id: str
+    execution: Execution
+    run_id: str = ""
+    since: datetime | None = None
+    """When it closed; of one that runs, when the first of its tasks failed of those that failed in a row."""
+    failures: int = 0
+    """How many of its workflow tasks failed or timed out until now, since the last one that was carried out."""
+    latest: datetime | None = None
+    """When the last of its tasks failed, as far as that is written down."""
+    is_cut: bool = False
+    """Whether so much came since the last task that was carried out that not all of it was read."""
+    failure: str = ""
+    """What the failed task said; empty where tasks only timed out, as they do when a worker dies."""
+    reason: str = ""
+    """By which it was terminated, or failed."""
+
+
+class Act(StrEnum):
+    """What the watchdog does."""
+
+    NOTHING = "Nothing"
+    END = "End"
+    """Terminate it: no later task can succeed. The next look begins it anew."""
+    BEGIN = "Begin"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How an entity stands, and what is done about it."""
+
+    healthy: bool
+    act: Act = Act.NOTHING
+    says: str = ""
+    """What is wrong, for a person; empty where nothing is."""
+    until: str = "a worker has rebuilt it"
+    """What has to happen, for a person."""
+    remedy: str = "a worker with the role watch begins it anew: look whether one runs, and at its log"
+    """What a person can do."""
+
+
+_WELL: Final = Verdict(healthy=True)
+
+
+def judge(entity: Entity, sight: Sight, now: datetime, patience: timedelta, first: Sight | None = None) -> Verdict:
+    """Return how an entity stands, and what is done about it.
+
+    Args:
+        entity: its kind.
+        sight: what Temporal says of it.
+        now: the time.
+        patience: how long tasks fail before the entity is ended: during a rolling upgrade a worker of another release
+            may take the task in the meantime.
+        first: what was seen of it when this watchdog first found it failing, from `first_of`: it is ended only if
+            another task has failed since. None: whoever asks does not end it.
+    """
+    match sight.execution:
+        case Execution.RUNNING:
+            return _running(sight, now, patience, first)
+        case Execution.ENDED:
+            return _WELL
+        case Execution.ABSENT:
+            return _absent(entity)
+        case Execution.FAILED if entity.fails_as_result:
+            return _WELL
+        case Execution.FAILED:
+            # What fails as soon as it begins is not begun in a tight loop.
+            waits = sight.since is not None and now - sight.since < min(patience, PAUSE)
+            act = Act.NOTHING if waits else Act.BEGIN
+            return Verdict(healthy=False, act=act, says=f"its workflow failed{_at(sight)}{_because(sight.reason)}")
+        case Execution.LOST:
+            how = "ended" if sight.reason == TIMED_OUT else "was terminated"
+            says = f"its workflow {how}{_at(sight)}{_because(sight.reason)}"
+            return Verdict(healthy=False, act=Act.BEGIN, says=says)
+
+
+def _absent(entity: Entity) -> Verdict:
+    says = "its workflow is not there"
+    if entity.source is Source.SETTINGS:
+        return Verdict(healthy=False, act=Act.BEGIN, says=says)
+    if entity.type == names.RENDEZVOUS_WORKFLOW:
+        return Verdict(healthy=False, says=says, until="its workload begins it", remedy="look at that workload")
+    return Verdict(healthy=False, says=says, until="its document is applied again", remedy="apply its document again")
+
+
+def is_failing(sight: Sight) -> bool:
+    """Whether an entity's tasks fail, and something says why: it may have to be ended."""
+    return sight.execution is Execution.RUNNING and sight.failures >= FAILURES and bool(sight.failure)
+
+
+def is_fault(message: str) -> bool:
+    """Whether a task that failed with this message may be the entity's fault, not that of a worker without time."""
+    return DEADLOCK not in message
+
+
+def first_of(first: Sight | None, sight: Sight) -> Sight:
+    """Return the sight at which an entity was first seen to fail as it does now.
+
+    Args:
+        first: that of earlier looks; None if it was well at the last one.
+        sight: the one of now, which is failing.
+    """
+    if first is None or first.run_id != sight.run_id:
+        return sight
+    went_on = not sight.is_cut and first.since is not None and sight.since is not None and sight.since > first.since
+    return sight if went_on else first  # Having gone on in between, it fails anew.
+
+
+def patience_with(patience: timedelta, ends: int) -> timedelta:
+    """Return the patience with an entity that has been ended so often: to end it again may not help either."""
+    return max(patience, min(patience * 2 ** min(ends, 20), PATIENCE_MAXIMUM))
+
+
+def _running(sight: Sight, now: datetime, patience: timedelta, first: Sight | None) -> Verdict:
+    if sight.failures < FAILURES:
+        return _WELL
+    if not sight.failure:
+        # Workers that die with a task in hand, or a task that takes too long: another worker may succeed.
+        return Verdict(
+            healthy=False,
+            says=f"{sight.failures} tasks of its workflow in a row took too long",
+            until="it goes on",
+            remedy="look at the logs of the workers that serve it, and whether they have enough CPU",
+        )
+    began = [each.since for each in (first, sight) if each is not None and each.since is not None]
+    persists = bool(began) and now - min(began) >= patience and (first is None or _tried_since(first, sight))
+    says = f"its workflow has failed its tasks{_at(sight, 'since')}{_because(sight.failure)}"
+    return Verdict(healthy=False, act=Act.END if persists else Act.NOTHING, says=says)
+
+
+def _tried_since(first: Sight, sight: Sight) -> bool:
+    """Whether another task has failed: what was seen first may have been the trace of a fault that has passed."""
+    if sight.failures > first.failures:
+        return True
+    return first.latest is not None and sight.latest is not None and sight.latest > first.latest
+
+
+def is_needed(sight: Sight, depended_on: bool) -> bool:
+    """Whether an entity that was begun by a document is begun anew.
+
+    One that a person terminated and that nobody depends on stays away. One that the watchdog itself ended comes back.
+    """
+    return depended_on or sight.reason.startswith(MARK)
+
+
+def reason_of(verdict: Verdict) -> str:
+    """Return the reason by which an entity is terminated, for the person who finds it in Temporal."""
+    return shortened(f"{MARK}: {verdict.says}; it is begun anew from what the cluster shows")
+
+
+def sentence(entity: Entity, workflow_id: str, verdict: Verdict) -> str:
+    """Say in one sentence what is wrong with an entity, and what that means to those who depend on it."""
+    return f"{entity.name_of(workflow_id)}: {verdict.says}; until {verdict.until}, {entity.meanwhile}"
+
+
+def needs_of(
+    workflow_id: str, *, queue: str = "", graph: str = "", gang: bool = False
+) -> tuple[tuple[Entity, str], ...]:
+    """Return the entities that a workload depends on, each with its workflow's id.
+
+    Args:
+        workflow_id: the workload's.
+        queue: the queue that lets it in; empty if none does.
+        graph: the graph that it belongs to; empty if to none.
+        gang: whether its members meet in a rendezvous.
+    """
+    cluster, namespace, name = names.parse_workflow_id(workflow_id)
+    found = [
+        (names.CLUSTER_WATCH_WORKFLOW, names.watch_workflow_id(cluster)),
+        (names.NODE_MONITOR_WORKFLOW, names.node_monitor_id(cluster)),
+    ]
+    if queue:
+        found.append((names.QUEUE_WORKFLOW, names.queue_id(cluster, queue)))
+    if graph:
+        found.append((names.GRAPH_WORKFLOW, names.graph_id(cluster, namespace, graph)))
+    if gang:
+        found.append((names.RENDEZVOUS_WORKFLOW, names.rendezvous_id(cluster, namespace, name)))
+    return tuple((entity_of(type_), workflow_id) for type_, workflow_id in found)
+
+
+def concerns(entity: Entity, execution: Execution) -> bool:
+    """Whether a workload is told how an entity stands that it depends on.
+
+    One that is not there concerns it only where it must be: a queue and a graph were there before the workload was. A
+    rendezvous begins with an attempt, and whether a cluster has a monitor of nodes is for its workers' settings to say.
+    """
+    return execution is not Execution.ABSENT or entity.type in {names.QUEUE_WORKFLOW, names.GRAPH_WORKFLOW}
+
+
+def _at(sight: Sight, word: str = "at") -> str:
+    return f" {word} {sight.since:%H:%M:%S} UTC" if sight.since is not None else ""
+
+
+def _because(text: str) -> str:
+    line = " ".join(text.split())
+    return f" ({line[:160]})" if line else ""

@@ -1,0 +1,383 @@
+"""Whom an admission queue lets in, in which cycle, and what it remembers of workloads (rows L9, L26, L27). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from holdfast import names
+from holdfast.model.entities.queue import (
+    ITEMS_MAXIMUM,
+    MEMORY_MAXIMUM,
+    Queue,
+    QueueItem,
+    QueueLine,
+    QueueNews,
+    QueueOrder,
+    QueueState,
+    QueueStatus,
+    Standing,
+    StopPolicy,
+    Strategy,
+)
+from holdfast.model.quantity import format_quantity
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.record import shortened
+
+CYCLE: Final = timedelta(seconds=1)
+"""What a cycle takes at least, where somebody waits for the next one alone."""
+LOOK_SOON: Final = timedelta(seconds=15)
+"""How soon a queue that has just begun looks again, and one that waits for the word of some."""
+SETTLING: Final = 2
+"""How many looks it takes until whoever is there must have been in the list."""
+LOOK_EVERY: Final = timedelta(minutes=10)
+"""How often the cluster is looked at, while somebody waits, for workloads that ended without saying so."""
+SHOWN: Final = 500
+"""Workloads of a kind that a status names."""
+_DETAILED: Final = 20
+"""Workloads that the Temporal UI shows of a queue."""
+_ROOMY: Final = 0.9
+"""The share of what a queue can remember below which it asks again those that it turned away."""
+_FULL: Final = f"its queue is full: it remembers at most {ITEMS_MAXIMUM:,} workloads, fewer if they request many kinds"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a workload is to be told."""
+
+    workload: str
+    given: QueueOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at a queue's cluster came to."""
+
+    kueue: bool
+    workloads: tuple[str, ...]
+    """Workflows that are this queue's and open."""
+    gone: tuple[str, ...]
+    """Uids of workloads it has let in whose workflow is closed, and of which no pod is left."""
+
+
+def begun(queue: Queue) -> QueueState:
+    """Return the memory of a queue of which nobody has been heard."""
+    return QueueState(queue=queue)
+
+
+def configured(state: QueueState, queue: Queue) -> QueueState:
+    """Return the state under another quota or strategy; what was let in stays, whatever the quota is now.
+
+    One that was to end goes on: whoever says what it is to be wants it to be there.
+    """
+    return edit(state, queue=queue, closing="")
+
+
+def heard(state: QueueState, news: QueueNews, now: datetime) -> tuple[QueueState, QueueOrder | None]:
+    """Return the state after a workload has said how it stands, and what it is answered at once.
+
+    What comes back from a failed attempt lets go of its place in the quota and asks anew in one word, and keeps its
+    place in the order, which is that of its submission.
+    """
+    if news.workload in state.awaited:
+        state = edit(state, awaited=tuple(one for one in state.awaited if one != news.workload))
+    item = state.items.get(news.uid)
+    if item is not None and news.turn < item.turn:
+        # Its memory was restored to an earlier time, as a reset of its workflow does: it has to count on from here.
+        why = f"queue {state.queue.name} knows of its request {item.turn}"
+        return state, QueueOrder(uid=news.uid, turn=item.turn, again=True, why=why)
+    if news.standing is Standing.RELEASED:
+        return forgotten(state, news.uid), None
+    if item is not None and news.turn == item.turn:
+        if news.standing is Standing.ASKS and item.admitted:
+            # It has lost the word, as memory does that is restored to an earlier time, or has not had it yet.
+            item = edit(item, demand=news.demand)
+            return _kept(state, news.uid, item), let_in(news.uid, item, state.queue)
+        holds = news.standing is Standing.HOLDS
+        return _kept(state, news.uid, edit(item, demand=news.demand, admitted=holds or item.admitted)), None
+    if item is None and news.standing is Standing.ASKS and (state.full or _is_full(state)):
+        return edit(state, full=True), QueueOrder(uid=news.uid, turn=news.turn, why=_FULL)
+    fresh = QueueItem(
+        workload=news.workload,
+        turn=news.turn,
+        admitted=news.standing is Standing.HOLDS,
+        demand=news.demand,
+        priority=news.priority,
+        since=news.submitted_at or (item.since if item is not None else now),
+        cycle=state.cycle + 1 if news.requeued and news.standing is Standing.ASKS else 0,
+    )
+    return _kept(state, news.uid, fresh), None
+
+
+def _kept(state: QueueState, uid: str, item: QueueItem) -> QueueState:
+    return edit(state, items={**state.items, uid: item})
+
+
+def forgotten(state: QueueState, uid: str) -> QueueState:
+    """Return the state without a workload: it asks for nothing, and holds nothing."""
+    items = {key: one for key, one in state.items.items() if key != uid}
+    return edit(state, items=items, doubted={key: left for key, left in state.doubted.items() if key != uid})
+
+
+def gone(state: QueueState, order: Order) -> QueueState:
+    """Return the state after a workload could not be told something: most likely its workflow is closed.
+
+    A workload that waits holds nothing, and is forgotten. One that was let in may have pods, whether or not it got
+    that message: it keeps its quota until a look at the cluster proves that none exists (row D13). That look is due at
+    once.
+    """
+    state = edit(state, awaited=tuple(one for one in state.awaited if one != order.workload))
+    if order.given.admit:
+        item = state.items.get(order.given.uid)
+        holds = item is not None and item.admitted
+        return edit(state, doubted={**state.doubted, order.given.uid: SETTLING}) if holds else state
+    for uid in [uid for uid, one in _pending(state) if one.workload == order.workload]:
+        state = forgotten(state, uid)
+    return state
+
+
+def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tuple[Order, ...]]:
+    """Return the state after a look at the cluster, and who is to say how it stands.
+
+    A queue that has just begun knows of nobody, while workloads may hold what an earlier one of its name has let them
+    have: nobody is let in before all of them were heard. It looks a second time soon, since the list may have been
+    behind. Who waits and is not in the list is asked too: if its workflow is closed, that cannot be told it.
+    """
+    for uid in given.gone:
+        state = forgotten(state, uid)
+    known, there = {one.workload for one in state.items.values()}, set(given.workloads)
+    asked: tuple[str, ...] = ()
+    if state.looks < SETTLING or state.awaited or _has_room_again(state):
+        asked = tuple(one for one in given.workloads if one not in known)
+        state = edit(state, full=state.full and not _has_room_again(state))
+    awaited = asked if state.looks < SETTLING else tuple(one for one in state.awaited if one in there)
+    missed: tuple[str, ...] = ()
+    if state.looks >= SETTLING:
+        missed = tuple(one.workload for _, one in _pending(state) if one.workload not in there)
+    # A holder that is open and could not be told is asked: if it still asks, it is told again.
+    unsure = tuple(state.items[uid].workload for uid in state.doubted if state.items[uid].workload in there)
+    # The first look may have begun before the doubt arose; the second one has not.
+    doubted = {uid: left - 1 for uid, left in state.doubted.items() if left > 1}
+    state = edit(state, looked_at=now, looks=state.looks + 1, kueue=given.kueue, awaited=awaited, doubted=doubted)
+    why = f"queue {state.queue.name} asks how it stands"
+    return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in (*asked, *missed, *unsure))
+
+
+def _is_full(state: QueueState, share: float = 1) -> bool:
+    """Whether so many workloads are remembered, or by so many words, that this share of what it can remember is."""
+    count, size = len(state.items), sum(one.size for one in state.items.values())
+    return count >= ITEMS_MAXIMUM * share or size >= MEMORY_MAXIMUM * share
+
+
+def _has_room_again(state: QueueState) -> bool:
+    return state.full and not _is_full(state, _ROOMY)
+
+
+def looks(state: QueueState, now: datetime) -> bool:
+    """Whether the cluster is to be looked at now."""
+    due = _look_due(state)
+    return state.looked_at is None or _has_room_again(state) or (due is not None and now >= due)
+
+
+def _look_due(state: QueueState) -> datetime | None:
+    """Return when the cluster is to be looked at again; None: not before something is heard."""
+    if state.looked_at is None:
+        return None
+    if SETTLING in state.doubted.values():
+        return state.looked_at
+    if state.looks < SETTLING or state.awaited or state.doubted:
+        return state.looked_at + LOOK_SOON
+    needs = any(True for _ in _pending(state)) or (state.closing and state.items)
+    return state.looked_at + LOOK_EVERY if needs else None
+
+
+def wakes(state: QueueState, now: datetime, *, looking: bool = False) -> datetime | None:
+    """Return when there is something to do though nothing is heard; None: never. Who looks is not woken to look."""
+    if any(one.cycle and one.cycle >= state.cycle for _, one in _pending(state)) and not _closed(state):
+        return now + CYCLE
+    due = None if looking else _look_due(state)
+    return max(now, due) if due is not None else None
+
+
+def step(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:
+    """Return the state after a cycle, and who is let in by it.
+
+    All that wait are looked at once, by priority, then submission, then name. Each is let in at most once, since its
+    place in the quota is taken in the same step. What came back in this cycle is not let in in it (row L27), but what
+    it asks for is set aside, so that what was submitted after it does not go before it (row L26).
+    """
+    if not any(True for _ in _pending(state)) or _closed(state):
+        return state, ()
+    state = edit(state, cycle=state.cycle + 1)
+    items, orders = dict(state.items), list[Order]()
+    for uid, item, why in _judged(state):
+        if not why:
+            admitted = edit(item, admitted=True, cycle=state.cycle)
+            items[uid] = admitted
+            orders.append(Order(item.workload, let_in(uid, admitted, state.queue)))
+    return edit(state, items=items), tuple(orders)
+
+
+def let_in(uid: str, item: QueueItem, queue: Queue) -> QueueOrder:
+    """Return what a workload is told that is let in."""
+    return QueueOrder(
+        uid=uid, turn=item.turn, admit=True, why=f"queue {queue.name} lets it in, in its cycle {item.cycle}"
+    )
+
+
+def _closed(state: QueueState) -> str:
+    """Return why nobody is let in, whoever waits; empty if somebody may be."""
+    if state.closing:
+        return f"its queue is to end: {state.closing}"
+    if state.queue.stop_policy is StopPolicy.HOLD:
+        return "its queue is held: stopPolicy Hold"
+    if state.looked_at is None:
+        return "its queue has just begun, and has not seen its cluster yet"
+    if state.awaited:
+        return f"its queue has just begun: {len(state.awaited)} workloads have yet to say whether they hold something"
+    return ""
+
+
+def _pending(state: QueueState) -> Iterator[tuple[str, QueueItem]]:
+    return ((uid, one) for uid, one in state.items.items() if not one.admitted)
+
+
+def _in_order(state: QueueState) -> list[tuple[str, QueueItem]]:
+    return sorted(_pending(state), key=lambda one: (-one[1].priority, one[1].since, one[1].workload, one[0]))
+
+
+def _judged(state: QueueState) -> Iterator[tuple[str, QueueItem, str]]:
+    """Yield those that wait in their order, each with why it is not let in; empty: it is."""
+    room, used = state.queue.room, _used(state.items.values())
+    first = ""
+    for uid, item in _in_order(state):
+        if state.kueue:
+            yield uid, item, ""
+            continue
+        large = _short(item.demand, room, {})
+        if large:
+            yield uid, item, f"it asks for more than the whole quota: {large}"
+            continue
+        short = _short(item.demand, room, used)
+        if first or short:
+            strict = state.queue.strategy is Strategy.STRICT_FIFO
+            yield uid, item, f"it comes after {first}, which has no room yet" if first else short
+            first = first or (_name(item) if strict else "")
+            continue
+        for key, amount in item.demand.items():
+            used[key] = used.get(key, 0) + amount
+        if item.cycle and item.cycle >= state.cycle:
+            yield uid, item, f"it came back in cycle {item.cycle}: it has room, and is let in in the next one"
+        else:
+            yield uid, item, ""
+
+
+def _used(items: Iterable[QueueItem]) -> dict[str, int]:
+    used = dict[str, int]()
+    for one in items:
+        if one.admitted:
+            for key, amount in one.demand.items():
+                used[key] = used.get(key, 0) + amount
+    return used
+
+
+def _short(demand: Mapping[str, int], room: Mapping[str, int], used: Mapping[str, int]) -> str:
+    """Return in words what there is too little of; empty if nothing."""
+    words = [
+        f"it asks for {format_quantity(amount)} {key}, and {format_quantity(max(0, room[key] - used.get(key, 0)))} "
+        f"of {format_quantity(room[key])} are free"
+        for key, amount in demand.items()
+        if key in room and amount > room[key] - used.get(key, 0) and amount > 0
+    ]
+    return "; ".join(words)
+
+
+def status(state: QueueState) -> QueueStatus:
+    """Return how a queue stands."""
+    used = _used(state.items.values())
+    admitted = sorted((one.since, uid) for uid, one in state.items.items() if one.admitted)
+    waiting = _waiting(state)
+    lines = [_line(uid, item, at, why) for at, (uid, item, why) in enumerate(islice(waiting, SHOWN), start=1)]
+    for _, uid in admitted[:SHOWN]:
+        item = state.items[uid]
+        lines.append(_line(uid, item, 0, f"let in in cycle {item.cycle}" if item.cycle else "let in before"))
+    return QueueStatus(
+        queue=state.queue,
+        message=_message(state, waiting),
+        cycle=state.cycle,
+        used={key: format_quantity(used.get(key, 0)) for key in (*state.queue.room, *_beyond(state, used))},
+        admitted=len(admitted),
+        waiting=len(waiting),
+        lines=tuple(lines),
+    )
+
+
+def _beyond(state: QueueState, used: Mapping[str, int]) -> list[str]:
+    return [key for key in sorted(used) if key not in state.queue.room]
+
+
+def _waiting(state: QueueState) -> list[tuple[str, QueueItem, str]]:
+    closed = _closed(state)
+    return [(uid, item, closed or why or "its turn has come") for uid, item, why in _judged(state)]
+
+
+def _line(uid: str, item: QueueItem, position: int, why: str) -> QueueLine:
+    _, namespace, name = names.parse_workflow_id(item.workload)
+    return QueueLine(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        admitted=item.admitted,
+        position=position,
+        priority=item.priority,
+        since=item.since,
+        demand={key: format_quantity(amount) for key, amount in item.demand.items()},
+        why=why,
+    )
+
+
+def _name(item: QueueItem) -> str:
+    _, namespace, name = names.parse_workflow_id(item.workload)
+    return f"{namespace}/{name}"
+
+
+def _message(state: QueueState, waiting: Sequence[tuple[str, QueueItem, str]]) -> str:
+    closed = _closed(state)
+    if closed:
+        return closed.replace("its queue", "it", 1)
+    if state.kueue:
+        return "Kueue is installed in its cluster: queues are Kueue's, and this one lets all in"
+    return "nobody waits" if not waiting else f"{len(waiting)} wait; the first: {waiting[0][2]}"
+
+
+def details(state: QueueState) -> str:
+    """Return in Markdown how a queue stands, for the Temporal UI."""
+    waiting, held = _waiting(state), [one for one in state.items.values() if one.admitted]
+    used = _used(held)
+    rows = [
+        f"| {key} | {format_quantity(used.get(key, 0))} | {format_quantity(most)} |"
+        for key, most in state.queue.room.items()
+    ]
+    lines = [f"**{len(held)} let in, {len(waiting)} wait**: {_message(state, waiting)} (cycle {state.cycle})", ""]
+    if rows:
+        lines += ["| resource | taken | quota |", "|---|---|---|", *rows, ""]
+    if waiting:
+        lines += ["| next | priority | since | waits because |", "|---|---|---|---|"]
+        lines += [
+            f"| {_name(item)} | {item.priority} | {item.since:%Y-%m-%d %H:%M:%S} | {why} |"
+            for _, item, why in waiting[:_DETAILED]
+        ]
+    return "\n".join(lines)
+
+
+def closing(state: QueueState, why: str) -> QueueState:
+    """Return the state once a person has said that the queue is to end."""
+    return edit(state, closing=shortened(why) or "a person asked for it")
+
+
+def over(state: QueueState) -> bool:
+    """Whether a queue that is to end has nobody left."""
+    return bool(state.closing) and not state.items and not state.awaited

@@ -1,0 +1,182 @@
+"""Nodes that failures are blamed on: which are avoided, how many of them, and until when (rows A17, U9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from holdfast.model import (
+    Attempt,
+    ExcludedNode,
+    Exclusion,
+    Failure,
+    FailureClass,
+    NodeAvoidance,
+    Observation,
+    Policy,
+    Reason,
+    State,
+)
+from holdfast.policy.failures.rules import Ruling, rule_on
+from holdfast.policy.values.edit import edit
+
+MARKED_KEPT = 32
+"""Marked nodes that are remembered at most: enough for a rack, and a memory that stays small."""
+WHY_KEPT = 200
+NAMES_TOLD = 3
+
+LOSSES = frozenset({Reason.NODE_DOWN, Reason.NODE_STILL_DOWN})
+"""As the monitor of nodes has them: a node is Down, and Down for sensitive workloads too."""
+
+Excluded = tuple[ExcludedNode, ...]
+
+
+def heeded(policy: Policy, attempt: Attempt, failures: Iterable[Failure], *, sensitive: bool = False) -> list[Failure]:
+    """Return the failures that count, of those that were seen.
+
+    That a node is marked is nothing to a policy that says nothing of hardware: its pods run. Nor does it count where
+    the node was to be avoided and was chosen all the same: another reset, charged to nothing, would come to the same.
+    That a node is Down is nothing to a policy that says nothing of lost nodes (row L4): its controllers wait for it, as
+    Kubernetes does. A sensitive workload waits for it longer than others.
+    """
+    spoken = any(FailureClass.HARDWARE in rule.match.classes for rule in policy.rules)
+    avoided = {node.name for node in attempt.avoided if node.required}
+    told = frozenset[str]()
+    if speaks_of_loss(policy):
+        told = frozenset({Reason.NODE_STILL_DOWN}) if sensitive else LOSSES
+    return [
+        one
+        for one in failures
+        if (one.reason in told if is_loss(one) else one.cls is not FailureClass.HARDWARE)
+        or (one.cls is FailureClass.HARDWARE and spoken and one.node not in avoided)
+    ]
+
+
+def leaves_marked(policy: Policy) -> bool:
+    """Whether pods of a workload with this policy are to leave marked nodes, so that they had better not go there."""
+    return any(
+        FailureClass.HARDWARE in rule.match.classes and rule.action.avoid is NodeAvoidance.REQUIRE
+        for rule in policy.rules
+    )
+
+
+def is_loss(failure: Failure) -> bool:
+    """Whether a failure is that the monitor of nodes has found one Down: nothing was heard of the pod itself."""
+    return failure.cls is FailureClass.NODE_LOST and failure.reason in LOSSES
+
+
+def down_in(seen: Observation | None) -> tuple[str, ...]:
+    """Return the nodes with pods of an attempt that are Down, and may run on, by what was seen of it last."""
+    failures = seen.failures if seen is not None else ()
+    return tuple(sorted({one.node for one in failures if is_loss(one) and not one.off}))
+
+
+def speaks_of_loss(policy: Policy) -> bool:
+    """Whether a rule is about lost nodes as such, and not about pods that were displaced from one."""
+    return any(
+        FailureClass.NODE_LOST in rule.match.classes
+        and (not rule.match.reasons or LOSSES.intersection(rule.match.reasons))
+        for rule in policy.rules
+    )
+
+
+def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excluded:
+    """Return the nodes of failures seen together that are to be avoided, each as the rule of its own failure says."""
+    nodes: dict[str, ExcludedNode] = {}
+    for failure, _, action, _ in found:
+        if action.avoid is NodeAvoidance.NEVER or not failure.node:
+            continue
+        node = ExcludedNode(
+            name=failure.node,
+            since=now,
+            until=now + exclusion.expiry,
+            why=failure.sentence()[:WHY_KEPT],
+            required=action.avoid is NodeAvoidance.REQUIRE,
+            marked=failure.cls is FailureClass.HARDWARE,
+        )
+        known = nodes.get(node.name)
+        nodes[node.name] = node if known is None else _joined(known, node)
+    return tuple(nodes.values())
+
+
+def blamed_for(policy: Policy, failures: Iterable[Failure], now: datetime) -> Excluded:
+    """Return the nodes of these failures that are to be avoided."""
+    return blamed(policy.exclusion, (rule_on(policy, failure) for failure in failures), now)
+
+
+def exclude(state: State, blame: Excluded, now: datetime) -> tuple[State, str]:
+    """Return the state with the nodes that are blamed remembered, and say which of them are avoided from now on."""
+    excluded = remembered(state.excluded, blame, state.policy.exclusion, now)
+    new = {node.name for node in blame}
+    return edit(state, excluded=excluded), without(tuple(node for node in excluded if node.name in new))
+
+
+def remembered(excluded: Excluded, blame: Excluded, exclusion: Exclusion, now: datetime) -> Excluded:
+    """Return the nodes that are avoided from now on: expiry and cap applied, the one blamed last at the end."""
+    kept = {node.name: node for node in excluded}
+    for node in blame:
+        known = kept.pop(node.name, None)
+        kept[node.name] = node if known is None or known.until <= now else _joined(node, known)
+    return standing(tuple(kept.values()), exclusion, now)
+
+
+def standing(excluded: Excluded, exclusion: Exclusion, now: datetime) -> Excluded:
+    """Return those that are still avoided: neither expired, nor let back for a newer one.
+
+    The cap holds for nodes that only this workload's own failures speak against. On those that are marked others have
+    decided: to let one back for a newer one would be a circle of resets that are charged to nothing.
+    """
+    live = [node for node in excluded if node.until > now]
+    own = [node.name for node in live if not node.marked]
+    marked = [node.name for node in live if node.marked]
+    back = {*own[: max(0, len(own) - exclusion.limit)], *marked[: max(0, len(marked) - MARKED_KEPT)]}
+    return tuple(node for node in live if node.name not in back)
+
+
+def _joined(first: ExcludedNode, second: ExcludedNode) -> ExcludedNode:
+    """Return what two failures say of one node: the stricter of both, in the words of the first."""
+    return edit(
+        first,
+        until=max(first.until, second.until),
+        required=first.required or second.required,
+        marked=first.marked or second.marked,
+    )
+
+
+def without(nodes: Excluded) -> str:
+    """Say in a few words where the next pods will not go: `without node-7`; empty for anywhere."""
+    must = [node.name for node in nodes if node.required]
+    may = [node.name for node in nodes if not node.required]
+    parts = [f"without {_listed(must)}"] if must else []
+    parts += [f"away from {_listed(may)} where others have room"] if may else []
+    return ", ".join(parts)
+
+
+def in_full(nodes: Excluded) -> str:
+    """Say of each node until when it is avoided, and why."""
+    said = [
+        f"{'avoids' if node.required else 'prefers others to'} {node.name} until {_when(node.until)} ({node.why})"
+        for node in sorted(nodes, key=lambda node: not node.required)[:NAMES_TOLD]
+    ]
+    more = len(nodes) - len(said)
+    return "; ".join(said) + (f"; and {more} more" if more else "")
+
+
+def room_needed(nodes: Excluded) -> str:
+    """Say what helps where the nodes that are avoided are the only ones with room; empty where none is for certain."""
+    must = [node for node in nodes if node.required]
+    if not must:
+        return ""
+    first = min(must, key=lambda node: node.until)
+    return (
+        f"if no other node has room, make some; {first.name} is let back in attempts begun after {_when(first.until)}"
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - NAMES_TOLD
+    return ", ".join(names[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")
+
+
+def _when(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"

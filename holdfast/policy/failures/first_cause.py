@@ -1,0 +1,59 @@
+"""Whose death a component's verdict speaks of: a Job that gave up says so, and not what its pod died of (row D35)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.model import Death, Failure, FailureClass, Observation, Scope, Workload
+from holdfast.policy.values.edit import edit
+
+
+def died(failures: Iterable[Failure], component: str = "") -> Failure | None:
+    """Return the first of these failures that is a pod's own death: of a component, or of any."""
+    found = [
+        one
+        for one in failures
+        if one.scope is Scope.MEMBER
+        and one.cls is FailureClass.APP
+        and not one.stuck
+        and (not component or one.component == component)
+    ]
+    return min(found, key=Failure.order, default=None)
+
+
+def with_death(spec: Workload, failure: Failure, seen: Observation | None, before: Failure | None) -> Failure:
+    """Return a component's verdict with the pod's death that came first; anything else as it is.
+
+    Its own exit code, node and reason stay as they were said, so that rules judge it by them.
+
+    Args:
+        spec: the workload.
+        failure: what was found.
+        seen: the snapshot that it was found in.
+        before: the death that has made the workload unhealthy, where its pod is not there any more.
+    """
+    if failure.scope is not Scope.COMPONENT or failure.cls is not FailureClass.APP or failure.death is not None:
+        return failure
+    first = died(seen.failures if seen is not None else (), failure.component)
+    if first is None and before is not None and before.component == failure.component:
+        first = before
+    if first is None:
+        return failure
+    kind = next((str(one.template["kind"]) for one in spec.components if one.name == failure.component), "")
+    death = Death(
+        kind=kind,
+        pod=first.subject,
+        reason=first.reason,
+        exit_code=first.exit_code,
+        node=first.node,
+        message=first.message,
+        time=first.time,
+    )
+    return edit(failure, death=death)
+
+
+def told(failure: Failure) -> Failure:
+    """Return a failure as it is recorded: with the exit code and the node of the death that it speaks of."""
+    if failure.death is None:
+        return failure
+    return edit(failure, exit_code=failure.death.exit_code, node=failure.death.node)

@@ -1,0 +1,121 @@
+"""Rules: which one speaks of a failure, and which failure decides. Order decides; the default ends the list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from holdfast.model import Action, ActionKind, Failure, FailureClass, Match, Policy, Rule, Scope
+from holdfast.model.pattern import compiled
+from holdfast.model.spec.policy import DEFAULT_RULE
+
+SKEW = timedelta(seconds=2)
+"""By how much the clocks of two machines of a cluster may differ."""
+
+
+class Ruling(NamedTuple):
+    """What the policy says of one failure."""
+
+    failure: Failure
+    rule: str
+    action: Action
+    lost: str = ""
+    """That success has come out of reach by it, and so the workload fails; empty for anything else."""
+
+    def order(self) -> tuple[bool, tuple[datetime, bool, str, str]]:
+        """Sort key: what is acted on at once decides before what may pass; among equals the earliest, ties by name."""
+        return (self.action.grace or self.failure.stuck, self.failure.order())
+
+
+def matches(match: Match, failure: Failure) -> bool:
+    """Whether a rule speaks of this failure. Empty fields match anything; patterns are unanchored."""
+    if match.classes and failure.cls not in match.classes:
+        return False
+    if match.scopes and failure.scope not in match.scopes:
+        return False
+    if match.reasons and failure.reason not in match.reasons:
+        return False
+    if match.components and failure.component not in match.components:
+        return False
+    # As the AppWrapper controller does: any container of a pod may decide.
+    if match.exit_codes and not any(code in match.exit_codes for code in failure.codes):
+        return False
+    if match.exit_codes_except and all(code in match.exit_codes_except for code in failure.codes):
+        return False
+    return match.message_pattern is None or compiled(match.message_pattern).search(failure.message) is not None
+
+
+def rule_on(policy: Policy, failure: Failure) -> Ruling:
+    """Return what the first matching rule says of a failure, or what the default says."""
+    rule = first_match(policy.rules, failure)
+    return Ruling(failure, DEFAULT_RULE, policy.default) if rule is None else Ruling(failure, rule.name, rule.action)
+
+
+def first_match(rules: Iterable[Rule], failure: Failure) -> Rule | None:
+    """Return the first rule that speaks of a failure; None where that is left to the default."""
+    return next((rule for rule in rules if matches(rule.match, failure)), None)
+
+
+def action_of(policy: Policy, rule: str) -> Action:
+    """Return what a rule of this name does."""
+    return next((one.action for one in policy.rules if one.name == rule), policy.default)
+
+
+def rulings(policy: Policy, failures: Iterable[Failure]) -> list[Ruling]:
+    """Return a ruling for each failure, the deciding one first."""
+    return in_order(policy, (rule_on(policy, failure) for failure in failures))
+
+
+def in_order(policy: Policy, found: Iterable[Ruling]) -> list[Ruling]:
+    """Return rulings in the order in which they decide.
+
+    A pod's death and what its component says of it are one failure if their times differ by no more than clocks do: the
+    pod's node and the controller each read the time from their own. The more specific rule decides that failure, and
+    between rules that are equally specific the pod's own death does (row D20).
+    """
+    rulings = sorted(found, key=Ruling.order)
+    groups = [_one_failure(policy, one, rulings) for one in rulings if _is_verdict(one)]
+    if not groups:
+        return rulings
+    place = {id(one): group for group in groups for one in group}
+    result: dict[int, Ruling] = {}
+    for one in rulings:
+        # A group stands where the first of it does.
+        result |= {id(each): each for each in place.get(id(one), (one,)) if id(each) not in result}
+    return list(result.values())
+
+
+def _is_verdict(ruling: Ruling) -> bool:
+    failure = ruling.failure
+    acts = ruling.action.kind is not ActionKind.IGNORE
+    return acts and failure.scope is Scope.COMPONENT and failure.cls is FailureClass.APP
+
+
+def _one_failure(policy: Policy, verdict: Ruling, rulings: Iterable[Ruling]) -> list[Ruling]:
+    """Return a component's verdict with the deaths of pods that it may speak of, in the order in which they decide."""
+    deaths = [one for one in rulings if _is_death(one, verdict)]
+    own = _specificity(policy, verdict)
+    first = [one for one in deaths if _specificity(policy, one) >= own]
+    return [*first, verdict, *(one for one in deaths if one not in first)]
+
+
+def _is_death(ruling: Ruling, verdict: Ruling) -> bool:
+    death, said = ruling.failure, verdict.failure
+    return (
+        death.scope is Scope.MEMBER
+        and death.cls is FailureClass.APP
+        and ruling.action.kind is not ActionKind.IGNORE
+        and death.component == said.component
+        and (ruling.action.grace or death.stuck) == (verdict.action.grace or said.stuck)
+        and abs(death.time - said.time) <= SKEW
+    )
+
+
+def _specificity(policy: Policy, ruling: Ruling) -> int:
+    """Return how many things a rule asks of a failure beside what kind it is; less than none for the default."""
+    match = next((rule.match for rule in policy.rules if rule.name == ruling.rule), None)
+    if match is None:
+        return -1
+    asks = (match.exit_codes, match.exit_codes_except, match.reasons, match.components, match.message_pattern)
+    return sum(1 for one in asks if one)

@@ -1,0 +1,487 @@
+"""One step of a workload's life: assess, decide, change phase, and say what is to be carried out next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from holdfast.model import AtEnd, Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
+from holdfast.policy.attempt.checkpoint import ask, asked, due_at, expire
+from holdfast.policy.attempt.ending import is_clearing
+from holdfast.policy.attempt.health import LIVE, REMOVING, assess, current, removal_due, timings
+from holdfast.policy.attempt.order import first_waiting
+from holdfast.policy.attempt.park import park, unpark
+from holdfast.policy.attempt.replace import joined, replaced_at
+from holdfast.policy.attempt.requeue import next_cycle
+from holdfast.policy.attempt.settle import enter, settle
+from holdfast.policy.failures.avoided_nodes import down_in, exclude, standing
+from holdfast.policy.loop.operations import is_timed, patience, promise
+from holdfast.policy.sides.gang import met
+from holdfast.policy.sides.staging import fetching, skipped
+from holdfast.policy.status.audit import audited
+from holdfast.policy.status.blocked import told_why
+from holdfast.policy.status.queued import follow as queue_followed
+from holdfast.policy.status.report import overrun_in, quota_in, report_of
+from holdfast.policy.values.decision import (
+    Cancel,
+    Checkpoint,
+    Clear,
+    Create,
+    Decision,
+    Expire,
+    Fail,
+    Fetch,
+    Hold,
+    Ignore,
+    Look,
+    Release,
+    Replace,
+    Restart,
+    Resubmit,
+    Retry,
+    Start,
+    Succeed,
+    Suspend,
+    Unpark,
+    Wait,
+)
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.record import cause
+from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
+from holdfast.policy.verdicts.budgets import charged, follow
+from holdfast.policy.verdicts.decide import decide
+from holdfast.policy.verdicts.hold import hold
+from holdfast.policy.verdicts.walltime import clocked, ends_at
+
+FIRST_FORCED_ROUND = timedelta(seconds=30)
+LATER_FORCED_ROUND = timedelta(minutes=10)
+_REMOVALS = {OperationKind.REMOVE, OperationKind.FORCE_REMOVE}
+_KEEPS_PROMISE = {*_REMOVALS, OperationKind.PARK}
+
+
+class Taken(NamedTuple):
+    """One decision, the state it was taken in, and the state it leads to."""
+
+    decision: Decision
+    before: State
+    after: State
+
+
+def advance(spec: Workload, state: State, now: datetime) -> tuple[State, Step]:
+    """Return the state after all that can be decided now is decided, and what to carry out."""
+    *_, last = decisions(spec, state, now)
+    return last.after, step_of(spec, last.after, last.decision, now)
+
+
+def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
+    """Yield the decisions that are taken now, in order; the last one changes nothing any more.
+
+    A decision that changes the state may make room for another (a suspension of a workload that has nothing in the
+    cluster is at once complete), so decisions are taken until one of them is to wait or to do something.
+    """
+    state = next_cycle(state, now)
+    while True:
+        before = state
+        ready = settle(spec, clocked(spec, follow(spec, assess(spec, state, now), now), now), now)
+        ready = queue_followed(spec, told_why(ready, now), now)
+        decision = decide(spec, ready, now)
+        state = _apply(spec, ready, decision, now)
+        yield Taken(decision, ready, state)
+        if state is before or state == before:
+            return
+
+
+def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> State:
+    """Return the state with a decision taken."""
+    match decision:
+        case Fetch():
+            return fetching(state, decision, now)
+        case Create():
+            return _create(spec, state, now)
+        case Restart():
+            return _restart(state, decision, now)
+        case Resubmit(why):
+            number = state.attempt.owner_uid if state.attempt is not None else ""
+            why = f"submission {number}: {why}"
+            state = cause(state, Reason.SUBMISSION_FAILED, why, now)
+            state = enter(state, Phase.RESETTING, Reason.SUBMISSION_FAILED, why, now)
+            return _begin_removal(state, now, pause_after=False)
+        case Replace():
+            return _replace(spec, state, decision, now)
+        case Start(names, why):
+            return _start(state, names, why, now)
+        case Hold(why, rule):
+            number = state.attempt.number if state.attempt is not None else 0
+            if rule and state.held is None:
+                state = hold(state, why, number, now, rule)
+            elif state.held is None and state.reason is not Reason.HELD:
+                state = cause(state, Reason.HELD, why, now)
+            return enter(state, Phase.PENDING, Reason.HELD, why, now)
+        case Checkpoint(reason, why):
+            return enter(ask(spec, state, decision, now), Phase.CHECKPOINTING, reason, why, now)
+        case Expire(_, why):
+            state = expire(state, decision, now)
+            state = enter(state, Phase.CHECKPOINTING, Reason.WALLTIME_EXCEEDED, why, now)
+            return _begin_removal(state, now, pause_after=False)
+        case Suspend(reason, why, True, kill):
+            state = enter(edit(state, pause_until=None), Phase.SUSPENDING, reason, why, now)
+            return park(spec, state, now, kills=kill)
+        case Unpark(names, why):
+            # Those that come first open the way back from a suspension; others follow while it is resuming or runs.
+            phase = Phase.RESUMING if state.phase is not Phase.RUNNING else Phase.RUNNING
+            return enter(unpark(spec, state, names), phase, Reason.RESUMED, why, now)
+        case Suspend(reason, why):
+            state = edit(state, pause_until=None)
+            if state.attempt is None or state.attempt.stage is Stage.GONE:
+                return enter(state, Phase.SUSPENDED, reason, why, now)
+            state = enter(state, Phase.SUSPENDING, reason, why, now)
+            state = _begin_removal(state, now, pause_after=False)
+            return _forced(state, now) if decision.kill else state
+        case Fail(reason, failure, why):
+            state = edit(_answered(state), outcome=Phase.FAILED, outcome_failure=failure, unhealthy=None)
+            state = cause(enter(state, Phase.FAILED, reason, why, now), reason, why, now)
+            attempt = state.attempt
+            if attempt is not None and not state.anchored:
+                # Refused before anything of it was created.
+                return edit(state, attempt=edit(attempt, stage=Stage.GONE, gone_at=now))
+            if reason is Reason.WALLTIME_EXCEEDED and state.policy.deletion.at_end is AtEnd.ALL:
+                return _begin_removal(state, now, pause_after=False)
+            return _hold(state, timings(state).deletion_on_failure_grace_period, now)
+        case Succeed(why):
+            state = edit(_answered(state), outcome=Phase.SUCCEEDED, unhealthy=None)
+            state = cause(enter(state, Phase.SUCCEEDED, Reason.COMPLETED, why, now), Reason.COMPLETED, why, now)
+            return _hold(state, timings(state).success_ttl, now)
+        case Clear(components, why):
+            return _clear(state, components, why, now)
+        case Cancel(reason, why):
+            state = edit(state, outcome=Phase.CANCELLED, pause_until=None)
+            state = enter(state, Phase.TERMINATING, reason, why, now)
+            return _begin_removal(state, now, pause_after=False)
+        case Release(reason, why):
+            state = edit(state, hold_until=None)
+            state = cause(state, reason, why, now)
+            if state.held is not None and state.outcome is not None:
+                state = enter(state, state.outcome, reason, why, now)
+            return _begin_removal(state, now, pause_after=False)
+        case Retry(why):
+            return _retry(state, why, now)
+        case Ignore() | Wait() | Look():
+            return state
+
+
+def _answered(state: State) -> State:
+    """Return the state with nothing to ask a person for any more, where that was because it is sensitive."""
+    return edit(state, held=None) if state.held is not None and state.held.rule else state
+
+
+def _hold(state: State, span: timedelta | None, now: datetime) -> State:
+    """Keep a settled workload's resources for a time, None for ever; for no time at all, begin to remove them."""
+    if span is None:
+        return state
+    if span <= timedelta(0):
+        return _begin_removal(state, now, pause_after=False)
+    return edit(state, hold_until=now + span)
+
+
+def _clear(state: State, components: tuple[str, ...], why: str, now: datetime) -> State:
+    """Begin to delete what is still active of a settled workload, if there is anything."""
+    attempt = state.attempt
+    assert attempt is not None
+    if not components:
+        return edit(state, attempt=edit(attempt, cleared=True))
+    state = edit(state, attempt=edit(attempt, clearing_at=now, cleared=False, replacing=(), parked=(), resuming=()))
+    return cause(state, Reason.DELETION_INITIATED, why, now)
+
+
+def _create(spec: Workload, state: State, now: datetime) -> State:
+    number = state.attempt.number + 1 if state.attempt is not None else 1
+    excluded = standing(state.excluded, state.policy.exclusion, now)
+    saved = state.saved.uri if state.saved is not None else ""
+    waiting = first_waiting(spec)
+    state = edit(
+        state,
+        attempt=Attempt(
+            number=number,
+            begun_at=now,
+            avoided=excluded,
+            waiting=waiting,
+            resume_from=saved,
+            meeting=met(spec),
+        ),
+        excluded=excluded,
+        executions=state.executions + 1,
+        observation=None,
+        looked_at=None,
+        unhealthy=None,
+        pause_until=None,
+        intent=edit(state.intent, retry=False),
+    )
+    why = f"creating attempt {number}" + (f", which goes on from {saved}" if saved else "")
+    return enter(state, Phase.RESUMING, Reason.CREATING, why, now)
+
+
+def _restart(state: State, decision: Restart, now: datetime) -> State:
+    charge, why = decision.charge, f"{decision.failure.sentence()} (rule {decision.rule})"
+    state, avoided = exclude(state, decision.exclude, now)
+    if avoided:
+        why += f"; then {avoided}"
+    state = charged(state, charge, now, requeue=decision.requeue)
+    if decision.limited:
+        state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})
+    reason = Reason.REQUEUED if decision.requeue else Reason.RESETTING
+    if decision.requeue:
+        state = edit(state, requeues=state.requeues + 1)
+    state = cause(edit(state, restarts=state.restarts + 1), reason, why, now)
+    state = enter(state, Phase.RESETTING, reason, why, now)
+    return _begin_removal(state, now, pause_after=True, pause=decision.pause, requeue=decision.requeue)
+
+
+def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> State:
+    attempt = state.attempt
+    assert attempt is not None
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in decision.components}
+    used = {name: attempt.used.get(name, 0) + 1 for name in decision.charged}
+    state, avoided = exclude(state, decision.exclude, now)
+    attempt = edit(
+        attempt,
+        told=None if attempt.told is not None and attempt.told.component in decision.components else attempt.told,
+        avoided=state.excluded,
+        replacing=joined(attempt, decision.components),
+        replaced_at=now,
+        replaced=replaced_at(attempt, decision.components, now),
+        launches={**attempt.launches, **launches},
+        used={**attempt.used, **used},
+        warming={**attempt.warming, **dict.fromkeys(decision.components, now)},
+    )
+    charged = dict(state.used)
+    for charge in decision.charges:
+        charged[charge] = charged.get(charge, 0) + 1
+    acted = dict(state.acted)
+    for rule in decision.limited:
+        acted[rule] = acted.get(rule, 0) + 1
+    if decision.ruled:
+        # What else has failed is judged anew, and by a look of its own.
+        state = edit(state, used=charged, acted=acted, restarts=state.restarts + len(decision.ruled))
+        state = edit(state, looked_at=None, unhealthy=None)
+    state = edit(state, attempt=attempt)
+    why = f"{decision.why}; then {avoided}" if avoided else decision.why
+    state = cause(state, Reason.REPLACING, why, now)
+    return enter(state, state.phase, Reason.REPLACING, why, now)
+
+
+def _start(state: State, names: tuple[str, ...], why: str, now: datetime) -> State:
+    """Have components made whose turn has come: by the operation that makes some again, as their launch 0."""
+    attempt = state.attempt
+    assert attempt is not None
+    left = tuple(name for name in attempt.waiting if name not in names)
+    state = edit(state, attempt=edit(attempt, waiting=left, replacing=joined(attempt, names)))
+    state = cause(state, Reason.STARTING, why, now)
+    return enter(state, state.phase, Reason.STARTING, why, now)
+
+
+def _retry(state: State, why: str, now: datetime) -> State:
+    """Begin anew: a failed workload gets its budgets and its nodes back, a pause is cut short."""
+    state = skipped(edit(state, intent=edit(state.intent, retry=False), pause_until=None))
+    if state.held is not None and state.outcome is None:
+        state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
+        return _begin_removal(state, now, pause_after=False)
+    if state.outcome is not Phase.FAILED:
+        return state
+    state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={}, acted={}, excluded=())
+    state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
+    return _begin_removal(state, now, pause_after=False)
+
+
+def _begin_removal(
+    state: State, now: datetime, *, pause_after: bool, pause: timedelta | None = None, requeue: bool = False
+) -> State:
+    state = _answered(state)
+    if state.held is not None:
+        state = _unhold(state, state.held, now)
+    attempt = state.attempt
+    if attempt is None or attempt.stage is Stage.GONE:
+        return state
+    if attempt.stage in LIVE:
+        attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now, stranded=down_in(current(state)))
+    attempt = edit(attempt, pause_after=pause_after, pause=pause, requeue=requeue, replacing=(), interrupted="")
+    attempt = edit(attempt, parking=None, parking_at=None, parked=(), resuming=())
+    return edit(state, attempt=attempt, unhealthy=None)
+
+
+def _forced(state: State, now: datetime) -> State:
+    """Leave what is being removed no grace."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage is not Stage.REMOVING:
+        return state
+    state = edit(state, attempt=edit(attempt, stage=Stage.FORCING))
+    why = f"its pods have not saved their state: attempt {attempt.number} is removed without grace"
+    return cause(state, Reason.DELETION_FORCED, why, now)
+
+
+def _unhold(state: State, held: Held, now: datetime) -> State:
+    """Make ready to remove all that is there of the workload, at a person's word, known to this memory or not.
+
+    The attempt takes the highest number that was found, so that the next one is beyond all of them.
+    """
+    attempt = state.attempt or Attempt(number=max(1, held.newest), begun_at=now)
+    attempt = Attempt(number=max(attempt.number, held.newest), begun_at=attempt.begun_at, everything=True)
+    return edit(state, held=None, attempt=attempt, anchored=True, in_doubt=False, observation=None, looked_at=None)
+
+
+def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
+    """Return what to carry out, given what is already under way."""
+    step, until = _step(spec, state, decision, now), ends_at(state)
+    if isinstance(step, Sleep) and until is not None and now < until and (step.until is None or until < step.until):
+        # Whatever it waits for, its walltime goes on; one held for a contradiction is not touched by it.
+        return Sleep(until, f"walltime: {step.why}") if state.held is None or state.held.rule else step
+    return step
+
+
+def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
+    wanted = audited(spec, state, _wanted(spec, state, decision, now))
+    running = state.operation
+    if running is None:
+        return wanted
+    if isinstance(decision, Hold) and not running.interrupted and running.kind is not OperationKind.REPORT:
+        return Interrupt(f"breaking off {running.kind.value}: {decision.why}")
+    if running.kind is OperationKind.CHECKPOINT and not running.interrupted and asked(state) is None:
+        return Interrupt("breaking off checkpoint: nobody waits for it any more")
+    if running.kind is OperationKind.STAGE and not running.interrupted and not isinstance(decision, Fetch):
+        return Interrupt("breaking off stage: nobody waits for it any more")
+    match wanted:
+        case Run(kind) if kind is running.kind and not running.interrupted:
+            if kind is OperationKind.CHECKPOINT and wanted.until != running.until:
+                return Interrupt("beginning checkpoint anew, since its deadline has changed")
+            if kind is OperationKind.CHECKPOINT and isinstance(decision, Wait):
+                return Sleep(decision.until, decision.why)
+            if kind is OperationKind.REPLACE and _launches(state) != running.launches:
+                return Interrupt(f"beginning anew with {spec.titles(list(_launches(state)))}")
+            if kind is OperationKind.REPLACE and isinstance(decision, Wait):
+                return Sleep(decision.until, wanted.why)
+            if is_timed(spec, state, kind) and patience(state) != running.patience:
+                return Interrupt(f"beginning {kind.value} anew, since the submission timeout has changed")
+            if kind is OperationKind.FORCE_REMOVE and _strips(state) and not running.strips:
+                return Interrupt("beginning the forced removal anew, since finalizers are to be taken off")
+            if kind in _KEEPS_PROMISE and not kept(promise(spec, state, now), running.report_done):
+                # What follows it has changed: it must not tell the cluster at its end what no longer is.
+                return Interrupt(f"beginning {kind.value} anew, since something else is to follow it")
+            return Sleep(None, wanted.why)
+        case Run() | End() if running.kind not in _REMOVALS and not running.interrupted:
+            return Interrupt(f"breaking off {running.kind.value}: {_why(wanted)}")
+        case Sleep():
+            return wanted
+        case _:
+            return Sleep(None, f"waiting for {running.kind.value} to end")
+
+
+def _launches(state: State) -> dict[str, int]:
+    """Return which launch of each component that is being made again is the one to be made."""
+    attempt = state.attempt
+    return {name: attempt.launches.get(name, 0) for name in attempt.replacing} if attempt is not None else {}
+
+
+def _strips(state: State) -> bool:
+    return state.attempt is not None and state.attempt.strip
+
+
+def kept(now: Report | None, then: Report | None) -> bool:
+    """Whether a promise made when an operation began is what its good end would still lead to."""
+    return now is not None and now.says_the_same_as(then)
+
+
+def _why(step: Step) -> str:
+    return step.why if not isinstance(step, End) else step.outcome.value
+
+
+def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
+    """Return what to carry out if nothing is under way yet."""
+    attempt = state.attempt
+    if isinstance(decision, Hold):
+        until = "a person says retry or cancel" if state.held is not None else "it is scaled up again"
+        return _report(spec, state) or Sleep(None, f"held until {until}: {decision.why}")
+    if attempt is not None and attempt.stage in REMOVING:
+        return _removal(state, attempt, now)
+    if state.outcome is not None and (attempt is None or attempt.stage is Stage.GONE):
+        if state.anchored:
+            number = attempt.number if attempt is not None else 0
+            why = f"proving that attempt {number} is gone and letting go of the anchor"
+            return Run(OperationKind.REMOVE, why, now + LATER_FORCED_ROUND)
+        return End(state.outcome)
+    if attempt is not None and is_clearing(state):
+        why = f"deleting what is still active of attempt {attempt.number}; what has ended is kept"
+        return Run(OperationKind.CLEAR, why, state.hold_until)
+    if attempt is not None and state.outcome is None and attempt.launch_failure is None:
+        if attempt.stage is Stage.PLANNED:
+            return Run(OperationKind.PREPARE, f"checking rights and making the owner of attempt {attempt.number}")
+        if attempt.stage is Stage.PREPARED:
+            count = len(spec.components) - len(attempt.waiting)
+            what = "1 component" if count == 1 else f"{count} components"
+            return Run(OperationKind.CREATE, f"creating {what} of attempt {attempt.number}")
+        if attempt.parking is Parking.GOING:
+            what = spec.titles(attempt.parked)
+            return Run(OperationKind.PARK, f"suspending {what} of attempt {attempt.number} in place")
+        if attempt.parking is Parking.COMING or attempt.resuming:
+            what = spec.titles(attempt.resuming) or "what is left"
+            return Run(OperationKind.UNPARK, f"resuming {what} of attempt {attempt.number} in place")
+        if attempt.suspended:
+            return _idle(spec, state, decision)
+        request = asked(state)
+        first = state.intent.suspend or not attempt.replacing
+        if request is not None and first and not isinstance(decision, Look):
+            why = f"checkpoint {request.number}: asking the pods of attempt {attempt.number} to save their state"
+            # It comes back as the walltime ends, and not only then when that is noticed by other news.
+            until = min(filter(None, (due_at(spec, state, request), ends_at(state))))
+            return Run(OperationKind.CHECKPOINT, why, until)
+        if attempt.replacing and not isinstance(decision, Look):
+            what = spec.titles(attempt.replacing)
+            doing = "making again" if any(_launches(state).values()) else "creating"
+            return Run(OperationKind.REPLACE, f"{doing} {what} of attempt {attempt.number}")
+    return _idle(spec, state, decision)
+
+
+def _idle(spec: Workload, state: State, decision: Decision) -> Step:
+    """Return what to do where nothing is to be changed in the cluster: look, tell it, or wait."""
+    if isinstance(decision, Look):
+        return Run(OperationKind.OBSERVE, decision.why, decides=decision.decides)
+    telling = _report(spec, state)
+    if telling is not None:
+        return telling
+    if isinstance(decision, Fetch):
+        return Run(OperationKind.STAGE, decision.why)
+    match decision:
+        case Wait(until, why):
+            return Sleep(until, why)
+        case Ignore(why):
+            return Sleep(None, why)
+        case _:
+            return Sleep(None, "nothing is left to decide")
+
+
+_PASSING = frozenset({Reason.REPLACING, Reason.STARTING})
+"""What is told of a phase that goes on is not the last word on it."""
+
+
+def _report(spec: Workload, state: State) -> Step | None:
+    """Return the telling of a status that has changed too much to wait for the next operation, if there is one."""
+    if not state.anchored:
+        return None
+    if state.owed is not None:
+        return Run(OperationKind.REPORT, "telling the cluster what was found, since nothing follows from it yet")
+    told, last = report_of(spec, state), state.told
+    if last is not None and told.phase is last.phase:
+        if state.outcome is Phase.SUCCEEDED and quota_in(last) and not quota_in(told):
+            return Run(OperationKind.REPORT, "telling the cluster: its last pod has ended, and it holds no quota")
+        if overrun_in(told) != overrun_in(last):
+            return Run(OperationKind.REPORT, "telling the cluster whether it asks for more pods than its quota is for")
+        if last.reason not in _PASSING or told.reason in _PASSING:
+            return None
+    return Run(OperationKind.REPORT, f"telling the cluster: {state.phase.value}")
+
+
+def _removal(state: State, attempt: Attempt, now: datetime) -> Step:
+    if attempt.stage is Stage.FORCING:
+        span = FIRST_FORCED_ROUND if attempt.forced_rounds == 0 else LATER_FORCED_ROUND
+        return Run(OperationKind.FORCE_REMOVE, f"forcing out what is left of attempt {attempt.number}", now + span)
+    until = removal_due(state, attempt, now)
+    return Run(OperationKind.REMOVE, f"deleting attempt {attempt.number} and proving it gone", until)

@@ -1,0 +1,141 @@
+"""Changes to a workload that is under way, of its policy or of what it is made of: checked before they are taken."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from holdfast.model import ActionKind, Component, Phase, Policy, State, Timings, Workload
+from holdfast.model.spec.policy import DEFAULT_RULE
+from holdfast.policy.attempt.health import LIVE
+from holdfast.policy.values.addressee import Addressed
+
+
+class PolicyChange(Addressed):
+    """Which waits, budgets, and rules' limits and pauses are to differ from now on; what is not named stays."""
+
+    timings: dict[str, str | None] = {}
+    """By name, for example `{"failureGracePeriod": "30s"}`; null, for one that may be: never."""
+    budgets: dict[str, int] = {}
+    """New limits by budget name, for example `{"restart": 5}`."""
+    reset_after: dict[str, str | None] = {}
+    """By budget name, how long health must last for what was used to be forgiven, for example `{"restart": "24h"}`;
+    null: never."""
+    rule_limits: Annotated[dict[str, int | None], Field(exclude_if=lambda value: not value)] = {}
+    """By rule name, how often it may act, for example `{"out-of-memory": 2}`; null: as often as its budget lets it.
+    `default` is the default action. A rule that had no limit is counted from now on."""
+    rule_pauses: Annotated[dict[str, str | None], Field(exclude_if=lambda value: not value)] = {}
+    """By rule name, how long what follows its next act waits; null: the retry pause."""
+    note: str = ""
+
+    # What it does not know is refused by `changed`, in a sentence: a document that cannot be decoded is not.
+    model_config = ConfigDict(extra="allow")
+
+
+def changed(policy: Policy, change: PolicyChange) -> Policy:
+    """Return the policy with the change made.
+
+    Raises:
+        ValueError: if a name is unknown or a value is out of range, naming what is allowed.
+    """
+    known = ", ".join(info.alias or name for name, info in PolicyChange.model_fields.items() if name != "uid")
+    fixed = {info.alias or name for name, info in Policy.model_fields.items()}
+    for name in change.model_extra or ():
+        why = "cannot be changed under way: submit it anew instead, or change" if name in fixed else "expected"
+        raise ValueError(f"{name}: {why} one of {known}")
+    document = policy.model_dump(mode="json")
+    allowed = sorted(field.alias or name for name, field in Timings.model_fields.items())
+    for name, value in change.timings.items():
+        if name not in allowed:
+            raise ValueError(f"timings.{name}: expected one of {', '.join(allowed)}")
+        document["timings"][name] = value
+        if name == "failureGracePeriod":
+            document["ownFailureGrace"] = True
+    budgets = [budget["name"] for budget in document["budgets"]]
+    for name, limit in change.budgets.items():
+        if name not in budgets:
+            raise ValueError(f"budgets.{name}: expected one of {', '.join(budgets)}")
+        document["budgets"][budgets.index(name)]["limit"] = limit
+    for name, span in change.reset_after.items():
+        if name not in budgets:
+            raise ValueError(f"resetAfter.{name}: expected one of {', '.join(budgets)}")
+        document["budgets"][budgets.index(name)]["resetAfter"] = span
+    for field, key, values in (
+        ("ruleLimits", "limit", change.rule_limits),
+        ("rulePauses", "pause", change.rule_pauses),
+    ):
+        for name, value in values.items():
+            _action(document, name, f"{field}.{name}")[key] = value
+    return Policy.model_validate(document)
+
+
+def _action(document: dict[str, Any], rule: str, path: str) -> dict[str, Any]:
+    """Return the action of a rule that restarts.
+
+    Raises:
+        ValueError: if there is none of that name, naming those there are.
+    """
+    actions = {DEFAULT_RULE: document["default"], **{one["name"]: one["action"] for one in document["rules"]}}
+    restarts = [name for name, action in actions.items() if action["kind"] == ActionKind.RESTART]
+    if rule not in restarts:
+        raise ValueError(f"{path}: expected a rule that restarts: one of {', '.join(restarts) or 'none'}")
+    return actions[rule]
+
+
+class ComponentsChange(Addressed):
+    """What some components are to be made of from now on; those that are not named stay as they are (row S8)."""
+
+    components: tuple[Component, ...]
+    note: str = ""
+
+
+def check_changeable(state: State) -> None:
+    """Check that something may still be made of what a change brings.
+
+    Raises:
+        ValueError: if not, saying why and what to do.
+    """
+    attempt = state.attempt
+    if state.intent.cancel and state.outcome is None:
+        raise ValueError("it is being deleted, and nothing more is made of it: submit it anew instead")
+    # A failed one that is still held can be begun anew, by `retry`, and then of what was changed meanwhile.
+    held = state.outcome is Phase.FAILED and attempt is not None and attempt.stage in LIVE and not state.intent.cancel
+    if state.outcome is not None and not held:
+        raise ValueError(f"it is {state.outcome.value}, and nothing more is made of it: submit it anew instead")
+
+
+def differing(before: Workload, after: Workload) -> tuple[str, ...]:
+    """Return the names of the components that are to be made again: what they are made of, or read, has changed."""
+    return tuple(name for name, hash_ in after.config_hashes.items() if before.config_hashes[name] != hash_)
+
+
+def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:
+    """Return the workload with the change made.
+
+    Raises:
+        ValueError: if a component is unknown, would become another object, or would bring other pods.
+    """
+    known = {component.name: component for component in spec.components}
+    for one in change.components:
+        if one.name not in known:
+            raise ValueError(f"components.{one.name}: expected one of {', '.join(known)}")
+        old = known[one.name]
+        for field in ("apiVersion", "kind"):
+            if one.template[field] != old.template[field]:
+                raise ValueError(f"components.{one.name}.template.{field}: expected {old.template[field]!r} as before")
+        for field in ("name", "generateName", "namespace"):
+            there, given = old.template["metadata"].get(field), one.template["metadata"].get(field)
+            if there != given:
+                raise ValueError(f"components.{one.name}.template.metadata.{field}: expected {there!r} as before")
+        if one.copies != old.copies:
+            raise ValueError(f"components.{one.name}.copies: expected {old.copies} as before: submit it anew instead")
+        if [(each.path, each.replicas) for each in one.pod_sets] != [
+            (each.path, each.replicas) for each in old.pod_sets
+        ]:
+            raise ValueError(f"components.{one.name}.podSets: expected the same pods as before: submit it anew instead")
+        known[one.name] = one
+    try:
+        return spec.with_components(known.values())
+    except ValidationError as error:
+        raise ValueError("; ".join(each["msg"] for each in error.errors())) from None

@@ -1,0 +1,256 @@
+"""How what happens becomes memory: signals, observations and results of operations, each a pure step of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
+from holdfast.model.life.state import INTERVALS_KEPT
+from holdfast.model.observation import Asked
+from holdfast.policy.attempt.health import LIVE
+from holdfast.policy.attempt.replace import joined
+from holdfast.policy.attempt.requeue import asked as requeue_asked
+from holdfast.policy.attempt.requeue import is_queued
+from holdfast.policy.failures.blindness import union
+from holdfast.policy.loop.results import ended
+from holdfast.policy.sides.gang import told as gang_told
+from holdfast.policy.sides.probe import heard
+from holdfast.policy.sides.staging import is_paused
+from holdfast.policy.status.blocked import counted_out
+from holdfast.policy.status.blocked import told as graph_told
+from holdfast.policy.status.queued import told as queue_told
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import (
+    Cancelled,
+    CheckpointAsked,
+    Event,
+    GangBegun,
+    GangParted,
+    GangResized,
+    GangScaled,
+    GangTold,
+    GangUnsized,
+    GraphMissing,
+    GraphOrdered,
+    GraphTold,
+    NotUnderstood,
+    Observed,
+    PolicyChanged,
+    ProbeEnded,
+    QueueMissing,
+    QueueOrdered,
+    QueueTold,
+    Reconfigured,
+    RequeueAsked,
+    Resumed,
+    Retried,
+    SourceSeen,
+    StripAsked,
+    Suspended,
+    WalltimeExtended,
+)
+from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.verdicts.hold import contradiction, foreign_attempt, hold
+from holdfast.policy.verdicts.strip import stripping
+from holdfast.policy.verdicts.walltime import told_extended
+
+_LONGEST = 365 * 86_400.0
+"""Seconds that somebody may ask to be waited for, at most: more is no time that can be written down."""
+
+
+def fold(state: State, event: Event, now: datetime) -> State:
+    """Return the state after an event. Pure; it decides nothing, it only remembers."""
+    match event:
+        case Suspended() | Resumed() | Cancelled() | Retried() | PolicyChanged():
+            return _wished(state, event, now)
+        case GangTold() | GangBegun() | GangParted() | GangScaled() | GangResized() | GangUnsized():
+            return gang_told(state, event, now)
+        case GraphOrdered() | GraphTold() | GraphMissing():
+            return graph_told(state, event, now)
+        case QueueOrdered() | QueueTold() | QueueMissing():
+            return queue_told(state, event, now)
+        case Reconfigured():
+            return _reconfigured(state, event, now)
+        case StripAsked(note):
+            return stripping(state, note, now)
+        case CheckpointAsked(note):
+            state = edit(state, intent=edit(state.intent, checkpoint=True, note=shortened(note)))
+            return cause(state, Reason.CHECKPOINT_REQUESTED, shortened(note) or "a checkpoint was asked for", now)
+        case ProbeEnded(number, failure, failing):
+            return heard(state, number, failure, failing)
+        case WalltimeExtended(total, note):
+            return told_extended(state, total, note, now)
+        case RequeueAsked(request):
+            return requeue_asked(state, request, now)
+        case NotUnderstood(signal, why):
+            state = edit(state, dropped=state.dropped + 1)
+            return cause(state, Reason.SIGNAL_NOT_UNDERSTOOD, shortened(f"signal {signal} was let fall: {why}"), now)
+        case Observed(observation):
+            return observed(state, observation, looked_at=None, now=now)
+        case SourceSeen(asked):
+            return _asked(state, asked, now)
+        case _:
+            return ended(state, event, now)
+
+
+def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | PolicyChanged, now: datetime) -> State:
+    intent = state.intent
+    if event.note:
+        event = replace(event, note=shortened(event.note))
+    match event:
+        case Suspended(note, preempted, within):
+            reason = Reason.PREEMPTED if preempted else Reason.SUSPEND_REQUESTED
+            until = [intent.within] if intent.suspend and intent.within is not None else []
+            until += [now + timedelta(seconds=min(max(0.0, within), _LONGEST))] if within is not None else []
+            wish = edit(intent, suspend=True, suspend_reason=reason, note=note)
+            state = edit(state, intent=edit(wish, within=min(until, default=None), checkpoint=False))
+            there = state.attempt is not None and state.attempt.stage is not Stage.GONE
+            if preempted and there and state.preempted_at is None:
+                state = edit(state, preempted_at=now)
+            return cause(state, reason, note or ("preempted" if preempted else "suspend was asked for"), now)
+        case Resumed(note):
+            state = edit(state, intent=edit(intent, suspend=False, note="", within=None))
+            if state.checkpoint is not None and state.checkpoint.answered:
+                # The next suspension asks anew.
+                state = edit(state, checkpoint=edit(state.checkpoint, answered=False))
+            return cause(state, Reason.RESUMED, note or "resume was asked for", now)
+        case Cancelled(note, reason, phases):
+            if intent.cancel:
+                return state
+            if phases and (state.phase not in phases or intent.retry):
+                return fold(state, NotUnderstood("cancel", _outdated(state, phases)), now)
+            state = edit(state, intent=edit(intent, cancel=True, cancel_reason=reason, note=note))
+            return cause(state, reason, note or "its deletion was asked for", now)
+        case Retried(note):
+            if counted_out(state):
+                why = "retry was asked for, but its graph counts it as ended: submit the graph again"
+                return cause(state, Reason.RETRY_REQUESTED, why, now)
+            if not _can_retry(state):
+                return cause(state, Reason.RETRY_REQUESTED, "retry was asked for, but there is nothing to retry", now)
+            state = edit(state, intent=edit(intent, retry=True, note=note))
+            return cause(state, Reason.RETRY_REQUESTED, note or "retry was asked for", now)
+        case PolicyChanged(policy, note):
+            return cause(edit(state, policy=policy), Reason.POLICY_CHANGED, note or "the policy was changed", now)
+
+
+def _outdated(state: State, phases: Sequence[Phase]) -> str:
+    there = "it is to be tried again" if state.intent.retry else f"it is {state.phase.value}"
+    return f"it holds only while the workload is {' or '.join(one.value for one in phases)}, and {there}"
+
+
+def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
+    """Remember that what is being made now is of a configuration that is no longer the current one (row S8)."""
+    changed = ", ".join(event.components)
+    state = cause(state, Reason.CONFIGURATION_CHANGED, shortened(event.note) or f"{changed} changed", now)
+    attempt, operation = state.attempt, state.operation
+    if attempt is None or attempt.stage not in LIVE:
+        return state
+    if operation is not None and operation.kind is OperationKind.CREATE:
+        why = f"its submission was given up, since the configuration of {changed} changed during it"
+        return edit(state, attempt=edit(attempt, interrupted=why))
+    # What an earlier release made has left no digest: of what changes now, it was another.
+    attempt = edit(attempt, config={**dict.fromkeys(event.components, ""), **attempt.config})
+    state = edit(state, attempt=attempt)
+    if not attempt.replacing:
+        return state
+    again = joined(attempt, event.components)
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in event.components}
+    return edit(state, attempt=edit(attempt, replacing=again, launches={**attempt.launches, **launches}))
+
+
+def _can_retry(state: State) -> bool:
+    attempt = state.attempt
+    if state.held is not None:
+        return True
+    if state.outcome is Phase.FAILED:
+        return attempt is not None and attempt.stage in LIVE
+    return state.outcome is None and (state.phase is Phase.RESETTING or is_queued(state) or is_paused(state))
+
+
+def observed(state: State, observation: Observation, looked_at: datetime | None, now: datetime) -> State:
+    """Return the state after a snapshot; `looked_at` is when the live look that gave it was begun.
+
+    One of an older attempt, an older version or a foreign owner is let fall and counted. One of a newer attempt than is
+    known here cannot be, since the attempt advances before its creation is scheduled: it holds the workload.
+    """
+    attempt = state.attempt
+    blind = union((*state.blind, *observation.blind), INTERVALS_KEPT)
+    if blind != state.blind:
+        state = edit(state, blind=blind)
+    if observation.anchor_deleting:
+        state = _deleted(state, observation.asked, now)
+    if observation.asked is not None:
+        state = _asked(state, observation.asked, now)
+        if not observation.attempt:
+            return state  # It says nothing else.
+    number = attempt.number if attempt is not None else 0
+    if observation.attempt > number:
+        return hold(state, foreign_attempt(observation.attempt, number), observation.attempt, now)
+    if looked_at is not None and attempt is not None:
+        state = edit(state, in_doubt=False)
+        why = contradiction(attempt, observation)
+        if why:
+            return hold(state, why, max((number, *observation.others)), now)
+    # Before its owner exists nothing can be seen of an attempt: what comes then is another workload's.
+    begun = attempt is not None and attempt.stage in LIVE and attempt.stage is not Stage.PLANNED
+    known = begun and attempt is not None and observation.attempt == attempt.number
+    foreign = (
+        known
+        and attempt is not None
+        and bool(attempt.owner_uid)
+        and bool(observation.owner_uid)
+        and observation.owner_uid != attempt.owner_uid
+    )
+    # A look that was begun after the last snapshot came in is the newer one, whatever versions say.
+    later = looked_at is not None and (state.observed_at is None or state.observed_at <= looked_at)
+    if not known or foreign:
+        revived = attempt is not None and (foreign or _is_revived(attempt, state.phase, observation))
+        return edit(state, dropped=state.dropped + 1, in_doubt=state.in_doubt or revived)
+    if not (later or observation.newer_than(state.observation)):
+        # It may be late, or come from a watch that has begun anew, or from a restored cluster: only a look can tell.
+        return edit(state, dropped=state.dropped + 1, in_doubt=True)
+    return edit(
+        state,
+        observation=observation,
+        observed_at=now,
+        looked_at=looked_at,
+    )
+
+
+def _deleted(state: State, asked: Asked | None, now: datetime) -> State:
+    """Return the state after what stands for the workload was deleted; `asked` is None where that is an Anchor."""
+    if state.intent.cancel or state.outcome is Phase.CANCELLED:
+        return state
+    why = f"its {asked.kind if asked is not None else 'anchor'} was deleted in the cluster"
+    if asked is not None and asked.foreground:
+        why += " in the foreground: the cluster deletes its pods at once, and nothing is saved first"
+    return _wished(state, Cancelled(why, Reason.ANCHOR_DELETED), now)
+
+
+def _asked(state: State, asked: Asked, now: datetime) -> State:
+    """Return the state after a look at what its custom resource asks for: the latest generation has the last word.
+
+    Only a change of it is a wish: what a person has said meanwhile stands (rows F4, F7).
+    """
+    before = state.asked
+    if before is not None and asked.generation <= before.generation:
+        return state
+    state = edit(state, asked=asked)
+    if asked.deleting:
+        return _deleted(state, asked, now)
+    if before is None or asked.suspend == before.suspend:
+        return state
+    note = f"spec.suspend of its {asked.kind} is {str(asked.suspend).lower()}"
+    note += f"; its spec was last changed by {asked.by}" if asked.by else ""
+    return _wished(state, Suspended(note) if asked.suspend else Resumed(note), now)
+
+
+def _is_revived(attempt: Attempt, phase: Phase, observation: Observation) -> bool:
+    """Whether an attempt seems to live that was proven gone long ago: late news, or a cluster that was restored."""
+    if not observation.owner_found or observation.owner_deleting or observation.live:
+        return False
+    if attempt.stage is Stage.SUBMITTED:
+        return observation.attempt < attempt.number
+    return attempt.stage is Stage.GONE and phase is Phase.SUSPENDED

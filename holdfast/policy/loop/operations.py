@@ -1,0 +1,137 @@
+"""How an operation begins: what it brings to the cluster, now and when it ends well."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import (
+    Attempt,
+    Operation,
+    OperationKind,
+    Reason,
+    RefusedCreate,
+    Report,
+    State,
+    SuspendMode,
+    Workload,
+)
+from holdfast.policy.attempt.health import timings
+from holdfast.policy.attempt.park import mergeable
+from holdfast.policy.attempt.settle import settle
+from holdfast.policy.loop.fold import fold
+from holdfast.policy.status.report import events_of, report_of
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import ClearDone, CreateDone, ParkDone, RemoveDone, ReplaceDone, UnparkDone
+from holdfast.policy.values.record import cause
+from holdfast.policy.values.steps import Run
+
+_SUBMITTING = {OperationKind.PREPARE, OperationKind.CREATE}
+
+
+def patience(state: State) -> float | None:
+    """Return for how many seconds one whole submission may bear refusals (row S10); None for ever."""
+    timeout = timings(state).submission_timeout
+    return None if timeout is None else timeout.total_seconds()
+
+
+def patience_left(state: State) -> float | None:
+    """Return how many of those seconds its operations before have left."""
+    whole, attempt = patience(state), state.attempt
+    return whole if whole is None or attempt is None else max(0.0, whole - attempt.borne)
+
+
+def is_timed(spec: Workload, state: State, kind: OperationKind) -> bool:
+    """Whether the submission timeout bounds an operation."""
+    waits = state.policy.refused_create is RefusedCreate.WAIT
+    return kind in _SUBMITTING and (waits or (kind is OperationKind.PREPARE and spec.allow_missing_kinds))
+
+
+def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
+    """Return the state with an operation under way.
+
+    What it reports at its end is the status that its good end will lead to, worked out by the same functions that will
+    work it out then, so that the cluster is told without an activity of its own.
+    """
+    if run.audits:
+        state = cause(state, Reason.AUDITED, f"before {run.audits}: {run.why}", now)
+    first = report_of(spec, state, state.sequence + 1, events_of(state))
+    first = edit(first, before=state.owed) if state.owed is not None else first
+    attempt = state.attempt
+    operation = Operation(
+        kind=run.kind,
+        attempt=attempt.number if attempt is not None else 0,
+        since=now,
+        until=run.until,
+        strips=run.kind is OperationKind.FORCE_REMOVE and attempt is not None and attempt.strip,
+        releases=run.kind in {OperationKind.REMOVE, OperationKind.FORCE_REMOVE} and state.outcome is not None,
+        decides=run.decides,
+        audits=run.audits,
+        report=first,
+        causes=state.causes_total,
+        patience=patience(state) if run.kind in _SUBMITTING else None,
+    )
+    state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, state, run.kind))
+    attempt = state.attempt
+    if run.kind is OperationKind.REPLACE and attempt is not None:
+        operation = edit(operation, launches={name: attempt.launches.get(name, 0) for name in attempt.replacing})
+        state = edit(state, operation=operation)
+    after = _promised(spec, state, now)
+    if after is None:
+        return state
+    told = edit(after, told_causes=operation.causes)
+    done = report_of(spec, told, state.sequence + 1, events_of(told))
+    operation = edit(operation, report_done=done, causes_done=after.causes_total)
+    return edit(state, operation=operation, sequence=done.sequence)
+
+
+def _configured(spec: Workload, state: State, kind: OperationKind) -> Attempt | None:
+    """Return the attempt with what its components are made of by an operation that now begins to make them."""
+    attempt = state.attempt
+    if attempt is None:
+        return None
+    if kind is OperationKind.CREATE:
+        made = tuple(one.name for one in spec.components)
+    elif kind is OperationKind.REPLACE:
+        made = attempt.replacing
+    elif kind is OperationKind.UNPARK:
+        # What cannot be merged into what is there stays what it was, and is made again afterwards.
+        fits = mergeable(spec, attempt)
+        made = tuple(name for name in attempt.resuming if name in fits)
+    else:
+        return attempt
+    hashes = spec.config_hashes
+    attempt = edit(attempt, config={**attempt.config, **{name: hashes[name] for name in made}})
+    if state.policy.deletion.suspend is SuspendMode.IN_PLACE:
+        bodies = spec.body_hashes()
+        attempt = edit(attempt, bodies={**attempt.bodies, **{name: bodies[name] for name in made}})
+    return attempt
+
+
+def promise(spec: Workload, state: State, now: datetime) -> Report | None:
+    """Return the status that a good end of the operation under way would lead to; None where it changes none."""
+    after = _promised(spec, state, now)
+    return report_of(spec, after) if after is not None else None
+
+
+def _promised(spec: Workload, state: State, now: datetime) -> State | None:
+    operation = state.operation
+    if operation is None:
+        return None
+    match operation.kind:
+        case OperationKind.CREATE:
+            event = CreateDone(objects=(), failure=None)
+        case OperationKind.REPLACE:
+            event = ReplaceDone(objects=(), failure=None)
+        case OperationKind.CLEAR:
+            event = ClearDone(done=True)
+        case OperationKind.PARK:
+            event = ParkDone(done=True)
+        case OperationKind.UNPARK:
+            event = UnparkDone(done=True)
+        case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
+            event = RemoveDone(gone=True, remnants=(), remnants_total=0)
+        case OperationKind.PREPARE | OperationKind.CHECKPOINT | OperationKind.OBSERVE | OperationKind.REPORT:
+            return None
+        case OperationKind.STAGE:
+            return None
+    return settle(spec, fold(state, event, now), now)

@@ -1,0 +1,312 @@
+"""How an operation ended, remembered: created, made again, removed, told, refused, broken off."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast import names
+from holdfast.model import (
+    Attempt,
+    Failure,
+    FailureClass,
+    ObjectRef,
+    Operation,
+    OperationKind,
+    Parking,
+    Reason,
+    RefusedCreate,
+    Scope,
+    Stage,
+    State,
+)
+from holdfast.model.life.state import INTERVALS_KEPT
+from holdfast.policy.attempt.ending import idle
+from holdfast.policy.attempt.health import LIVE, pause_of, removal_due
+from holdfast.policy.attempt.park import asleep, returned
+from holdfast.policy.attempt.requeue import pause as paused
+from holdfast.policy.failures.blindness import union
+from holdfast.policy.sides.staging import ended as staged
+from holdfast.policy.status.audit import written
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import (
+    CheckpointDone,
+    ClearDone,
+    CreateDone,
+    Event,
+    Observed,
+    OperationInterrupted,
+    OperationRefused,
+    ParkDone,
+    PrepareDone,
+    RemoveDone,
+    ReplaceDone,
+    ReportDone,
+    StageDone,
+    UnparkDone,
+)
+from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.verdicts.hold import hold
+
+_REFUSALS = {
+    names.ERROR_REFUSED: Reason.REFUSED,
+    names.ERROR_CONFLICT: Reason.REFUSED,
+    names.ERROR_SUBMISSION_TIMEOUT: Reason.SUBMISSION_TIMEOUT,
+}
+
+
+def ended(
+    state: State,
+    event: PrepareDone
+    | CreateDone
+    | StageDone
+    | ReplaceDone
+    | ClearDone
+    | ParkDone
+    | UnparkDone
+    | CheckpointDone
+    | RemoveDone
+    | ReportDone
+    | OperationRefused
+    | OperationInterrupted
+    | Observed,
+    now: datetime,
+) -> State:
+    """Remember how the operation under way ended."""
+    operation = state.operation
+    state = edit(state, operation=None)
+    if operation is None:
+        return state
+    attempt = state.attempt
+    live = attempt is not None and attempt.number == operation.attempt and attempt.stage in LIVE
+    told_causes = state.told_causes
+    state = _told(state, event, operation)
+    match event:
+        case PrepareDone(cluster_uid, owner_uid, limits, sequence, borne, pod_sets):
+            if sequence > operation.report.sequence:
+                # The cluster bears what was told before this memory was restored: its own is told again, above that.
+                state = edit(state, told=None, told_causes=told_causes)
+            sequence = max(sequence, state.sequence)
+            state = edit(state, cluster_uid=cluster_uid, limits=limits, anchored=True, sequence=sequence)
+            if attempt is not None and attempt.number == operation.attempt:
+                stage = Stage.PREPARED if live else attempt.stage
+                attempt = edit(attempt, owner_uid=owner_uid, stage=stage, borne=attempt.borne + borne)
+                state = edit(state, attempt=edit(attempt, pod_sets=dict(pod_sets)) if pod_sets else attempt)
+        case CreateDone() if attempt is not None and attempt.number == operation.attempt:
+            return _created(state, attempt, event, now)
+        case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
+            return _replaced(state, attempt, operation, event, now)
+        case StageDone() | OperationRefused() if operation.kind is OperationKind.STAGE:
+            problem = event.message if isinstance(event, OperationRefused) else ""
+            done = event if isinstance(event, StageDone) else StageDone(problem=problem, refused=True)
+            return staged(state, done, operation.attempt, now)
+        case ClearDone(True) if live and attempt is not None:
+            return _cleared(state, attempt, now)
+        case ParkDone() if live and attempt is not None and attempt.parking is Parking.GOING:
+            return _parked(state, attempt, event, now)
+        case UnparkDone() if live and attempt is not None:
+            return _unparked(state, attempt, event, now)
+        case CheckpointDone(number, answers, blind):
+            request = state.checkpoint
+            state = edit(state, blind=union((*state.blind, *blind), INTERVALS_KEPT))
+            if live and request is not None and request.number == number:
+                return edit(state, checkpoint=edit(request, answers=edit(answers, at=now)))
+        case RemoveDone() if attempt is None or attempt.number == operation.attempt:
+            return _removed(state, event, operation, now)
+        case ReportDone(sequence) if sequence <= state.sequence and operation.audits:
+            return written(state, operation.audits)
+        case ReportDone(sequence) if sequence > state.sequence:
+            # The cluster bears what was told before this memory was restored: it is told again, above that.
+            return edit(state, sequence=sequence, told=None, told_causes=told_causes)
+        case OperationInterrupted(borne, objects):
+            if attempt is not None and attempt.number == operation.attempt:
+                # The next one goes on where this one stood.
+                if operation.kind is OperationKind.REPLACE:
+                    attempt = edit(attempt, borne_again=attempt.borne_again + borne)
+                else:
+                    attempt = edit(attempt, borne=attempt.borne + borne)
+                state = edit(state, attempt=edit(attempt, objects=_known(attempt, objects)))
+            if operation.kind is OperationKind.PREPARE:
+                # It may have made the anchor before it was broken off.
+                return edit(state, anchored=True)
+        case OperationRefused(names.ERROR_FOREIGN_ATTEMPT, message, newest):
+            return hold(state, shortened(message), newest, now)
+        case OperationRefused(type_, message):
+            return _refused(state, type_, message, now)
+        case _:
+            pass
+    return state
+
+
+def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -> State:
+    """Remember how a submission ended (rows S2, S4, S12). Its owner's uid is the submission's own id."""
+    failure, submission = event.failure, f"submission {attempt.owner_uid}"
+    attempt = edit(attempt, objects=event.objects)
+    if attempt.stage not in LIVE:
+        return edit(state, attempt=attempt)
+    if event.interrupted:
+        return edit(state, attempt=edit(attempt, interrupted=event.interrupted))
+    if failure is None:
+        made = "all that attempt {} begins with exists" if attempt.waiting else "all of attempt {} exists"
+        text = f"{submission}: {made.format(attempt.number)}"
+        state = edit(state, attempt=edit(attempt, stage=Stage.SUBMITTED, submitted_at=now, interrupted=""))
+        if state.observation is not None and state.observation.complete:
+            # It was seen complete before all of it was made: what has been made since may not be.
+            state = edit(state, observation=None, looked_at=None, in_doubt=True)
+        return cause(state, Reason.SUBMISSION_SUCCEEDED, text, now)
+    if event.exhausted and state.policy.refused_create is RefusedCreate.WAIT:
+        # It was borne for as long as the submission may take, so that this is its end.
+        failure = edit(failure, reason=Reason.SUBMISSION_TIMEOUT)
+    state = edit(state, attempt=edit(attempt, launch_failure=failure))
+    return cause(state, Reason.SUBMISSION_FAILED, f"{submission}: {failure.sentence()}", now)
+
+
+def _replaced(state: State, attempt: Attempt, operation: Operation, event: ReplaceDone, now: datetime) -> State:
+    """Remember the new objects, and that nothing is known of them yet; what joined meanwhile is still to be made."""
+    made = [name for name in attempt.replacing if name in operation.launches and name not in event.left]
+    left = () if event.failure is not None else tuple(name for name in attempt.replacing if name not in made)
+    attempt = edit(
+        attempt,
+        objects=_known(attempt, event.objects),
+        borne_again=attempt.borne_again + event.borne if left else 0.0,
+        replacing=left,
+        parted=bool(left),
+        launch_failure=event.failure,
+        warming={**attempt.warming, **dict.fromkeys(made, now)},
+    )
+    return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
+
+
+def _known(attempt: Attempt, made: tuple[ObjectRef, ...]) -> tuple[ObjectRef, ...]:
+    """Return the objects of an attempt, each as it was made last."""
+    return tuple({(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *made)}.values())
+
+
+def _cleared(state: State, attempt: Attempt, now: datetime) -> State:
+    """Remember that nothing of a settled workload is active any more."""
+    seen = state.observation
+    state = edit(state, attempt=edit(attempt, cleared=True), observation=idle(seen) if seen is not None else None)
+    text = f"nothing of attempt {attempt.number} is active any more; what has ended is kept"
+    return cause(state, Reason.DELETION_COMPLETE, text, now)
+
+
+def _parked(state: State, attempt: Attempt, event: ParkDone, now: datetime) -> State:
+    """Remember that an attempt is suspended in place, and no pod of it left; or that it has to go otherwise (J14)."""
+    if event.refused:
+        return edit(state, attempt=edit(attempt, interrupted=shortened(event.refused)))
+    if not event.done:
+        return edit(state, attempt=edit(attempt, turns=max(attempt.turns, event.turn + 1 - event.turn % 2)))
+    seen = state.observation
+    state = edit(state, attempt=edit(attempt, parking=Parking.PARKED), unhealthy=None, preempted_at=None)
+    state = edit(state, observation=asleep(seen) if seen is not None else None)
+    text = f"attempt {attempt.number} is suspended in place: no pod of it is left"
+    return cause(state, Reason.SUSPENDED_IN_PLACE, text, now)
+
+
+def _unparked(state: State, attempt: Attempt, event: UnparkDone, now: datetime) -> State:
+    """Remember that what was suspended in place is resumed, and that nothing is known of it yet (J14)."""
+    if event.refused:
+        why = f"attempt {attempt.number} cannot be resumed in place: {event.refused}"
+        return edit(state, attempt=edit(attempt, interrupted=shortened(why)))
+    if not event.done:
+        return edit(state, attempt=edit(attempt, turns=max(attempt.turns, event.turn + event.turn % 2)))
+    state = edit(state, attempt=returned(attempt, now))
+    return edit(state, observation=None, looked_at=None, in_doubt=True)
+
+
+def _told(state: State, event: Event, operation: Operation) -> State:
+    """Remember which status has reached the cluster. An operation broken off may have brought it or not."""
+    match event:
+        case OperationInterrupted() | OperationRefused() | StageDone():
+            return state  # A staging tells the cluster nothing: at first there is nothing there yet to bear it.
+        case CreateDone(_, failure, interrupted, _) if failure is not None or interrupted:
+            ended = False
+        case ReplaceDone(_, failure, left) if failure is not None or left:
+            ended = False
+        case RemoveDone(gone):
+            ended = gone
+        case ClearDone(done) | ParkDone(done) | UnparkDone(done):
+            ended = done
+        case _:
+            ended = True
+    # What is left to the next operation counts as told: it brings that before anything of its own.
+    owed = operation.report if isinstance(event, ReportDone) and event.untold else None
+    told = (operation.report_done if ended else None) or operation.report
+    # Its last report told what it caused itself; what else has happened meanwhile is still to be told.
+    undisturbed = ended and state.causes_total == operation.causes
+    causes = max(operation.causes, operation.causes_done) if undisturbed else operation.causes
+    return edit(state, told=told, told_causes=max(state.told_causes, causes), owed=owed)
+
+
+def _removed(state: State, event: RemoveDone, operation: Operation, now: datetime) -> State:
+    kind = operation.kind
+    attempt = state.attempt
+    state = edit(state, blind=union((*state.blind, *event.blind), INTERVALS_KEPT))
+    if state.checkpoint is not None and state.checkpoint.conflict is not None and event.answers is not None:
+        state = edit(state, checkpoint=edit(state.checkpoint, answers=edit(event.answers, at=now)))
+    if event.gone:
+        if operation.releases:
+            state = edit(state, anchored=False)
+        if attempt is None or attempt.stage is Stage.GONE:
+            return state
+        pause = paused(attempt, pause_of(state, attempt))
+        gone = edit(attempt, stage=Stage.GONE, gone_at=now, remnants=(), remnants_total=0)
+        state = edit(
+            state,
+            attempt=gone,
+            observation=None,
+            looked_at=None,
+            in_doubt=False,
+            unhealthy=None,
+            preempted_at=None,
+            pause_until=now + pause if attempt.pause_after else None,
+            claims=event.claims,
+        )
+        kept = f"; kept: {event.claims.sentence()}" if event.claims is not None else ""
+        text = f"attempt {attempt.number} is proven gone{_but(attempt)}{kept}"
+        return cause(state, Reason.DELETION_COMPLETE, text, now)
+    if attempt is None:
+        return state
+    if kind is OperationKind.REMOVE and now < removal_due(state, attempt, now):
+        # Some of its time passed unseen, perhaps before the deletion could even be sent: that is given back.
+        return edit(state, attempt=edit(attempt, remnants=event.remnants, remnants_total=event.remnants_total))
+    left = "; ".join(each.sentence() for each in event.remnants[:3])
+    more = f" and {event.remnants_total - 3} more" if event.remnants_total > 3 else ""
+    changed = event.remnants != attempt.remnants
+    state = edit(
+        state,
+        attempt=edit(
+            attempt,
+            stage=Stage.FORCING,
+            remnants=event.remnants,
+            remnants_total=event.remnants_total,
+            forced_rounds=attempt.forced_rounds + (1 if kind is OperationKind.FORCE_REMOVE else 0),
+        ),
+    )
+    if kind is OperationKind.REMOVE:
+        return cause(state, Reason.DELETION_FORCED, f"forcing the deletion of what is left: {left}{more}", now)
+    return cause(state, Reason.DELETION_BLOCKED, f"still there: {left}{more}", now) if changed else state
+
+
+def _but(attempt: Attempt) -> str:
+    """Say what the proof does not cover: where a node is Down, its pods are gone, and their processes may not be."""
+    if not attempt.stranded:
+        return ""
+    names = ", ".join(attempt.stranded[:3]) + (f" and {more} more" if (more := len(attempt.stranded) - 3) > 0 else "")
+    return f", but for what may still run on {names} until that is heard again or powered off"
+
+
+def _refused(state: State, type_: str, message: str, now: datetime) -> State:
+    """Remember a refusal as a failure to launch. What refuses the first attempt has let nothing be created."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage not in LIVE:
+        return state
+    failure = Failure(
+        cls=FailureClass.LAUNCH,
+        scope=Scope.WORKLOAD,
+        reason=_REFUSALS.get(type_, Reason.CREATE_FAILED),
+        time=now,
+        message=shortened(message),
+        attempt=attempt.number,
+    )
+    state = edit(state, attempt=edit(attempt, launch_failure=failure))
+    return cause(state, Reason.SUBMISSION_FAILED, failure.sentence(), now)

@@ -1,0 +1,26 @@
+"""A workload's memory when it is submitted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import Reason, State, Workload
+from holdfast.model.observation import Asked
+from holdfast.policy.status.blocked import waiting
+from holdfast.policy.status.queued import first_turn
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.record import cause
+
+
+def submitted(spec: Workload, now: datetime) -> State:
+    """Return the state in which a life begins: nothing is made yet, and one submitted suspended stays so."""
+    state = State(since=now, policy=spec.policy, blocked=waiting(spec), turn=first_turn(spec))
+    if spec.source.generation is not None:
+        # Its custom resource is there already, and is told how it stands from the first.
+        asked = Asked(kind=spec.source.kind, generation=spec.source.generation, suspend=spec.suspend)
+        state = edit(state, asked=asked, anchored=True)
+        by = f" by {spec.source.by}" if spec.source.by else "; by whom is not verified"
+        state = cause(state, Reason.SUBMITTED, f"its {asked.kind} was created{by}", now)
+    if spec.suspend:
+        state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
+    return state

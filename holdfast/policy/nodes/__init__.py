@@ -1,0 +1,1 @@
+"""The monitor of nodes and the provisioner of their machines."""

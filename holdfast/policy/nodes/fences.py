@@ -1,0 +1,87 @@
+"""Fences beside what else is asked of machines: how many are remembered, and how many are begun at once (D10). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+from typing import Final
+
+from holdfast.model.entities.provisioner import FenceNews, NodeRequest, ProvisionerState
+
+FENCES_BYTES: Final = 640 * 1024
+"""What fences may take of the provisioner's memory, however much else is pending."""
+BEGUN_AT_ONCE: Final = 64
+"""Fences that are worked at at the same time; of one service as many as of other requests."""
+LOOKED_UP_AT_ONCE: Final = 100
+"""Requests of which it is found out at the same time whom to ask."""
+_FIELDS: Final = 400
+"""Bytes of a request's JSON without its texts."""
+_SAID: Final = 200
+"""Characters of what a try says."""
+
+
+def has_room(state: ProvisionerState, request: NodeRequest) -> bool:
+    """Whether one more fence fits into what fences may take."""
+    there = sum(_size(one) for one in state.pending if one.fence) + sum(_size_of_news(one) for one in state.news)
+    return there + _size(request) <= FENCES_BYTES
+
+
+def yields(state: ProvisionerState) -> NodeRequest | None:
+    """Return the fence that makes room for another: the last one that waits, untried, for a service that is away."""
+    waiting = (one for one in reversed(state.pending) if one.fence and one.begun is None)
+    return next((one for one in waiting if one.service in state.away), None)
+
+
+class Places:
+    """How many requests may still be begun: fences have places of their own."""
+
+    def __init__(self, state: ProvisionerState, busy: Set[int]) -> None:
+        """Count what is under way."""
+        there = [one for one in state.pending if one.number in busy]
+        self._at_once = state.at_once
+        self._looked_up = sum(not one.enlisted for one in there)
+        self._others = sum(one.enlisted and not one.fence for one in there)
+        self._fences = Counter(one.service for one in there if one.enlisted and one.fence)
+
+    def look_up(self) -> bool:
+        """Take a place for finding out whom to ask, if there is one."""
+        self._looked_up += 1
+        return self._looked_up <= LOOKED_UP_AT_ONCE
+
+    def take(self, request: NodeRequest) -> bool:
+        """Take a place for a request, if there is one."""
+        if self.lacks(request):
+            return False
+        if request.fence:
+            self._fences[request.service] += 1
+        else:
+            self._others += 1
+        return True
+
+    def lacks(self, request: NodeRequest) -> str:
+        """Return what keeps a request from a place, for people; empty where nothing does."""
+        if not request.fence:
+            return _most(f"{self._others} requests are") if self._others >= self._at_once else ""
+        of_service, all_fences = self._fences[request.service], self._fences.total()
+        if of_service >= self._at_once:
+            return _most(f"{of_service} fences of {request.service} are")
+        return _most(f"{all_fences} fences are") if all_fences >= BEGUN_AT_ONCE else ""
+
+
+def _most(what: str) -> str:
+    return f"{what} under way, which is the most at once"
+
+
+def _size(request: NodeRequest) -> int:
+    """Return the most that a fence takes as JSON; what is not known yet is reckoned to be long."""
+    texts = (request.node, request.uid, request.renewed, request.why, request.by)
+    service = _bytes(request.service) if request.service else _bytes(request.node) + 64
+    return _FIELDS + sum(map(_bytes, texts)) + service + max(_SAID, _bytes(request.said))
+
+
+def _size_of_news(news: FenceNews) -> int:
+    return _FIELDS + sum(map(_bytes, (news.node, news.uid, news.renewed, news.why)))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())

@@ -1,0 +1,368 @@
+"""What is asked of nodes' machines, and in which order it is done; what waits, and for what (row L15). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from holdfast import names
+from holdfast.model.entities.provisioner import (
+    OUTCOMES_KEPT,
+    PENDING_MAXIMUM,
+    FenceAsk,
+    FenceNews,
+    NodeAction,
+    NodeAsk,
+    NodeOutcome,
+    NodeRequest,
+    Progress,
+    ProvisionerState,
+    Quarantine,
+    Result,
+    ServiceAway,
+)
+from holdfast.policy.nodes import fences
+from holdfast.policy.values.edit import edit
+
+AWAY_FIRST: Final = timedelta(seconds=2)
+AWAY_LAST: Final = timedelta(minutes=5)
+WAIT_LAST: Final = timedelta(minutes=1)
+"""What is only waited for (pods that leave, a disk that is erased) is looked at more often than that."""
+MONITOR: Final = "node monitor"
+_OPPOSITE: Final = {NodeAction.BOOT: NodeAction.POWER_OFF, NodeAction.POWER_OFF: NodeAction.BOOT}
+
+
+class Plan(NamedTuple):
+    """What is to be begun now, and until when there is nothing else."""
+
+    enlist: tuple[NodeRequest, ...]
+    begin: tuple[NodeRequest, ...]
+    until: datetime | None
+    why: str
+
+
+# What is asked.
+
+
+def refusal(state: ProvisionerState, ask: NodeAsk, busy: Set[int]) -> str:
+    """Return why something cannot be asked; empty if it can.
+
+    Args:
+        state: as it is.
+        ask: what somebody asks.
+        busy: numbers of the requests that are being worked at just now.
+    """
+    if not names.DNS_SUBDOMAIN.match(ask.node) or len(ask.node) > 253:
+        return f"node: {ask.node!r} is no node's name: expected a DNS subdomain, such as node-7.example.com"
+    if ask.pxe and ask.action is not NodeAction.BOOT:
+        return f"pxe: expected with {NodeAction.BOOT} alone, found {ask.action}"
+    if ask.force and ask.action is not NodeAction.POWER_OFF:
+        return f"force: expected with {NodeAction.POWER_OFF} alone, found {ask.action}"
+    if ask.action in {NodeAction.RELEASE, NodeAction.FENCED} and not ask.why:
+        return f"why: missing: {verb_of(ask.action)} goes by a person's word alone, which is kept with its reason"
+    there = [one for one in state.pending if one.node == ask.node]
+    if _same(there, ask) is not None:
+        return ""
+    others = sum(not one.fence for one in state.pending)
+    if others >= PENDING_MAXIMUM:
+        return f"{others} requests are pending, which is the most: ask again later"
+    for one in there:
+        where = f"{ask.node}: request {one.number} ({verb_of(one.action)}) is pending"
+        if ask.action is NodeAction.BOOT and (one.fence or one.action is NodeAction.FENCED):
+            return f"{where}: its pods are moved once its power is off, and then it may be booted"
+        if one.action is _OPPOSITE.get(ask.action) or (ask.action, one.action) == (NodeAction.WIPE, NodeAction.RELEASE):
+            return f"{where}, which says the opposite: ask again once it is done"
+        if ask.action is NodeAction.RELEASE and one.action is NodeAction.WIPE and _is_begun(one, busy):
+            return f"{where}, and its drives are being erased: ask again once that is done"
+    return ""
+
+
+def asked(state: ProvisionerState, ask: NodeAsk, now: datetime) -> tuple[ProvisionerState, NodeRequest]:
+    """Return the state after something was asked that is not refused, and the request: that which asks the same."""
+    same = _same([one for one in state.pending if one.node == ask.node], ask)
+    if same is not None:
+        return state, same
+    if ask.action is NodeAction.RELEASE:
+        wipes = [one for one in state.pending if (one.node, one.action) == (ask.node, NodeAction.WIPE)]
+        for one in wipes:
+            state = _ended(state, one, Result.WITHDRAWN, f"its node was released: {ask.why}", now)
+    request = NodeRequest(
+        number=state.last + 1,
+        node=ask.node,
+        action=ask.action,
+        at=now,
+        why=ask.why,
+        by=ask.by,
+        pxe=ask.pxe,
+        force=ask.force,
+    )
+    return _queued(state, request), request
+
+
+def _same(there: Iterable[NodeRequest], ask: NodeAsk) -> NodeRequest | None:
+    """Return the pending request of a node that asks what is asked, or more."""
+    for one in there:
+        if one.action is ask.action and one.pxe == ask.pxe and (one.force or one.fence or not ask.force):
+            return one
+    return None
+
+
+def fence(state: ProvisionerState, ask: FenceAsk, now: datetime) -> ProvisionerState:
+    """Return the state after the monitor of nodes has asked for a node's power to be off; asked again it is the same.
+
+    Fences have room of their own. Where that is used up, one that waits for a service that is away yields; else this
+    one is turned away, which is counted. The monitor asks for either again, and shows what it has asked for.
+    """
+    there = next((one for one in state.pending if one.fence and (one.node, one.uid) == (ask.node, ask.uid)), None)
+    if there is not None:
+        # Another renewal is another silence: what was begun for the one before proves nothing of it.
+        anew = edit(there, renewed=ask.renewed, why=ask.why, progress=Progress())
+        return state if there.renewed == ask.renewed else _with(state, anew)
+    if not names.DNS_SUBDOMAIN.match(ask.node):
+        return state
+    request = NodeRequest(
+        number=state.last + 1,
+        node=ask.node,
+        action=NodeAction.POWER_OFF,
+        at=now,
+        why=ask.why,
+        by=MONITOR,
+        fence=True,
+        uid=ask.uid,
+        renewed=ask.renewed,
+    )
+    while not fences.has_room(state, request):
+        other = fences.yields(state)
+        if other is None:
+            return edit(state, turned_away=state.turned_away + 1)
+        said = f"{other.service} is away, and others wait: it is asked for again"
+        state = _ended(state, other, Result.WITHDRAWN, said, now)
+    return _queued(state, request)
+
+
+def withdrawn(state: ProvisionerState, node: str, uid: str, busy: Set[int], now: datetime) -> ProvisionerState:
+    """Return the state after a node was heard again: its power is not cut, unless that has begun."""
+    for one in state.pending:
+        if one.fence and (one.node, one.uid) == (node, uid) and one.number not in busy and one.progress.sent is None:
+            state = _ended(state, one, Result.WITHDRAWN, "the node is heard again", now)
+    return state
+
+
+def _queued(state: ProvisionerState, request: NodeRequest) -> ProvisionerState:
+    return edit(state, last=request.number, pending=(*state.pending, request))
+
+
+def _is_begun(request: NodeRequest, busy: Set[int]) -> bool:
+    return request.number in busy or bool(request.progress.ordered)
+
+
+# What came of it.
+
+
+def enlisted(
+    state: ProvisionerState, number: int, uid: str, service: str, refused: str, now: datetime
+) -> ProvisionerState:
+    """Return the state after it was found out whom to ask; a node that is to be wiped is in quarantine from then on."""
+    request = _of(state, number)
+    if request is None:
+        return state
+    if refused:
+        return _ended(state, request, Result.REFUSED, refused, now)
+    state = _with(state, edit(request, enlisted=True, uid=request.uid or uid, service=service, again=None, tries=0))
+    if request.action is NodeAction.WIPE:
+        since = Quarantine(since=now, why=f"to be wiped (request {number}){': ' if request.why else ''}{request.why}")
+        return edit(state, quarantined={**state.quarantined, request.node: since})
+    return state
+
+
+def not_enlisted(state: ProvisionerState, number: int, why: str, now: datetime) -> ProvisionerState:
+    """Return the state after that could not be found out: it is tried again."""
+    request = _of(state, number)
+    return state if request is None else _with(state, _later(request, why, now, WAIT_LAST))
+
+
+def begun(state: ProvisionerState, number: int, now: datetime) -> ProvisionerState:
+    """Return the state as a request is being worked at."""
+    request = _of(state, number)
+    return state if request is None else _with(state, edit(request, begun=request.begun or now))
+
+
+def came_to(
+    state: ProvisionerState,
+    number: int,
+    result: Result,
+    said: str,
+    progress: Progress,
+    now: datetime,
+    *,
+    reached: bool = False,
+    off_since: datetime | None = None,
+    renewed: str = "",
+) -> ProvisionerState:
+    """Return the state after a try has come to something.
+
+    Args:
+        state: as it was.
+        number: of the request.
+        result: what it came to.
+        said: the same in words.
+        progress: how far it has come.
+        now: the time.
+        reached: whether the service has answered.
+        off_since: of a node that is off, since when that is known.
+        renewed: of a fence, the last renewal in the silence that the try was for.
+    """
+    request = _of(state, number)
+    if request is None:
+        return state
+    is_earlier = request.fence and bool(renewed) and renewed != request.renewed
+    if reached:
+        state = edit(state, away={key: one for key, one in state.away.items() if key != request.service})
+    request = edit(request, progress=Progress() if is_earlier else progress)
+    if is_earlier and result is not Result.AWAY:  # The node was heard meanwhile, and is silent again.
+        return _with(state, edit(request, tries=0, again=None))
+    if result is Result.WAITS:
+        return _with(state, _later(request, said, now, WAIT_LAST))
+    if result is Result.AWAY:
+        state = _with(state, edit(request, said=said, tries=request.tries + 1))
+        return edit(state, away={**state.away, request.service: _away(state.away.get(request.service), said, now)})
+    if result is Result.DONE and (request.fence or request.action is NodeAction.FENCED):
+        state = _fenced(state, request, said, off_since or now, renewed or request.renewed, now)
+    return _ended(state, request, result, said, now)
+
+
+def _fenced(
+    state: ProvisionerState, request: NodeRequest, said: str, at: datetime, renewed: str, now: datetime
+) -> ProvisionerState:
+    """Return the state with news for the monitor of nodes; whatever else would cut this node's power is done."""
+    why = f"powered off by hand: {request.why}" if request.action is NodeAction.FENCED else said
+    news = FenceNews(node=request.node, uid=request.uid, at=at, why=why, renewed=renewed)
+    for one in state.pending:
+        if one.fence and one.node == request.node and one.number != request.number:
+            state = _ended(state, one, Result.DONE, why, now)
+    return edit(state, news=(*state.news, news))
+
+
+def _away(before: ServiceAway | None, why: str, now: datetime) -> ServiceAway:
+    if before is not None and now < before.again:
+        return before  # Several had been asked before it was known.
+    tries = before.tries + 1 if before is not None else 1
+    since = before.since if before is not None else now
+    return ServiceAway(since=since, again=now + _delay(tries, AWAY_LAST), tries=tries, why=why)
+
+
+def _later(request: NodeRequest, said: str, now: datetime, longest: timedelta) -> NodeRequest:
+    tries = request.tries + 1 if request.said == said else 1
+    return edit(request, tries=tries, said=said, again=now + _delay(tries, longest))
+
+
+def _delay(tries: int, longest: timedelta) -> timedelta:
+    return min(longest, AWAY_FIRST * 2 ** min(12, tries - 1))
+
+
+def _ended(state: ProvisionerState, request: NodeRequest, result: Result, said: str, now: datetime) -> ProvisionerState:
+    outcome = NodeOutcome(
+        number=request.number,
+        node=request.node,
+        action=request.action,
+        result=result,
+        asked_at=request.at,
+        ended_at=now,
+        why=request.why,
+        by=request.by,
+        said=said,
+        fence=request.fence,
+    )
+    quarantined = dict(state.quarantined)
+    there = quarantined.get(request.node)
+    if request.action is NodeAction.RELEASE or (result is Result.DONE and request.action is NodeAction.WIPE):
+        quarantined.pop(request.node, None)
+    elif result is Result.REFUSED and request.action is NodeAction.WIPE and there is not None:
+        # What may still bear somebody's data is let go by a person alone.
+        quarantined[request.node] = edit(there, why=f"its wipe (request {request.number}) has failed: {said}")
+    return edit(
+        state,
+        pending=tuple(one for one in state.pending if one.number != request.number),
+        quarantined=quarantined,
+        outcomes=(*state.outcomes, outcome)[-OUTCOMES_KEPT:],
+        done=state.done + 1,
+    )
+
+
+# What follows.
+
+
+def plan(state: ProvisionerState, busy: Set[int], now: datetime) -> Plan:
+    """Return what is to be begun.
+
+    In the order in which it was asked, but for what the monitor of nodes waits for, which goes first; of one node one
+    after the other, of all together at most `at_once`, and beside them as many fences of each service. A service that
+    is away is asked again by the first alone.
+    """
+    enlist: list[NodeRequest] = []
+    begin: list[NodeRequest] = []
+    waits: list[tuple[datetime, str]] = []
+    order = in_order(state)
+    nodes = {one.node for one in order if one.number in busy and one.enlisted}
+    asks = {one.service for one in order if one.number in busy}
+    places = fences.Places(state, busy)
+    for one in order:
+        if one.number in busy:
+            continue
+        if one.again is not None and one.again > now:
+            waits.append((one.again, f"{one.node}: {verb_of(one.action)} is tried again"))
+            nodes.add(one.node)
+            continue
+        if not one.enlisted:
+            if places.look_up():
+                enlist.append(one)
+            nodes.add(one.node)
+            continue
+        if one.node in nodes:
+            continue
+        nodes.add(one.node)
+        away = state.away.get(one.service) if one.action.by_service else None
+        if away is not None and away.again > now:
+            waits.append((away.again, f"{one.service} is asked again"))
+            continue
+        if (away is not None and one.service in asks) or not places.take(one):
+            continue
+        asks.add(one.service)
+        begin.append(one)
+    first = min(waits, default=None)
+    return Plan(tuple(enlist), tuple(begin), first[0] if first else None, first[1] if first else "")
+
+
+def in_order(state: ProvisionerState) -> list[NodeRequest]:
+    """Return what is pending in the order in which it is begun.
+
+    First what takes no service, since a person's word is not to wait for one that is away; then what the monitor of
+    nodes waits for.
+    """
+    return sorted(state.pending, key=lambda one: (one.action.by_service, not one.fence, one.number))
+
+
+def told(state: ProvisionerState, news: FenceNews) -> ProvisionerState:
+    """Return the state after the monitor of nodes was told something, or there is none to be told."""
+    return edit(state, news=tuple(one for one in state.news if one != news))
+
+
+def _of(state: ProvisionerState, number: int) -> NodeRequest | None:
+    return next((one for one in state.pending if one.number == number), None)
+
+
+def _with(state: ProvisionerState, request: NodeRequest) -> ProvisionerState:
+    pending = tuple(request if one.number == request.number else one for one in state.pending)
+    return edit(state, pending=pending)
+
+
+def verb_of(action: NodeAction) -> str:
+    """Return what is asked, for people."""
+    return {
+        NodeAction.BOOT: "boot",
+        NodeAction.WIPE: "wipe",
+        NodeAction.POWER_OFF: "power off",
+        NodeAction.RELEASE: "release",
+        NodeAction.FENCED: "powered off by hand",
+    }[action]

@@ -1,0 +1,123 @@
+"""How a provisioner stands, for people: what waits for what, what is away, what came of the last requests. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from datetime import datetime
+from typing import Final
+
+from holdfast.model import NodeBook, NodeWord
+from holdfast.model.entities.provisioner import NodeAction, NodeRequest, ProvisionerState, ProvisionerStatus
+from holdfast.policy.nodes.fence import FENCES_AT_ONCE
+from holdfast.policy.nodes.fences import Places
+from holdfast.policy.nodes.provisioner import in_order, verb_of
+
+_SHOWN: Final = 20
+_OUTCOMES_SHOWN: Final = 5
+
+
+def status(state: ProvisionerState, busy: Set[int], now: datetime) -> ProvisionerStatus:
+    """Return how a provisioner stands."""
+    order = in_order(state)
+    first: dict[str, NodeRequest] = {}
+    for one in order:
+        first.setdefault(one.node, one)
+    places = Places(state, busy)
+    return ProvisionerStatus(
+        cluster=state.cluster,
+        message=_message(state, busy),
+        at_once=state.at_once,
+        pending=tuple(order),
+        waits={one.number: _waits(state, first[one.node], places, one, busy, now) for one in order},
+        away=state.away,
+        quarantined=state.quarantined,
+        outcomes=tuple(reversed(state.outcomes)),
+        done=state.done,
+    )
+
+
+def _message(state: ProvisionerState, busy: Set[int]) -> str:
+    under_way = sum(one.number in busy for one in state.pending)
+    text = f"{len(state.pending)} requests are pending, {under_way} of them under way"
+    fences = sum(one.fence for one in state.pending)
+    if fences:
+        text += f", {fences} of them fences"
+    text += f"; {state.done} have ended"
+    if state.turned_away:
+        text += f"; {state.turned_away} fences found no room so far, and are asked for again"
+    if state.quarantined:
+        text += f"; {len(state.quarantined)} nodes are in quarantine"
+    for service, one in sorted(state.away.items()):
+        text += f"; {service} is away since {one.since:%m-%d %H:%M:%S} UTC"
+    return text
+
+
+def _waits(
+    state: ProvisionerState,
+    first: NodeRequest,
+    places: Places,
+    request: NodeRequest,
+    busy: Set[int],
+    now: datetime,
+) -> str:
+    """Say why a request is not done."""
+    said = f" ({request.said})" if request.said else ""
+    if request.number in busy:
+        return ("is under way" if request.enlisted else "whom to ask is being looked up") + said
+    if request.again is not None and request.again > now:
+        return f"{request.said}: tried again at {request.again:%H:%M:%S} UTC"
+    if first is not request:
+        return f"after request {first.number} of the same node ({verb_of(first.action)})"
+    away = state.away.get(request.service) if request.action.by_service else None
+    if away is not None:
+        return f"{request.service} is away: {away.why}: asked again at {away.again:%H:%M:%S} UTC"
+    if not request.enlisted:
+        return "whom to ask is to be looked up"
+    return places.lacks(request) or "it is its turn"
+
+
+def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
+    """Return the same in Markdown, for the Temporal UI."""
+    shown = status(state, busy, now)
+    lines = [f"**{shown.message}**", ""]
+    for service, one in sorted(shown.away.items()):
+        lines.append(
+            f"- `{service}` **does not answer**: {one.why}; asked {one.tries} times, next at {one.again:%H:%M:%S} UTC"
+        )
+    lines += [
+        f"- {one.number}: **{verb_of(one.action)}** `{one.node}`, asked {one.at:%m-%d %H:%M:%S} UTC"
+        f"{' by ' if one.by else ''}{one.by}: {shown.waits[one.number]}"
+        for one in shown.pending[:_SHOWN]
+    ]
+    lines += [
+        f"- quarantine: `{node}` since {one.since:%m-%d %H:%M:%S} UTC: {one.why}"
+        for node, one in sorted(shown.quarantined.items())[:_SHOWN]
+    ]
+    lines += [
+        f"- {one.number}: {verb_of(one.action)} `{one.node}`: {one.result} at {one.ended_at:%m-%d %H:%M:%S} UTC"
+        f"{': ' if one.said else ''}{one.said}"
+        for one in shown.outcomes[:_OUTCOMES_SHOWN]
+    ]
+    return "\n".join(lines)
+
+
+def unfenced(book: NodeBook, told: ProvisionerStatus) -> dict[str, str]:
+    """Return the nodes that are to be off before their workloads hear of it, each with what it waits for."""
+    found: dict[str, str] = {}
+    pending = {one.node: told.waits[one.number] for one in told.pending if one.fence}
+    ended = {one.node: f"{one.result}: {one.said}" for one in reversed(told.outcomes) if one.fence}
+    before = sum(record.word is NodeWord.FENCING and record.asked is not None for record in book.nodes.values())
+    for record in book.nodes.values():
+        if record.word is not NodeWord.FENCING or not record.ours:
+            continue
+        if record.asked is None and before >= FENCES_AT_ONCE:
+            rest = f"{before} others are asked for before it"
+        else:
+            rest = "it is to be asked for" if record.asked is None else "it is asked for again"
+        found[record.name] = pending.get(record.name) or record.unasked or ended.get(record.name) or rest
+    return found
+
+
+def pending(state: ProvisionerState) -> dict[NodeAction, int]:
+    """Return how many requests are pending, by what they ask."""
+    return {action: sum(one.action is action for one in state.pending) for action in NodeAction}

@@ -1,0 +1,1 @@
+"""The rendezvous of an elastic gang: members, rounds, orders."""

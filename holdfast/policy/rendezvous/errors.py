@@ -1,0 +1,38 @@
+"""What a rendezvous keeps of its members' errors: bounded, however many have failed (D7). Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.model.gang.state import GangState, MemberRecord
+from holdfast.model.gang.wire import bounded
+from holdfast.policy.rendezvous.news import CURT, FAILURES_WHOLE
+from holdfast.policy.rendezvous.rounds import failures
+from holdfast.policy.values.edit import edit
+
+ERRORS_MAXIMUM: Final = 256 * 1024
+"""Characters of errors that are kept whole: what 64 members say at most, and all of 4,096 that say little."""
+
+
+def curt(state: GangState) -> GangState:
+    """Return the state with errors cut short, where they are too long together.
+
+    The failures that a round began with are kept whole: by the earliest the gang is judged, and its workload is told.
+    Of any other member's, the first worker is kept, with the end of its error.
+    """
+    said = {name: _length(one) for name, one in state.members.items() if one.report.failures}
+    if sum(said.values()) <= ERRORS_MAXIMUM:
+        return state
+    whole = {one.join.member for one in failures(state)[:FAILURES_WHOLE]}
+    cut = {name: _cut(state.members[name]) for name in said if name not in whole}
+    return edit(state, members={**state.members, **cut})
+
+
+def _length(one: MemberRecord) -> int:
+    return sum(len(failure.error) for failure in one.report.failures)
+
+
+def _cut(one: MemberRecord) -> MemberRecord:
+    first = one.report.failures[0]
+    short = (edit(first, error=bounded(first.error, CURT)),)
+    return one if short == one.report.failures else edit(one, report=edit(one.report, failures=short))

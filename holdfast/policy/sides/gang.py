@@ -1,0 +1,166 @@
+"""A workload's side of its elastic gang: when its rendezvous begins, ends, is resized, and what its word comes to.
+
+What the rounds come to is decided in the rendezvous (`rendezvous.py`); here a word of three is left of it: the gang
+has succeeded, it has failed, or a loss is the workload's own to make good (decision record 0030).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Final
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from holdfast.model import Attempt, Failure, FailureClass, Meeting, Reason, Scope, Stage, State, Workload
+from holdfast.model.gang.orders import GangEnding
+from holdfast.model.gang.state import MEMBERS_MAXIMUM, Gang
+from holdfast.model.gang.wire import CloseReason
+from holdfast.policy.values.addressee import Addressed
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, GangUnsized
+from holdfast.policy.values.record import cause, shortened
+
+REASONS: Final[Mapping[CloseReason, Reason]] = {
+    CloseReason.RESTARTS_EXHAUSTED: Reason.MAX_RESTARTS_EXHAUSTED,
+    CloseReason.ROUNDS_EXHAUSTED: Reason.MAX_ROUNDS_EXHAUSTED,
+    CloseReason.EXIT_BARRIER_TIMEOUT: Reason.EXIT_BARRIER_TIMEOUT,
+    CloseReason.JOIN_TIMEOUT: Reason.JOIN_TIMEOUT,
+    CloseReason.MEMBER_FAILED: Reason.MEMBER_FAILED,
+    CloseReason.MEMBER_LOST: Reason.MEMBER_LOST,
+}
+"""How a gang has failed, in the workload's own vocabulary; what is left out is no failure."""
+
+
+class GangScale(Addressed):
+    """Another size for the gang of a workload that is under way."""
+
+    max: Annotated[int, Field(ge=1, le=MEMBERS_MAXIMUM)]
+    """How many members a round has at most from now on."""
+    min: Annotated[int | None, Field(ge=1, le=MEMBERS_MAXIMUM)] = None
+    """With how many it still runs; none: as before, or `max` where that is less."""
+    note: str = ""
+
+    # What it does not know is refused in a sentence: a document that cannot be decoded is not.
+    model_config = ConfigDict(extra="allow")
+
+
+def met(spec: Workload) -> Meeting | None:
+    """Return how the gang of an attempt stands that begins now; None for a workload without one."""
+    return Meeting(gang=spec.gang) if spec.gang is not None else None
+
+
+def beginning(state: State) -> Attempt | None:
+    """Return the attempt of which the rendezvous is to be told, once there are pods that could meet."""
+    attempt = state.attempt
+    if attempt is None or attempt.meeting is None or attempt.meeting.begun or state.outcome is not None:
+        return None
+    return attempt if attempt.stage is Stage.SUBMITTED else None
+
+
+def parting(state: State) -> Attempt | None:
+    """Return the attempt of which the rendezvous is to be told that it ends: it is removed, or its outcome stands."""
+    attempt = state.attempt
+    if attempt is None or attempt.meeting is None or attempt.meeting.ended or not attempt.meeting.begun:
+        return None
+    going = attempt.stage in {Stage.REMOVING, Stage.FORCING, Stage.GONE}
+    return attempt if going or state.outcome is not None else None
+
+
+def resizing(spec: Workload, state: State) -> Attempt | None:
+    """Return the attempt whose Job and rendezvous are to get the size that the gang has by now."""
+    attempt = state.attempt
+    if attempt is None or attempt.meeting is None or state.outcome is not None or attempt.stage is not Stage.SUBMITTED:
+        return None
+    if attempt.making or attempt.parking is not None or not attempt.meeting.begun or spec.gang is None:
+        return None
+    return attempt if attempt.meeting.gang != spec.gang else None
+
+
+def scaled(spec: Workload, state: State, change: GangScale) -> Workload:
+    """Return the workload with a gang of the size that is asked for.
+
+    Raises:
+        ValueError: if it has no gang, cannot have that size, or is over; saying what is expected.
+    """
+    for name in change.model_extra or ():
+        raise ValueError(f"{name}: expected one of max, min, note")
+    if spec.gang is None:
+        raise ValueError("it has no gang: expected a workload with `gang`, whose size may change while it runs")
+    if state.outcome is not None or state.intent.cancel:
+        what = state.outcome.value if state.outcome is not None else "being deleted"
+        raise ValueError(f"it is {what}: nothing of it runs any longer")
+    least = change.min if change.min is not None else min(spec.gang.min, change.max)
+    try:
+        return spec.resized(least, change.max)
+    except ValidationError as error:
+        raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
+
+
+def unsized(spec: Workload, state: State, event: GangUnsized) -> Workload:
+    """Return the workload with the size that its gang keeps after a refusal, unless it is to have another by now."""
+    attempt = state.attempt
+    if attempt is None or attempt.meeting is None or attempt.number != event.attempt or spec.gang != event.gang:
+        return spec
+    kept = attempt.meeting.gang
+    return spec.resized(kept.min, kept.max)
+
+
+def told(
+    state: State,
+    event: GangTold | GangBegun | GangParted | GangScaled | GangResized | GangUnsized,
+    now: datetime,
+) -> State:
+    """Return the state with what its rendezvous, or a person, has said of its gang."""
+    attempt = state.attempt
+    if isinstance(event, GangScaled):
+        gang = event.gang
+        text = f"the gang is to have {size_of(gang)}"
+        return cause(state, Reason.SCALED, shortened(f"{event.note}: {text}" if event.note else text), now)
+    if attempt is None or attempt.meeting is None or event.attempt != attempt.number:
+        return edit(state, dropped=state.dropped + 1)
+    meeting = attempt.meeting
+    match event:
+        case GangBegun():
+            return edit(state, attempt=edit(attempt, meeting=edit(meeting, begun=True)))
+        case GangParted():
+            return edit(state, attempt=edit(attempt, meeting=edit(meeting, ended=True)))
+        case GangResized(_, gang):
+            return edit(state, attempt=edit(attempt, meeting=edit(meeting, gang=gang)))
+        case GangUnsized(why=why):
+            return cause(state, Reason.SCALED, shortened(f"the gang keeps its size: {why}"), now)
+        case GangTold():
+            return _came_to(state, attempt, meeting, event, now)
+
+
+def _came_to(state: State, attempt: Attempt, meeting: Meeting, event: GangTold, now: datetime) -> State:
+    """Remember what a gang came to: its success, or a failure on which the rules decide (rows T4, T9)."""
+    live = attempt.stage in {Stage.PREPARED, Stage.SUBMITTED}
+    if not live or state.outcome is not None or attempt.told is not None or meeting.succeeded:
+        return edit(state, dropped=state.dropped + 1)
+    came = event.outcome
+    if came.ending is GangEnding.SUCCEEDED:
+        why = shortened(came.why) or "all of its members have succeeded"
+        return edit(state, attempt=edit(attempt, meeting=edit(meeting, succeeded=why)))
+    lost = came.ending is GangEnding.LOST
+    reason = REASONS.get(came.reason, Reason.MEMBER_LOST if lost else Reason.MEMBER_FAILED)
+    failure = Failure(
+        cls=FailureClass.NODE_LOST if lost else FailureClass.APP,
+        scope=Scope.MEMBER if lost else Scope.COMPONENT,
+        reason=reason,
+        time=now,
+        subject=came.member or "its gang",
+        node=came.node,
+        exit_code=came.failure.exit_code if came.failure is not None else None,
+        message=shortened(f"{came.reason.value}: {came.why}"),
+        attempt=attempt.number,
+    )
+    state = edit(state, attempt=edit(attempt, told=failure))
+    return cause(state, reason, failure.sentence(), now)
+
+
+def size_of(gang: Gang) -> str:
+    """Say how large a gang is: `2 to 4 members`, `2 to 4 members and 1 spare`."""
+    text = f"{gang.min} to {gang.max} members" if gang.min != gang.max else f"{gang.max} members"
+    text = text.replace("1 members", "1 member") if gang.min == gang.max == 1 else text
+    return text + (f" and {gang.spares} spare{'s' if gang.spares > 1 else ''}" if gang.spares else "")

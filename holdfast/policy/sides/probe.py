@@ -1,0 +1,82 @@
+"""Whether a workload is asked whether it still serves, and what its silence is (rows L28, L29)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from holdfast.model import ActionKind, Failure, FailureClass, Probe, Reason, Scope, Stage, State, Workload
+from holdfast.policy.failures.rules import rule_on
+from holdfast.policy.values.edit import edit
+
+Answer = str | None
+"""Why a pod is silent; empty where it has answered; None where that is not known."""
+
+
+def probed(spec: Workload, state: State) -> int | None:
+    """Return the attempt whose pods are to be asked now; None where nobody is.
+
+    Nobody is before all of it runs, while it is suspended, and once it is settled, held or known to have failed; nor
+    where a failed probe would come to nothing, since each would have to be followed by another.
+    """
+    attempt = state.attempt
+    if spec.probe is None or attempt is None or attempt.stage is not Stage.SUBMITTED or attempt.ready_at is None:
+        return None
+    if state.outcome is not None or state.held is not None or state.intent.cancel or state.intent.suspend:
+        return None
+    if attempt.parking is not None or attempt.told is not None:
+        return None
+    asked = rule_on(state.policy, silence(attempt.number, attempt.ready_at))
+    return attempt.number if asked.action.kind is not ActionKind.IGNORE else None
+
+
+def silence(
+    attempt: int, time: datetime, component: str = "", subject: str = "", node: str = "", message: str = ""
+) -> Failure:
+    """Return the failure that a pod is which has not answered as often as it may."""
+    return Failure(
+        cls=FailureClass.PROBE,
+        scope=Scope.MEMBER,
+        reason=Reason.PROBE_FAILED,
+        time=time,
+        component=component,
+        subject=subject,
+        node=node,
+        message=message,
+        attempt=attempt,
+    )
+
+
+def failed(rules: Probe, attempt: int, time: datetime, component: str, subject: str, node: str, answer: str) -> Failure:
+    """Return the failure that a pod is which has been silent as often as it may, with its last answer."""
+    message = f"{rules.words} failed {rules.failure_threshold} times in a row: {answer}"
+    return silence(attempt, time, component, subject, node, message)
+
+
+def no_answer(rules: Probe) -> str:
+    """Say that nothing was answered in time."""
+    return f"no answer within {rules.timeout.total_seconds():g} s"
+
+
+def counted(failing: Mapping[str, int], answers: Mapping[str, Answer]) -> dict[str, int]:
+    """Return how often in a row each pod has been silent, by uid, after a round; those that answered are left out."""
+    counts = {
+        uid: failing.get(uid, 0) if answer is None else failing.get(uid, 0) + 1 if answer else 0
+        for uid, answer in answers.items()
+    }
+    return {uid: count for uid, count in counts.items() if count}
+
+
+def silent(answers: Mapping[str, Answer], failing: Mapping[str, int], threshold: int) -> set[str]:
+    """Return the pods, by uid, that have been silent as often as they may, and were so just now."""
+    return {uid for uid, answer in answers.items() if answer and failing.get(uid, 0) >= threshold}
+
+
+def heard(state: State, number: int, failure: Failure | None, failing: dict[str, int]) -> State:
+    """Return the state after a round of asking has ended: with a failure, or broken off with what was counted."""
+    attempt = state.attempt
+    if attempt is None or attempt.number != number or attempt.stage is not Stage.SUBMITTED:
+        return state
+    if failure is None:
+        return edit(state, attempt=edit(attempt, probe_failing=failing))
+    return edit(state, attempt=edit(attempt, told=failure, probe_failing={}))

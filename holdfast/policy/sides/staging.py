@@ -1,0 +1,151 @@
+"""Data sets staged before an attempt: when, how long to wait for a store that is away, what ends it (row L14).
+
+A store that does not answer is no failure: the workload is Pending (Staging), charged with nothing, until it does. A
+data set that is not what was asked for is one, since no waiting mends it. What was staged once is the version of the
+workload's whole life, and what lies complete in the cache needs no store.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from holdfast.model import Failure, FailureClass, Phase, Reason, Scope, Stage, State, Workload
+from holdfast.model.spec.mount import Staging
+from holdfast.policy.attempt.settle import enter
+from holdfast.policy.values.decision import Decision, Fail, Fetch, Retry, Wait
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import StageDone
+from holdfast.policy.values.record import cause, shortened
+
+FIRST = timedelta(seconds=5)
+"""The pause after a try that has found the store away; each further one in a row is twice as long."""
+LONGEST = timedelta(minutes=5)
+
+
+def staging_of(state: State) -> Staging:
+    """Return how a workload stands with its data sets; of one that has asked for none yet, at the beginning."""
+    return state.staging or Staging()
+
+
+def _next(state: State) -> int:
+    return state.attempt.number + 1 if state.attempt is not None else 1
+
+
+def lies_ready(spec: Workload, state: State) -> bool:
+    """Whether all that the next attempt reads lies ready."""
+    return not spec.mounts or staging_of(state).staged == _next(state)
+
+
+def may_ask(spec: Workload, state: State) -> bool:
+    """Whether a workload may ask its queue: not while it would then wait for the store, and keep others from running.
+
+    What was staged once lies in the cache, most likely: that is looked at once it is let in, so that a requeue keeps
+    its place (row L26). If it does not, and the store is away, its place is given back.
+    """
+    staging = staging_of(state)
+    known = bool(staging.sets) and not staging.problem and staging.away_since is None
+    return lies_ready(spec, state) or known
+
+
+def stage(spec: Workload, state: State, now: datetime) -> Decision | None:
+    """Decide for a workload that would begin, and of which nothing is there; None: its data is no hindrance."""
+    if lies_ready(spec, state):
+        return None
+    staging, turn = staging_of(state), state.turn
+    if staging.problem:
+        return Fail(Reason.REFUSED if staging.refused else Reason.STAGING_FAILED, _failure(state, now), staging.problem)
+    if staging.until is not None and now < staging.until:
+        if state.intent.retry:
+            return Retry(state.intent.note or "a person asked not to wait")
+        return Wait(staging.until, f"staging pause: {staging.why}, and is tried again")
+    if turn is not None and not turn.admitted and may_ask(spec, state):
+        return None  # First its queue lets it in.
+    names = ", ".join(mount.name for mount in spec.mounts)
+    why = f"staging {names} for attempt {_next(state)}" + (f", again: {staging.why}" if staging.why else "")
+    return Fetch(why, waits=not (staging.sets and staging.away_since is None))
+
+
+def _failure(state: State, now: datetime) -> Failure:
+    staging = staging_of(state)
+    return Failure(
+        cls=FailureClass.LAUNCH,
+        scope=Scope.WORKLOAD,
+        reason=Reason.REFUSED if staging.refused else Reason.STAGING_FAILED,
+        time=now,
+        message=staging.problem,
+        attempt=_next(state),
+    )
+
+
+def fetching(state: State, decision: Fetch, now: datetime) -> State:
+    """Return the state while data sets are staged: Pending, but where they are likely to lie in the cache.
+
+    There the quota stays reserved, as it is in the pause before an attempt.
+    """
+    return enter(state, Phase.PENDING, Reason.STAGING, decision.why, now) if decision.waits else state
+
+
+def skipped(state: State) -> State:
+    """Return the state without the pause before the store is tried again."""
+    staging = state.staging
+    return (
+        edit(state, staging=edit(staging, until=None)) if staging is not None and staging.until is not None else state
+    )
+
+
+def is_paused(state: State) -> bool:
+    """Whether it waits until the store is tried again."""
+    return state.outcome is None and state.staging is not None and state.staging.until is not None
+
+
+def ended(state: State, event: StageDone, number: int, now: datetime) -> State:
+    """Remember how a staging after attempt `number` has ended."""
+    before = staging_of(state)
+    if event.problem:
+        problem = shortened(event.problem)
+        return edit(state, staging=edit(before, problem=problem, refused=event.refused, until=None))
+    if event.away:
+        return _away(state, before, event, now)
+    state = edit(state, staging=Staging(staged=number + 1, sets=event.sets))
+    return cause(state, Reason.STAGED, _told(event, number + 1), now)
+
+
+def _away(state: State, before: Staging, event: StageDone, now: datetime) -> State:
+    tries = 1 if event.fetched else before.tries + 1
+    since = now if event.fetched or before.away_since is None else before.away_since
+    pause = min(FIRST * 2 ** min(tries - 1, 16), LONGEST)
+    why = shortened(f"{event.away}, since {since:%Y-%m-%d %H:%M:%S} UTC")
+    staging = edit(before, tries=tries, away_since=since, until=now + pause, why=why)
+    state = edit(state, staging=staging)
+    intent = state.intent
+    if state.outcome is None and not intent.suspend and not intent.cancel and state.held is None:
+        state = enter(state, Phase.PENDING, Reason.STAGING, why, now)
+    if before.away_since is None or event.fetched:
+        return cause(
+            state, Reason.STORAGE_UNAVAILABLE, f"{event.away}: staging waits for it, charged with nothing", now
+        )
+    return state
+
+
+def _told(event: StageDone, attempt: int) -> str:
+    files, size = sum(one.files for one in event.sets), sum(one.bytes for one in event.sets)
+    fetched = f"{size_of(event.fetched)} of it fetched" if event.fetched else "all of it from the cache"
+    names = ", ".join(one.mount for one in event.sets)
+    return f"attempt {attempt} has {names} ready: {files} files, {size_of(size)}, {fetched}"
+
+
+def size_of(count: int) -> str:
+    """Write a number of bytes as a person reads it."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} TiB"
+
+
+def is_staging(state: State) -> bool:
+    """Whether it waits for its data sets, and nothing of it is in the cluster."""
+    attempt = state.attempt
+    gone = attempt is None or attempt.stage is Stage.GONE
+    return gone and state.reason is Reason.STAGING and state.outcome is None

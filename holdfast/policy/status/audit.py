@@ -1,0 +1,54 @@
+"""Sensitive work: what is done to it is written down first, and only then done (row L36).
+
+The record is the workflow's own history, to which nothing but an append is possible: the report that carries the entry
+is scheduled there with its text, and the operation only after that report has come back. The cluster has a copy, as an
+Event of the workload's anchor, for as long as the cluster keeps Events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.model import Attempt, OperationKind, State, Workload
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.steps import Run, Step
+
+_ACTS = {
+    OperationKind.CREATE,
+    OperationKind.REPLACE,
+    OperationKind.CLEAR,
+    OperationKind.PARK,
+    OperationKind.UNPARK,
+    OperationKind.REMOVE,
+    OperationKind.FORCE_REMOVE,
+}
+"""What changes something that runs, or lets it run."""
+KEPT = 16
+
+
+def audited(spec: Workload, state: State, step: Step) -> Step:
+    """Return the writing down of a step, where that comes first; else the step itself."""
+    attempt = state.attempt
+    if not spec.sensitive or not isinstance(step, Run) or step.kind not in _ACTS or not state.anchored:
+        return step
+    if attempt is None or _entry(attempt, step.kind) in attempt.audited:
+        return step
+    why = f"{step.why}, as {spec.run_as} of {spec.namespace}: {state.message}"
+    return replace(step, kind=OperationKind.REPORT, until=None, audits=_entry(attempt, step.kind), why=why)
+
+
+def written(state: State, entry: str) -> State:
+    """Return the state after an entry was written down."""
+    attempt = state.attempt
+    if attempt is None or not entry:
+        return state
+    return edit(state, attempt=edit(attempt, audited=(*attempt.audited, entry)[-KEPT:]))
+
+
+def _entry(attempt: Attempt, kind: OperationKind) -> str:
+    """Name one act of an attempt: the same act, begun again, has the same name."""
+    if kind is OperationKind.REPLACE:
+        launches = ",".join(f"{name}={attempt.launches.get(name, 0)}" for name in sorted(attempt.replacing))
+        return f"{attempt.number} {kind.value} {launches}"[:256]
+    turn = f" {attempt.turns}" if attempt.turns else ""
+    return f"{attempt.number} {kind.value}{turn}"

@@ -1,0 +1,556 @@
+"""Why it is where it is, and what comes next: the status and the explanation, worked out from memory alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import (
+    ActionKind,
+    Attempt,
+    BudgetStatus,
+    Deadline,
+    ExcludedNode,
+    Explanation,
+    Failure,
+    FailureClass,
+    OnUnresponsive,
+    OperationKind,
+    Parking,
+    Phase,
+    PodCounts,
+    Reason,
+    RefusedCreate,
+    Scope,
+    Stage,
+    State,
+    Status,
+    Success,
+    Waiting,
+    Workload,
+    format_duration,
+)
+from holdfast.model.life.status import GangSize
+from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
+from holdfast.policy.attempt.checkpoint import asked, due_at
+from holdfast.policy.attempt.ending import active_in, is_clearing
+from holdfast.policy.attempt.health import (
+    LIVE,
+    REMOVING,
+    current,
+    expected_now,
+    not_ready,
+    pause_of,
+    removal_due,
+    timings,
+)
+from holdfast.policy.attempt.order import waits
+from holdfast.policy.attempt.park import shown, waits_to_return
+from holdfast.policy.attempt.replace import due_replacements
+from holdfast.policy.attempt.requeue import is_queued, kept_out
+from holdfast.policy.attempt.requeue import pause as paused
+from holdfast.policy.attempt.scale import is_at_nothing, overrun
+from holdfast.policy.attempt.success import wanted
+from holdfast.policy.failures.avoided_nodes import blamed_for, in_full, remembered, room_needed, standing, without
+from holdfast.policy.failures.blindness import due
+from holdfast.policy.failures.rules import Ruling, rule_on
+from holdfast.policy.sides.staging import is_paused, is_staging
+from holdfast.policy.status.report import conditions, still_runs
+from holdfast.policy.values.decision import Wait
+from holdfast.policy.values.edit import edit
+from holdfast.policy.verdicts.budgets import used_of
+from holdfast.policy.verdicts.decide import decide
+from holdfast.policy.verdicts.restart import is_alone
+from holdfast.policy.verdicts.strip import let_go
+from holdfast.policy.verdicts.walltime import ends_at
+
+CAUSES_SHOWN = 5
+ENDS = "its walltime is over: TERM, KILL after each pod's own grace, and it has failed"
+_REMEDIES: dict[str, str] = {
+    Reason.PODS_NOT_ADMITTED: "its controllers' Events (kubectl describe) name the quota, webhook or right they lack",
+    Reason.PODS_NOT_RUNNING: "its pods' Events (kubectl describe pod) name the node, volume or image they wait for",
+    Reason.INSUFFICIENT_PODS_READY: "its pods come back if their controller can make them and a node takes them",
+}
+"""Where to look, by what makes it unhealthy: what it waits for is not ours to know."""
+_WAITS_SHOWN = 3
+_DESCRIBE = "what that says; more: kubectl -n {ns} describe pod {pod}"
+_UNBLOCKS: dict[str, str] = {
+    UNSCHEDULABLE: "room on nodes that fit, or pods that ask for less: kubectl -n {ns} describe pod {pod}",
+    SCHEDULING_GATED: "whoever set the scheduling gates removes them: kubectl -n {ns} describe pod {pod}",
+    FAILED_CREATE: "the quota, webhook or right that it names: kubectl -n {ns} get events",
+    "ErrImagePull": "the image's name, its registry or its pull secret: kubectl -n {ns} describe pod {pod}",
+}
+"""What would let pods run, by what they wait for."""
+
+
+def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: datetime | None = None) -> Status:
+    """Return the status for people and programs.
+
+    Args:
+        spec: The workload.
+        state: Its memory.
+        now: When something was last decided on it.
+        uid: The workload's uid.
+        asked: When somebody asks, if that is later: health goes on meanwhile.
+    """
+    seen = shown(state)
+    deadlines = _deadlines(spec, state, now)
+    return Status(
+        name=spec.name,
+        namespace=spec.namespace,
+        cluster=spec.cluster,
+        uid=uid,
+        phase=state.phase,
+        reason=state.reason,
+        message=state.message,
+        since=state.since,
+        attempt=state.attempt.number if state.attempt is not None else 0,
+        executions=state.executions,
+        restarts=state.restarts,
+        requeues=state.requeues,
+        sensitive=spec.sensitive,
+        submitted_at=spec.submitted_at,
+        by=spec.source.asked_by,
+        walltime_until=ends_at(state),
+        budgets=budgets_of(state, asked or now),
+        conditions=conditions(spec, state),
+        pods=seen.pods if seen is not None else PodCounts(expected=expected_now(spec, state)),
+        waiting=_waiting(spec, state),
+        copies={name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {},
+        gang=_gang(spec),
+        next=deadlines[0] if deadlines else None,
+        avoided=_avoided(state, asked or now),
+        failure=state.outcome_failure,
+        checkpoint=state.checkpoint,
+        saved=state.saved,
+        data=state.staging.sets if state.staging is not None else (),
+        claims=state.claims,
+        resumed_from=state.attempt.resume_from if state.attempt is not None else "",
+        causes=state.causes,
+        causes_total=state.causes_total,
+    )
+
+
+def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | None = None) -> Explanation:
+    """Return the explanation (ux.md): why, now, next, budgets, causes, and what would unblock it (row U11).
+
+    `asked` is as in `status_of`.
+    """
+    return Explanation(
+        name=spec.name,
+        phase=state.phase,
+        reason=state.reason,
+        since=state.since,
+        attempt=state.attempt.number if state.attempt is not None else 0,
+        next_attempt=_next_attempt(state),
+        budgets=budgets_of(state, asked or now),
+        gang=_gang(spec),
+        why=_why(spec, state),
+        now=_now(spec, state),
+        next=_deadlines(spec, state, now),
+        kept=_kept(spec, state),
+        by=spec.source.asked_by,
+        unblock=_unblock(spec, state),
+        causes=state.causes[-CAUSES_SHOWN:],
+    )
+
+
+def _gang(spec: Workload) -> GangSize | None:
+    gang = spec.gang
+    return GangSize(min=gang.min, max=gang.max, spares=gang.spares) if gang is not None else None
+
+
+def _avoided(state: State, now: datetime) -> tuple[ExcludedNode, ...]:
+    """Return the nodes that the living attempt keeps off, or that the next one will."""
+    attempt = state.attempt
+    if attempt is not None and attempt.stage in LIVE:
+        return attempt.avoided
+    return standing(state.excluded, state.policy.exclusion, now)
+
+
+def _next_one(state: State, now: datetime, verb: str = "") -> str:
+    """Name the next attempt, what becomes of it, and the nodes it will keep off: `attempt 3, without node-7`."""
+    number = state.attempt.number + 1 if state.attempt is not None else 1
+    avoided = without(standing(state.excluded, state.policy.exclusion, now))
+    return f"attempt {number}{verb}" + (f", {avoided}" if avoided else "")
+
+
+def budgets_of(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
+    """Return what is left of each budget."""
+    return tuple(
+        BudgetStatus(name=budget.name, limit=budget.limit, used=used_of(state, budget, now))
+        for budget in state.policy.budgets
+    )
+
+
+def _next_attempt(state: State) -> int | None:
+    if state.phase is Phase.RESETTING and state.attempt is not None:
+        return state.attempt.number + 1
+    return None
+
+
+def _gives_up(state: State) -> str:
+    """Say for how long a submission waits for what it is refused."""
+    timeout = timings(state).submission_timeout
+    if state.policy.refused_create is not RefusedCreate.WAIT:
+        return f" (bears refusals that may pass for {format_duration(timings(state).admission_grace_period)})"
+    return f" (gives up after {format_duration(timeout)} of refusals)" if timeout is not None else " (never gives up)"
+
+
+def _bears_missing(spec: Workload, state: State) -> str:
+    """Say for how long a kind that the cluster lacks is waited for."""
+    if not spec.allow_missing_kinds:
+        return ""
+    timeout = timings(state).submission_timeout
+    bound = f"up to {format_duration(timeout)}" if timeout is not None else "as long as it takes"
+    return f" (waits {bound} for a kind that the cluster lacks)"
+
+
+def _why(spec: Workload, state: State) -> str:
+    if state.held is not None:
+        return state.held.why
+    unserved = _unserved(spec, state)
+    if unserved:
+        return unserved
+    waits = "; ".join(one.sentence() for one in _waiting(spec, state)[:_WAITS_SHOWN])
+    if state.unhealthy is not None:
+        why = f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
+        return f"{why}; {waits}" if waits and state.unhealthy.failure.reason in _REMEDIES else why
+    if waits:
+        return waits
+    attempt = state.attempt
+    if state.reason is Reason.SUFFICIENT_PODS_READY and attempt is not None and attempt.stage is Stage.SUBMITTED:
+        unready = not_ready(spec, state)
+        due = due_replacements(spec, state, current(state))
+        if unready and due:
+            return "; ".join(one.why for one in due)
+        if unready:
+            return f"{unready} of {expected_now(spec, state)} pods do not run, and no rule takes that for a failure"
+    return state.message or state.reason.value
+
+
+def _unserved(spec: Workload, state: State) -> str:
+    """Say which versions of kinds the cluster does not serve, of which components nothing is known then (row D24)."""
+    seen = current(state)
+    if seen is None or state.outcome is not None:
+        return ""
+    found = [one for one in spec.components if (view := seen.components.get(one.name)) is not None and view.unserved]
+    kinds = dict.fromkeys(f"{one.template['kind']} of {one.template['apiVersion']}" for one in found)
+    titles = spec.titles([one.name for one in found])
+    return f"the cluster does not serve {', '.join(kinds)}: nothing is known of {titles}" if found else ""
+
+
+def _waiting(spec: Workload, state: State) -> tuple[Waiting, ...]:
+    """Return what pods wait for that are to run now, the largest group first (row D34)."""
+    attempt, seen = state.attempt, current(state)
+    if attempt is None or attempt.stage is not Stage.SUBMITTED or attempt.suspended or state.outcome is not None:
+        return ()
+    return seen.waiting if seen is not None and not_ready(spec, state) else ()
+
+
+def _now(spec: Workload, state: State) -> str:
+    attempt, operation = state.attempt, state.operation
+    if attempt is not None and attempt.stage in REMOVING:
+        forcing = attempt.stage is Stage.FORCING
+        text = (
+            f"forcing out what is left of attempt {attempt.number}" if forcing else f"deleting attempt {attempt.number}"
+        )
+        if attempt.remnants:
+            left = "; ".join(each.sentence() for each in attempt.remnants[:3])
+            total = attempt.remnants_total
+            text += f": {total} object{'s' if total != 1 else ''} left: {left}"
+        return text
+    if operation is not None and operation.interrupted:
+        return f"breaking off {operation.kind.value} of attempt {operation.attempt}"
+    if operation is not None and operation.kind is OperationKind.PREPARE:
+        return f"checking rights and making the owner of attempt {operation.attempt}{_bears_missing(spec, state)}"
+    if operation is not None and operation.kind is OperationKind.CREATE:
+        count = len(spec.components) - (len(attempt.waiting) if attempt is not None else 0)
+        what = "1 component" if count == 1 else f"the {count} components"
+        return f"creating {what} of attempt {operation.attempt}{_gives_up(state)}"
+    if operation is not None and operation.kind is OperationKind.STAGE:
+        kept = "its quota is kept" if state.phase is Phase.RESETTING else "nothing of it is in the cluster"
+        what = ", ".join(f"{one.name} ({one.source})" for one in spec.mounts)
+        return f"staging what attempt {operation.attempt + 1} reads: {what}; {kept}"
+    if operation is not None and operation.kind is OperationKind.OBSERVE:
+        return "taking a live look before anything is acted on"
+    if state.held is not None:
+        return "nothing is done to it until a person says what"
+    if operation is not None and operation.kind is OperationKind.REPLACE and attempt is not None:
+        again = any(operation.launches.values())
+        return f"{'making again' if again else 'creating'} {spec.titles(attempt.replacing)}"
+    if is_clearing(state):
+        active = spec.titles(active_in(spec, state)) or "it"
+        return f"deleting what is still active of {active}; what has ended is kept, and its quota until that is gone"
+    if attempt is not None and attempt.parking is not None and state.outcome is None:
+        return _parking(spec, state, attempt)
+    request = asked(state)
+    if request is not None:
+        answers, many = request.answers, request.running
+        so_far = f": {answers.done} of {many} had saved when last told" if answers is not None else ""
+        more = ", with their extension" if request.extended_at is not None else ""
+        return f"checkpoint {request.number}: {many} Pod are asked to save their state{more}{so_far}"
+    if state.phase is Phase.SUSPENDED:
+        return "nothing of it is in the cluster; its quota is released"
+    if is_staging(state) and is_paused(state):
+        return "waiting for the store; nothing of it is in the cluster, and nothing is charged"
+    if is_queued(state):
+        return "waiting in its queue; its quota is released"
+    if state.reason is Reason.QUEUED and kept_out(state):
+        since = f", as of {spec.submitted_at:%Y-%m-%d %H:%M:%S} UTC" if spec.submitted_at is not None else ""
+        return f"standing in queue {spec.queue}{since}; nothing of it is in the cluster"
+    if state.pause_until is not None:
+        return "pausing before the next attempt; its quota is kept"
+    if is_at_nothing(state):
+        return "nothing of it is to run; its objects and its quota are kept"
+    if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
+        unready, expected = not_ready(spec, state), expected_now(spec, state)
+        over = "; ".join(filter(None, (overrun(spec, state), _foreign(state))))
+        more = f"{f'; {over}' if over else ''}{_until(spec, state)}"
+        if _unserved(spec, state):
+            return f"nothing is decided by what cannot be read; {_ready_pods(state)} pods run or have succeeded{more}"
+        if unready:
+            avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
+            return f"waiting for {unready} of {expected} Pod{_stuck(state)}{avoided}{more}"
+        return f"{expected} of {expected} pods run or have succeeded{more}"
+    if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
+        until = "" if state.hold_until is not None else " until somebody cancels it"
+        kept = ", and its quota is kept: pods of it run on" if still_runs(state) else ""
+        return f"its outcome is settled ({state.outcome.value}); its resources are held{until}{kept}"
+    return state.message
+
+
+def _ready_pods(state: State) -> int:
+    """Return how many pods were seen to run, or to have succeeded."""
+    seen = current(state)
+    return seen.pods.ready if seen is not None else 0
+
+
+def _foreign(state: State) -> str:
+    """Name pods that bear the workload's labels and are not its own (row D26)."""
+    seen = current(state)
+    if seen is None or not seen.foreign:
+        return ""
+    return f"left alone, since it comes of another's object with labels copied from here: {', '.join(seen.foreign)}"
+
+
+def _stuck(state: State) -> str:
+    """Say why pods do not start, whether the policy takes that for a failure or not (row U11)."""
+    seen = current(state)
+    said = [one.sentence() for one in seen.stuck] if seen is not None else []
+    if not said:
+        return ""
+    return f" ({said[0]}{f'; and {len(said) - 1} more' if len(said) > 1 else ''})"
+
+
+def _parking(spec: Workload, state: State, attempt: Attempt) -> str:
+    """Say how far a suspension in place is, or the way back from it."""
+    if attempt.parking is Parking.COMING:
+        return f"resuming {spec.titles(attempt.resuming) or f'attempt {attempt.number}'} in place"
+    if attempt.parking is Parking.PARKED:
+        return f"{spec.titles(attempt.parked)}: suspended in place, no pod is left; its quota is released"
+    seen = shown(state)
+    left = f": {seen.pods.going} Pod left" if seen is not None and seen.pods.going else ""
+    return f"suspending {spec.titles(attempt.parked)} in place{left}; its quota is kept until no pod is left"
+
+
+def _until(spec: Workload, state: State) -> str:
+    """Say what is still to be created, and what success looks at, where that is not all of the workload."""
+    success, attempt = state.policy.success, state.attempt
+    waiting, parked = (attempt.waiting, attempt.parked) if attempt is not None else ((), ())
+    said = filter(None, (waits(spec, waiting), waits_to_return(spec, parked)))
+    later = "".join(f"; {each}" for each in said)
+    return later + (f"; it succeeds once {wanted(spec, success)}" if success != Success() else "")
+
+
+def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
+    """Return what happens next by itself, in order; the later ones are what follows if nothing intervenes."""
+    attempt = state.attempt
+    if attempt is not None and attempt.stage in REMOVING:
+        result: list[Deadline] = []
+        if attempt.stage is Stage.REMOVING:
+            at = removal_due(state, attempt, now)
+            result.append(Deadline(at=at, what="forceful deletion, unless all is gone by then"))
+        elif state.operation is not None and state.operation.until is not None:
+            at = max(now, state.operation.until)
+            result.append(Deadline(at=at, what="what is left then is told, and forced again"))
+        at = max(now, result[0].at if result else now)
+        result.append(Deadline(at=at, what=f"once gone: {_once_gone(spec, state, attempt, at)}"))
+        return tuple(result)
+    if attempt is not None and attempt.parking is Parking.GOING and attempt.parking_at is not None:
+        at = max(now, due(attempt.parking_at, timings(state).forceful_deletion_grace_period, state.blind))
+        return (
+            Deadline(at=at, what="pods that have not ended by then are deleted by force"),
+            Deadline(at=at, what="once no pod is left: its quota is released, and it waits for resume"),
+        )
+    if asked(state) is not None:
+        return _checkpoint_next(spec, state, now)
+    decision, walltime = decide(spec, state, now), ends_at(state)
+    ends = [Deadline(at=walltime, what=ENDS)] if walltime is not None else []
+    if not isinstance(decision, Wait):
+        return tuple(ends)
+    result = [Deadline(at=decision.until, what=decision.why)]
+    if state.outcome is not None:
+        return (Deadline(at=decision.until, what=f"{decision.why} is over: its resources are removed"),)
+    if state.unhealthy is not None:
+        then = _consequence(spec, state, state.unhealthy.failure, decision.until)
+        result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {then}"))
+    elif is_staging(state):
+        result.append(Deadline(at=decision.until, what=f"once all lies ready: {_next_one(state, decision.until)}"))
+    elif state.pause_until is not None:
+        result.append(Deadline(at=decision.until, what=_next_one(state, decision.until, " is created")))
+    # What is due first comes first, and what follows it stays beside it.
+    return (*ends, *result) if ends and ends[0].at < decision.until else (*result, *ends)
+
+
+def _checkpoint_next(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
+    """Return what follows once pods have saved, or have not in time."""
+    request = asked(state)
+    assert request is not None
+    assert spec.checkpoint is not None
+    at = max(now, due_at(spec, state, request))
+    if not state.intent.suspend:
+        return (Deadline(at=at, what="unless all have saved by then, this checkpoint is given up; it runs on"),)
+    kill = spec.checkpoint.on_unresponsive is OnUnresponsive.KILL
+    how = "it is removed without grace" if kill else "it is suspended all the same"
+    last = f", and resumes from {state.saved.uri}" if state.saved is not None else ", and resumes from the beginning"
+    return (
+        Deadline(at=at, what=f"unless all have saved by then: {how}{last}"),
+        Deadline(at=at, what="once all have saved: it is suspended, and resumes from there"),
+    )
+
+
+def _once_gone(spec: Workload, state: State, attempt: Attempt, at: datetime) -> str:
+    """Say what follows the proof that an attempt is gone, as things stand."""
+    if state.outcome is not None:
+        return f"its quota is released, and it ends as {state.outcome.value}"
+    if state.intent.suspend:
+        return "its quota is released, and it waits for resume"
+    if attempt.requeue:
+        pause = format_duration(paused(attempt, pause_of(state, attempt)))
+        return f"its quota is released, and it goes back to queue {spec.queue}; after {pause} {_next_one(state, at)}"
+    if attempt.pause_after:
+        pause = format_duration(pause_of(state, attempt))
+        return f"retry pause {pause}, then {_next_one(state, at)}"
+    return _next_one(state, at)
+
+
+def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -> str:
+    """Say what the failure that makes it unhealthy comes to, once its grace is over."""
+    ruling = rule_on(state.policy, failure)
+    action = ruling.action
+    if action.kind is not ActionKind.RESTART:
+        return "the workload fails"
+    if spec.sensitive and failure.cls is not FailureClass.LAUNCH:
+        return "it is held until a person says retry or cancel, since it is sensitive"
+    if is_alone(state, ruling):
+        return _alone(spec, state, ruling)
+    blame = blamed_for(state.policy, (failure,), at)
+    excluded = remembered(state.excluded, blame, state.policy.exclusion, at)
+    then = _next_one(edit(state, excluded=excluded), at)
+    limit, acted = action.limit, state.acted.get(ruling.rule, 0)
+    if limit is not None and acted >= limit:
+        return f"the workload fails, since rule {ruling.rule} has acted as often as it may ({acted} of {limit})"
+    counted = f"rule {ruling.rule} {acted + 1} of {limit}" if limit is not None else ""
+    if action.charge is None:
+        return f"reset, charged to no budget{f' ({counted})' if counted else ''}, then {then}"
+    limit, used = state.policy.budget(action.charge).limit, state.used.get(action.charge, 0)
+    if limit is not None and used >= limit:
+        return f"the workload fails, since its {action.charge} budget is used up ({used} of {limit})"
+    bound = f" of {limit}" if limit is not None else ""
+    what = "requeue" if action.requeue else "reset"
+    return f"{what} ({action.charge} {used + 1}{bound}{f', {counted}' if counted else ''}), then {then}"
+
+
+def _kept(spec: Workload, state: State) -> str:
+    """Say which claims outlive an attempt, what is in them, and how to choose otherwise (row D25)."""
+    keeping = spec.titles([one.name for one in spec.components if one.keeps_claims])
+    there = state.claims.sentence() if state.claims is not None else ""
+    if not keeping:
+        return there
+    if state.outcome is not None and there:
+        return f"{keeping} has left {there}"
+    what = there or "the PersistentVolumeClaims of its pods"
+    remedy = "to have them go with it: spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Delete"
+    return f"{keeping} keeps {what}: the next attempt mounts what is in them; {remedy}"
+
+
+def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
+    """Say what the restart of one component comes to."""
+    name, charge = ruling.failure.component, ruling.action.charge
+    what = f"{spec.titles([name])} is made again alone"
+    most, acted = ruling.action.limit, state.acted.get(ruling.rule, 0)
+    if most is not None and acted >= most:
+        return f"the workload fails, since rule {ruling.rule} has acted as often as it may ({acted} of {most})"
+    what += f" (rule {ruling.rule} {acted + 1} of {most})" if most is not None else ""
+    if charge is None or state.attempt is None:
+        return f"{what}, charged to no budget"
+    budget = state.policy.budget(charge)
+    used = state.attempt.used.get(name, 0) if budget.scope is Scope.MEMBER else state.used.get(charge, 0)
+    if budget.limit is not None and used >= budget.limit:
+        return f"the workload fails, since its {charge} budget is used up ({used} of {budget.limit})"
+    return f"{what} ({charge} {used + 1}" + (f" of {budget.limit})" if budget.limit is not None else ")")
+
+
+def _unblock(spec: Workload, state: State) -> str:
+    attempt = state.attempt
+    if state.held is not None:
+        return "retry removes all that is there of it and begins a new attempt; cancel removes it and ends"
+    if _unserved(spec, state):
+        return "whoever operates the cluster serves that version again (its CustomResourceDefinition), or cancel"
+    if is_at_nothing(state):
+        return "whoever scaled it down scales it up again (kubectl scale), or cancel"
+    if state.phase is Phase.SUSPENDED:
+        return "resume"
+    if is_staging(state) and is_paused(state):
+        return "the store: holdfast doctor says what is wrong with it; retry skips the pause"
+    if state.reason is Reason.QUEUED and kept_out(state):
+        return f"room in its queue: holdfast queue show {spec.queue} says how much is taken, and who is before it"
+    if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
+        return "retry begins anew with its budgets renewed; cancel removes what is held"
+    if state.phase is Phase.FAILED:
+        return "retry starts it again once this run has ended"
+    if attempt is not None and attempt.remnants:
+        finalizers = ", ".join(sorted({name for each in attempt.remnants for name in each.finalizers}))
+        if finalizers:
+            return let_go(spec, state, attempt, finalizers)
+        if any(each.unreachable for each in attempt.remnants):
+            return "a node does not answer: power it off or repair it; a process may still run there"
+    if is_queued(state) or (state.reason is Reason.RESETTING and state.pause_until is not None):
+        return "retry skips the pause"
+    full = attempt is not None and attempt.stage is Stage.SUBMITTED and any(node.required for node in attempt.avoided)
+    if attempt is not None and full and not_ready(spec, state):
+        return room_needed(attempt.avoided)
+    if state.phase is Phase.SUCCEEDED and attempt is not None and attempt.stage is Stage.SUBMITTED:
+        return "nothing has to be done; cancel removes its resources now"
+    failure = state.unhealthy.failure if state.unhealthy is not None else None
+    if failure is not None and failure.reason not in _REMEDIES:
+        return ""
+    waiting = _waiting(spec, state)
+    if waiting:
+        return _UNBLOCKS.get(waiting[0].reason, _DESCRIBE).format(pod=waiting[0].subject, ns=spec.namespace)
+    return _REMEDIES[failure.reason] if failure is not None else ""
+
+
+def markdown(explanation: Explanation) -> str:
+    """Return the explanation as the Temporal UI shows it (Markdown, current details)."""
+    arrow = f" → {explanation.next_attempt}" if explanation.next_attempt is not None else ""
+    budgets = ", ".join(each.sentence() for each in explanation.budgets)
+    lines = [
+        f"### {explanation.name}: {explanation.phase.value} ({explanation.reason.value})",
+        f"attempt {explanation.attempt}{arrow} · budgets: {budgets} · since {explanation.since:%Y-%m-%d %H:%M:%S} UTC",
+        "",
+        f"- **why** {explanation.why}",
+        f"- **now** {explanation.now}",
+    ]
+    lines += [f"- **next** {each.at:%H:%M:%S} UTC {each.what}" for each in explanation.next]
+    if explanation.kept:
+        lines.append(f"- **kept** {explanation.kept}")
+    if explanation.unblock:
+        lines.append(f"- **to unblock** {explanation.unblock}")
+    if explanation.causes:
+        lines += ["", "| time (UTC) | attempt | reason | what happened |", "|---|---|---|---|"]
+        lines += [
+            f"| {each.time:%m-%d %H:%M:%S} | {each.attempt} | {each.reason.value} | {each.message.replace('|', '/')} |"
+            for each in reversed(explanation.causes)
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,127 @@
+"""A workload that its queue lets in: when it asks, when it lets go, and what it tells its queue (rows L9, L26, L27)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import Phase, Reason, Stage, State, Workload
+from holdfast.model.entities.queue import QueueNews, QueueOrder, Standing, Turn
+from holdfast.policy.attempt.requeue import CYCLE
+from holdfast.policy.attempt.settle import enter
+from holdfast.policy.sides.demand import demand
+from holdfast.policy.sides.staging import may_ask
+from holdfast.policy.status.report import conditions, quota_of
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import QueueMissing, QueueOrdered, QueueTold
+from holdfast.policy.values.record import cause, shortened
+
+
+def first_turn(spec: Workload) -> Turn | None:
+    """Return how a workload stands with its queue as it is submitted; None where no queue lets it in."""
+    return Turn(says=f"it waits in queue {spec.queue}") if spec.queued else None
+
+
+def heard(spec: Workload, news: QueueNews, *, missed: bool) -> QueueTold | QueueMissing:
+    """Return what comes of telling a queue something; for the word of one that has let go nobody waits."""
+    if not missed or news.standing is Standing.RELEASED:
+        return QueueTold(news)
+    remedy = "holdfast queue apply brings it back"
+    return QueueMissing(f"its queue, {spec.queue}, is not there: {remedy}; it is looked for again")
+
+
+def told(state: State, event: QueueOrdered | QueueTold | QueueMissing, now: datetime) -> State:
+    """Return the state after something has passed between a workload and its queue."""
+    turn = state.turn
+    if turn is None:
+        return state
+    match event:
+        case QueueOrdered(order):
+            return _ordered(state, turn, order, now)
+        case QueueTold(news):
+            return edit(state, turn=edit(turn, told=news, again=False))
+        case QueueMissing(why):
+            return edit(state, turn=edit(turn, says=shortened(why)))
+
+
+def _ordered(state: State, turn: Turn, order: QueueOrder, now: datetime) -> State:
+    if order.again:
+        return edit(state, turn=edit(turn, told=None, again=True, number=max(turn.number, order.turn)))
+    if order.turn != turn.number or not turn.asks or turn.admitted:
+        return state
+    if not order.admit:
+        return edit(state, turn=edit(turn, says=shortened(order.why)))
+    # The queue knows that it holds from now on: nothing needs to be said of that.
+    heard = edit(turn.told, standing=Standing.HOLDS) if turn.told is not None else None
+    state = edit(state, turn=edit(turn, admitted=True, begun=False, told=heard, says=shortened(order.why)))
+    return cause(state, Reason.ADMITTED, order.why, now)
+
+
+def follow(spec: Workload, state: State, now: datetime) -> State:
+    """Let a workload ask its queue when it would begin, and let go once nothing of it is left in the cluster.
+
+    What comes back from a failed attempt lets go and asks in one word, as soon as its pause is but a cycle's, so that
+    nobody takes its place meanwhile (row L26).
+    """
+    turn = state.turn
+    if turn is None:
+        return state
+    wants = may_ask(spec, state) and _wants(state, now)
+    if turn.admitted:
+        holds = quota_of(conditions(spec, state))
+        if holds and not turn.begun:
+            turn = edit(turn, begun=True)
+        elif not holds and (turn.begun or not wants):
+            turn = edit(turn, asks=False, admitted=False, begun=False, says=f"it waits in queue {spec.queue}")
+    if not turn.admitted and wants and not turn.asks:
+        requeued = state.attempt is not None and state.attempt.requeue
+        turn = edit(turn, number=turn.number + 1, asks=True, requeued=requeued, says=f"it waits in queue {spec.queue}")
+    elif not turn.admitted and turn.asks and not wants:
+        turn = edit(turn, asks=False)
+    if turn != state.turn:
+        state = edit(state, turn=turn)
+    return _told_why(state, turn, now)
+
+
+def _wants(state: State, now: datetime) -> bool:
+    """Whether it would begin, or go on from its suspension, if it were let."""
+    attempt, intent = state.attempt, state.intent
+    if state.outcome is not None or intent.suspend or intent.cancel or state.blocked or state.held is not None:
+        return False
+    if attempt is not None and attempt.stage is not Stage.GONE and not attempt.suspended:
+        return False
+    return state.pause_until is None or intent.retry or state.pause_until - now <= CYCLE
+
+
+def _told_why(state: State, turn: Turn, now: datetime) -> State:
+    """Let what waits say why, in the phase in which nothing of it is in the cluster."""
+    if turn.admitted or not turn.asks:
+        return state
+    attempt = state.attempt
+    if attempt is not None and attempt.stage is not Stage.GONE:
+        return enter(state, state.phase, Reason.QUEUED, turn.says, now) if state.phase is Phase.SUSPENDED else state
+    if attempt is not None and attempt.requeued_in is not None and attempt.requeued_in >= state.cycle:
+        return state  # It says in which cycle it came back.
+    return enter(state, Phase.PENDING, Reason.QUEUED, turn.says, now)
+
+
+def owed(spec: Workload, state: State, uid: str) -> QueueNews | None:
+    """Return what its queue has yet to hear of a workload; None if it knows, or if no queue lets it in."""
+    turn = state.turn
+    if turn is None or not (turn.number or turn.again):
+        return None
+    standing = Standing.HOLDS if turn.admitted else Standing.ASKS if turn.asks else Standing.RELEASED
+    if standing is Standing.RELEASED:
+        known = turn.told is not None and turn.told.standing is Standing.RELEASED and turn.told.turn == turn.number
+        news = QueueNews(workload=spec.workflow_id, uid=uid, turn=turn.number, standing=standing)
+        return None if known else news
+    news = QueueNews(
+        workload=spec.workflow_id,
+        uid=uid,
+        turn=turn.number,
+        standing=standing,
+        demand=demand(spec),
+        priority=spec.priority,
+        submitted_at=spec.submitted_at,
+        requeued=turn.requeued,
+    )
+    return news if news != turn.told else None

@@ -1,0 +1,41 @@
+"""What of a workload stands in the cluster's registry, and when it leaves it: with the state that is told (row L30)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from holdfast.model import Stage, State, Workload
+from holdfast.model.life.report import Entry
+from holdfast.policy.attempt.health import REMOVING
+
+
+def unlisted(spec: Workload, state: State) -> tuple[Entry, ...]:
+    """Return what leaves the registry before the state is told: the Services of an attempt that serves nobody any more.
+
+    That is one which is being removed, or whose workload has an outcome, though its pods may be kept for a while. One
+    that is held is touched by nobody; one that is parked in place is served again by the same objects.
+    """
+    attempt = state.attempt
+    if attempt is None or state.held is not None or attempt.stage is Stage.GONE:
+        return ()
+    if state.outcome is None and attempt.stage not in REMOVING:
+        return ()
+    others = {one.template["metadata"].get("name") for one in spec.components if not is_entry(one.template)}
+    return tuple(
+        Entry(name=one.name, uid=one.uid)
+        for one in attempt.objects
+        if (one.api_version, one.kind) == ("v1", "Service") and one.uid and one.name not in others
+    )
+
+
+def is_entry(template: Mapping[str, Any]) -> bool:
+    """Whether an object is a Service for clients. One without an address only gives pods their names for each other.
+
+    Those they need to the end, to save their state together.
+    """
+    spec = template.get("spec")
+    if (template.get("apiVersion"), template.get("kind")) != ("v1", "Service") or not isinstance(spec, dict):
+        return False
+    fields = cast("dict[str, Any]", spec)
+    return bool(fields.get("selector")) and fields.get("clusterIP") != "None"

@@ -1,0 +1,196 @@
+"""Conditions, and the report that tells the cluster where a workload stands."""
+
+from __future__ import annotations
+
+from holdfast.model import (
+    Condition,
+    ConditionType,
+    Event,
+    Phase,
+    Reason,
+    Report,
+    Stage,
+    State,
+    Workload,
+)
+from holdfast.policy.attempt.ending import is_unproven
+from holdfast.policy.attempt.health import REMOVING, current, expected_now, not_ready
+from holdfast.policy.attempt.scale import is_at_nothing, overrun
+from holdfast.policy.status.registry import unlisted
+from holdfast.policy.verdicts.decide import failure_reason
+
+_HOLDS_QUOTA = {
+    *(Phase.RESUMING, Phase.RUNNING, Phase.CHECKPOINTING, Phase.RESETTING),
+    *(Phase.SUSPENDING, Phase.FAILED, Phase.TERMINATING),
+}
+EVENTS_MAXIMUM = 10
+
+WARNINGS = frozenset(
+    {
+        Reason.FOUND_FAILED_PODS,
+        Reason.PODS_NOT_ADMITTED,
+        Reason.PODS_NOT_RUNNING,
+        Reason.INSUFFICIENT_PODS_READY,
+        Reason.MISSING_COMPONENT,
+        Reason.FAILED_COMPONENT,
+        Reason.CREATE_FAILED,
+        Reason.NODE_DOWN,
+        Reason.NODE_STILL_DOWN,
+        Reason.NODE_LOST,
+        Reason.PROBE_FAILED,
+        Reason.RETRY_LIMIT_EXCEEDED,
+        Reason.LAUNCH_LIMIT_EXCEEDED,
+        Reason.PROLOGUE_FAILURE_MAX_RETRIES,
+        Reason.RULE_LIMIT_EXCEEDED,
+        Reason.MAX_REQUEUE_EXCEEDED,
+        Reason.PROLOGUE_FAILURE_MAX_RETRIES,
+        Reason.WALLTIME_EXCEEDED,
+        Reason.REQUEUED,
+        Reason.SUCCESS_UNREACHABLE,
+        Reason.MAX_RESTARTS_EXHAUSTED,
+        Reason.MAX_ROUNDS_EXHAUSTED,
+        Reason.EXIT_BARRIER_TIMEOUT,
+        Reason.JOIN_TIMEOUT,
+        Reason.MEMBER_FAILED,
+        Reason.MEMBER_LOST,
+        Reason.SUBMISSION_FAILED,
+        Reason.SUBMISSION_TIMEOUT,
+        Reason.HELD,
+        Reason.REFUSED,
+        Reason.RESETTING,
+        Reason.DELETION_FORCED,
+        Reason.DELETION_BLOCKED,
+        Reason.FINALIZERS_STRIPPED,
+        Reason.STORAGE_UNAVAILABLE,
+        Reason.STAGING_FAILED,
+        Reason.CHECKPOINT_PARTIAL,
+        Reason.CHECKPOINT_DISCARDED,
+    }
+)
+"""Reasons whose Kubernetes Events are warnings."""
+
+
+def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
+    """Return the conditions that hold (row A10: quota and resources are told gone only once proven gone)."""
+    attempt = state.attempt
+    gone = attempt is None or attempt.stage is Stage.GONE
+    # What lives in the cluster while a workload is held is not known: it is taken to be there.
+    # One that was scaled to 0 keeps its quota too, since whoever did it may scale it up again.
+    held = state.held is not None or is_at_nothing(state)
+    deployed = held or (attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE})
+    # During the retry pause nothing is deployed, and the quota is kept for what comes back.
+    let_go = state.outcome is not None and (gone or (attempt is not None and attempt.cleared))
+    quota = (
+        held or (state.phase in _HOLDS_QUOTA and not let_go) or still_runs(state) or (is_unproven(state) and not gone)
+    )
+    result = [
+        Condition(type=ConditionType.QUOTA_RESERVED, status=quota, reason=state.reason, message=overrun(spec, state)),
+        Condition(type=ConditionType.RESOURCES_DEPLOYED, status=deployed, reason=state.reason),
+    ]
+    submitted = attempt is not None and attempt.stage is Stage.SUBMITTED
+    result.append(
+        Condition(
+            type=ConditionType.SUBMITTED,
+            status=submitted,
+            reason=Reason.SUBMITTED if submitted else state.reason,
+        )
+    )
+    unready = not_ready(spec, state)
+    ready = submitted and not unready and not (attempt is not None and attempt.suspended)
+    result.append(
+        Condition(
+            type=ConditionType.PODS_READY,
+            status=ready,
+            reason=Reason.SUFFICIENT_PODS_READY if ready else Reason.INSUFFICIENT_PODS_READY,
+            message=f"{unready} of {expected_now(spec, state)} pods do not run" if unready else "",
+        )
+    )
+    unhealthy = state.unhealthy
+    result.append(
+        Condition(
+            type=ConditionType.UNHEALTHY,
+            status=unhealthy is not None,
+            reason=Reason.HEALED if unhealthy is None else failure_reason(unhealthy.failure),
+            message="" if unhealthy is None else unhealthy.failure.sentence(),
+        )
+    )
+    if attempt is not None and attempt.clearing_at is not None and attempt.removing_at is None:
+        reason = Reason.DELETION_COMPLETE if attempt.cleared else Reason.DELETION_INITIATED
+        message = "what is still active is deleted, what has ended is kept"
+        deleting = ConditionType.DELETING_RESOURCES
+        result.append(Condition(type=deleting, status=not attempt.cleared, reason=reason, message=message))
+    if attempt is not None and attempt.removing_at is not None:
+        forced = attempt.stage is Stage.FORCING
+        removing = attempt.stage in REMOVING
+        reason = Reason.DELETION_FORCED if forced else Reason.DELETION_INITIATED
+        result.append(
+            Condition(
+                type=ConditionType.DELETING_RESOURCES,
+                status=removing,
+                reason=reason if removing else Reason.DELETION_COMPLETE,
+                message="; ".join(each.sentence() for each in attempt.remnants[:3]),
+            )
+        )
+    return tuple(result)
+
+
+def still_runs(state: State) -> bool:
+    """Whether pods of a succeeded workload run on: a RayJob is complete, and its cluster waits for the next one.
+
+    Of a failed one too, where what is active is deleted at its end: all others hold their quota until they are gone.
+    What was seen last counts until the attempt is proven gone, since nothing is looked at while it is removed.
+    """
+    observation, attempt = current(state), state.attempt
+    if observation is None or attempt is None or attempt.stage is Stage.GONE:
+        return False
+    if state.outcome is not Phase.SUCCEEDED and not (state.outcome is Phase.FAILED and attempt.cleared):
+        return False
+    return observation.occupies
+
+
+def quota_of(given: tuple[Condition, ...]) -> bool:
+    """Whether conditions say that the workload holds quota."""
+    return any(each.status for each in given if each.type is ConditionType.QUOTA_RESERVED)
+
+
+def quota_in(report: Report) -> bool:
+    """Whether a report says that the workload holds quota."""
+    return quota_of(report.conditions)
+
+
+def overrun_in(report: Report) -> str:
+    """Return what a report says of pods beyond the workload's quota (row F11)."""
+    return next((each.message for each in report.conditions if each.type is ConditionType.QUOTA_RESERVED), "")
+
+
+def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Event, ...] = ()) -> Report:
+    """Return the status for the cluster's own readers."""
+    return Report(
+        sequence=sequence,
+        phase=state.phase,
+        reason=state.reason,
+        message=state.message[:1024],
+        attempt=state.attempt.number if state.attempt is not None else 0,
+        executions=state.executions,
+        restarts=state.restarts,
+        conditions=conditions(spec, state),
+        events=events,
+        generation=state.asked.generation if state.asked is not None else None,
+        unlist=unlisted(spec, state),
+    )
+
+
+def events_of(state: State) -> tuple[Event, ...]:
+    """Return Kubernetes Events for the causes that have not been told yet, the latest ten at most."""
+    fresh = state.causes_total - state.told_causes
+    if fresh <= 0:
+        return ()
+    return tuple(
+        Event(
+            type="Warning" if cause.reason in WARNINGS else "Normal",
+            reason=cause.reason,
+            message=cause.message[:1024],
+            attempt=cause.attempt,
+        )
+        for cause in state.causes[-min(fresh, EVENTS_MAXIMUM) :]
+    )

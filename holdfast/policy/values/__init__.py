@@ -1,0 +1,1 @@
+"""Events, decisions and steps: values without rules."""

@@ -1,0 +1,378 @@
+"""The one decision: what should become of this workload now?
+
+Precedence: user delete > walltime > suspend and preempt > failure rules > membership (DESIGN.md, the decision).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import (
+    DEADLINE_EXCEEDED,
+    ActionKind,
+    Attempt,
+    Failure,
+    FailureClass,
+    Held,
+    Observation,
+    Phase,
+    Reason,
+    Scope,
+    Stage,
+    State,
+    Workload,
+)
+from holdfast.model.life.state import STANDSTILL
+from holdfast.policy.attempt.checkpoint import asked, before_suspension, expired, kills, may_ask
+from holdfast.policy.attempt.ending import clearing
+from holdfast.policy.attempt.health import (
+    REMOVING,
+    admission_due,
+    awaited,
+    coming_back,
+    current,
+    failures,
+    insufficiency,
+    lateness,
+    warmup_due,
+)
+from holdfast.policy.attempt.order import met, returning, turn
+from holdfast.policy.attempt.park import parked, parks
+from holdfast.policy.attempt.replace import Due, due_replacements
+from holdfast.policy.attempt.requeue import CYCLE, is_queued, kept_out, place
+from holdfast.policy.attempt.scale import at_nothing
+from holdfast.policy.attempt.success import judged, reached
+from holdfast.policy.failures.avoided_nodes import blamed, blamed_for, heeded
+from holdfast.policy.failures.back_off import own_until
+from holdfast.policy.failures.first_cause import told, with_death
+from holdfast.policy.failures.rules import Ruling, rule_on
+from holdfast.policy.sides.staging import stage
+from holdfast.policy.values.decision import (
+    Cancel,
+    Checkpoint,
+    Create,
+    Decision,
+    Expire,
+    Fail,
+    Hold,
+    Ignore,
+    Look,
+    Release,
+    Replace,
+    Restart,
+    Resubmit,
+    Retry,
+    Start,
+    Succeed,
+    Suspend,
+    Unpark,
+    Wait,
+)
+from holdfast.policy.verdicts.fate import open_fate
+from holdfast.policy.verdicts.restart import due_at, is_alone, over_limit, restarted_alone
+from holdfast.policy.verdicts.walltime import over, walltime
+
+
+def decide(spec: Workload, state: State, now: datetime) -> Decision:
+    """Return what is to be done now. Pure: the same spec, state and time always give the same decision."""
+    if state.held is not None and not (state.intent.cancel or state.intent.retry):
+        return _held(spec, state, state.held, now)
+    if state.outcome is not None:
+        return _settled(spec, state, now)
+    if state.held is not None and state.intent.retry and not state.intent.cancel:
+        return Retry(state.intent.note or "a person asked to remove what is there and begin anew")
+    if state.intent.cancel:
+        return Cancel(state.intent.cancel_reason, _said("its deletion was asked for", state.intent.note))
+    unsaved = expired(state)
+    if unsaved is not None:
+        return Fail(Reason.WALLTIME_EXCEEDED, *unsaved)
+    exceeded = over(spec, state, now)
+    if isinstance(exceeded, Fail) and asked(state) is not None:
+        return Expire(exceeded.failure, exceeded.why)
+    if exceeded is not None:
+        return exceeded
+    attempt = state.attempt
+    removing = attempt is not None and attempt.stage in REMOVING
+    if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
+        preempted = state.intent.suspend_reason is Reason.PREEMPTED
+        why = _said("preempted" if preempted else "suspended", state.intent.note)
+        # What finishes by itself has made its place free: there is nothing to save, nor to suspend (row L32).
+        done = _succeeded(spec, state) if spec.checkpoint is not None else ""
+        if done:
+            return Succeed(done)
+        first = before_suspension(spec, state, now, why)
+        if first is not None:
+            return first
+        return Suspend(state.intent.suspend_reason, why, in_place=parks(spec, state), kill=kills(spec, state))
+    if removing:
+        return Ignore("its removal is under way")
+    if attempt is None or attempt.stage is Stage.GONE:
+        return _absent(spec, state, now)
+    if attempt.suspended:
+        return parked(spec, state)
+    return _living(spec, state, now)
+
+
+def _succeeded(spec: Workload, state: State) -> str:
+    seen = current(state)
+    return reached(spec, state, seen, {one.component for one in due_replacements(spec, state, seen)})
+
+
+def _held(spec: Workload, state: State, held: Held, now: datetime) -> Decision:
+    """Decide for a workload that waits for a person: what contradicts itself is not touched, whatever the time is.
+
+    One that is held because it is sensitive may still succeed, and its walltime goes on.
+    """
+    if not held.rule:
+        return Hold(held.why)
+    succeeded = _succeeded(spec, state)
+    return Succeed(succeeded) if succeeded else over(spec, state, now) or Hold(held.why, held.rule)
+
+
+def _said(what: str, note: str) -> str:
+    return f"{what}: {note}" if note else what
+
+
+def _settled(spec: Workload, state: State, now: datetime) -> Decision:
+    """Decide for a workload whose outcome stands: hold its resources, or let them go (rows A12, A13, A16)."""
+    attempt = state.attempt
+    if state.held is not None:
+        if state.intent.retry and not state.intent.cancel and state.outcome is Phase.FAILED:
+            return Retry(state.intent.note or "a person asked to remove what is there and begin anew")
+        return Release(Reason.CANCEL_REQUESTED, state.intent.note or "a person asked to remove what is there")
+    if attempt is None or attempt.stage in {Stage.REMOVING, Stage.FORCING, Stage.GONE}:
+        return Ignore("its outcome is settled")
+    if state.intent.retry and state.outcome is Phase.FAILED:
+        return Retry(state.intent.note or "a person asked for another try")
+    if state.intent.cancel:
+        return Release(Reason.CANCEL_REQUESTED, "its deletion was asked for")
+    if state.intent.suspend and state.outcome is Phase.FAILED:
+        return Release(state.intent.suspend_reason, "its suspension was asked for")
+    if state.hold_until is None or now < state.hold_until:
+        active = clearing(spec, state)
+        if active is not None:
+            return active
+    if state.hold_until is not None and now < state.hold_until:
+        what = "success TTL" if state.outcome is Phase.SUCCEEDED else "deletion on failure grace"
+        return Wait(state.hold_until, what)
+    if state.hold_until is None:
+        return Ignore("its resources stay until somebody cancels it")
+    return Release(Reason.TTL_EXPIRED, "the time its resources were held for is over")
+
+
+def _absent(spec: Workload, state: State, now: datetime) -> Decision:
+    """Decide for a workload of which nothing is in the cluster."""
+    if state.intent.suspend:
+        if state.in_doubt and state.phase is Phase.SUSPENDED:
+            return Look("news came of an attempt that was proven gone: looking for itself")
+        return Ignore("it is suspended")
+    if state.blocked:
+        return Ignore(state.blocked)
+    if state.pause_until is not None and now < state.pause_until:
+        if state.intent.retry:
+            return Retry(state.intent.note or "a person asked not to wait")
+        return Wait(state.pause_until, place(spec, state) if is_queued(state) else "retry pause")
+    if is_queued(state):
+        return Wait(now + CYCLE, place(spec, state))
+    staged = stage(spec, state, now)
+    if staged is not None:
+        return staged
+    waits = kept_out(state)
+    if waits:
+        return Ignore(waits)
+    return Create("nothing of it is in the cluster")
+
+
+def _living(spec: Workload, state: State, now: datetime) -> Decision:
+    """Decide for an attempt that is being created or has been submitted."""
+    attempt = state.attempt
+    assert attempt is not None
+    if attempt.interrupted:
+        return Resubmit(attempt.interrupted)
+    seen = current(state)
+    due = due_replacements(spec, state, seen)
+    succeeded = reached(spec, state, seen, {one.component for one in due})
+    if succeeded:
+        return Succeed(succeeded)
+    refusal = attempt.launch_failure
+    if refusal is not None and refusal.reason in {Reason.REFUSED, Reason.SUBMISSION_TIMEOUT}:
+        return Fail(Reason(refusal.reason), refusal, refusal.message)
+    found = judged(spec, state, seen, failures(spec, state, now))
+    ruled = _ruled(spec, state, found, now) if found else None
+    if isinstance(ruled, Restart | Fail):
+        return ruled
+    if attempt.resuming or attempt.parking is not None:
+        return Ignore("its components are being resumed")
+    if isinstance(ruled, Replace):
+        return ruled
+    begun = turn(spec, state, seen, {one.component for one in due})
+    if begun and not isinstance(ruled, Look):
+        return Start(begun, met(spec, begun))
+    back = returning(spec, state, seen, {one.component for one in due})
+    if back and not attempt.replacing and not isinstance(ruled, Look):
+        return Unpark(back, met(spec, back, "resuming"))
+    replaced = _replaced(spec, state, due, now) if due else None
+    if replaced is not None and not (isinstance(replaced, Wait) and ruled is not None):
+        return replaced
+    if ruled is not None:
+        return ruled
+    # What is being made again may wait for ever, and others go on meanwhile; a doubt has time until it has waited long.
+    making, doubt = bool(attempt.replacing), attempt.stage is Stage.SUBMITTED and state.in_doubt
+    patient = state.operation.since + STANDSTILL if state.operation is not None else now
+    if doubt and (not making or (attempt.parted if seen is None else now >= patient)):
+        if seen is None:
+            return Look("nothing is known yet of what has just been made: looking for itself")
+        return Look("a snapshot came that may be old or new: looking for itself")
+    idle = at_nothing(spec, state, seen) if state.operation is None and not making else ""
+    if idle:
+        return Hold(idle)
+    waiting = _waiting(spec, state, seen, now)
+    if making and doubt and (waiting is None or patient < waiting.until):
+        return Wait(patient, "it is looked at for itself, should some still be made again then")
+    if making:
+        return waiting or Ignore("some of its components are being made again")
+    if waiting is None and state.intent.checkpoint and asked(state) is None and may_ask(spec, state):
+        return Checkpoint(Reason.CHECKPOINT_REQUESTED, _said("a checkpoint was asked for", state.intent.note))
+    return waiting or Ignore("it is healthy")
+
+
+def _waiting(spec: Workload, state: State, seen: Observation | None, now: datetime) -> Wait | None:
+    """Return the next deadline of pods that have yet to come; one that has passed is a failure, and waits for nothing.
+
+    If a rule ignores that failure there is nothing left to wait for, nor ever was for what was made again alone.
+    """
+    attempt, waits = state.attempt, list[Wait]()
+    assert attempt is not None
+    for one in awaited(spec, state, seen):
+        of = f" of {spec.titles([one.component])}" if one.component else ""
+        admission, warmup = admission_due(state, attempt, one.component), warmup_due(state, attempt, one.component)
+        if one.component and all(
+            rule_on(state.policy, lateness(attempt, one, reason, now)).action.kind is ActionKind.IGNORE
+            for reason in (Reason.PODS_NOT_ADMITTED, Reason.PODS_NOT_RUNNING)
+        ):
+            continue
+        if one.absent and now < admission and not now < warmup < admission:
+            absent = one.absent
+            news = f"{absent} pods{of} are not created yet" if seen is not None else f"no news yet of its {absent} pods"
+            waits.append(Wait(admission, f"admission grace: {news}"))
+        elif one.unready and now < warmup:
+            waits.append(Wait(warmup, f"warm-up grace: {one.unready} pods{of} do not run yet"))
+    back = coming_back(spec, state, seen)
+    if back is not None and back.until is not None and now < back.until:
+        ruling = rule_on(state.policy, insufficiency(attempt, back, now))
+        if ruling.action.kind is not ActionKind.IGNORE:
+            waits.append(Wait(back.until, f"warm-up grace: {back.unready} of {back.expected} pods are starting again"))
+    return min(waits, key=lambda wait: wait.until, default=None)
+
+
+def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> Decision:
+    """Carry the first of the rulings, which decides, through grace, confirmation and budget to what it comes to."""
+    unhealthy = state.unhealthy
+    death = unhealthy.death if unhealthy is not None else None
+    # It is judged by what it said itself; what it is told with is decided by nothing.
+    ruling = found[0]._replace(failure=with_death(spec, found[0].failure, current(state), death))
+    found = [ruling, *found[1:]]
+    since = unhealthy.since if unhealthy is not None else now
+    when = due_at(spec, state, ruling, since)
+    if now < when:
+        paused = is_alone(state, ruling) and ruling.action.pause is not None
+        grace = "launch grace" if ruling.failure.stuck else "failure grace"
+        if own_until(state, current(state), ruling) is not None:
+            grace = "its Job's own back-off, then failure grace"
+        waits = f"{grace} and pause of rule {ruling.rule}" if paused else grace
+        return Wait(when, f"{waits}: {ruling.failure.sentence()}")
+    # A creation that failed needs no look: it was our own operation that said so.
+    submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
+    if submitted and (state.looked_at is None or state.looked_at < when):
+        return Look(f"confirming before it is acted on: {ruling.failure.sentence()}", decides=True)
+    held = open_fate(state, ruling, now)
+    if held is not None:
+        return held
+    if ruling.action.kind is ActionKind.FAIL:
+        if ruling.lost:
+            return Fail(Reason.SUCCESS_UNREACHABLE, told(ruling.failure), f"{ruling.lost}: {ruling.failure.sentence()}")
+        reason = failure_reason(ruling.failure)
+        ended = ruling.failure.cls is FailureClass.DEADLINE or ruling.failure.reason == DEADLINE_EXCEEDED
+        if ended and walltime(spec, state) is not None:
+            reason = Reason.WALLTIME_EXCEEDED
+        return Fail(reason, told(ruling.failure), f"rule {ruling.rule}: {ruling.failure.sentence()}")
+    if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
+        # What its node would not start has not run: that is tried elsewhere, as for any other.
+        why = f"it is sensitive, and is not run again without a person's word: {ruling.failure.sentence()}"
+        return Hold(f"{why} (rule {ruling.rule})", ruling.rule)
+    if is_alone(state, ruling):
+        return restarted_alone(spec, state, found, since, now)
+    acted = state.acted.get(ruling.rule, 0)
+    if ruling.action.limit is not None and acted >= ruling.action.limit:
+        return Fail(Reason.RULE_LIMIT_EXCEEDED, told(ruling.failure), over_limit(ruling, acted))
+    charge = ruling.action.charge
+    if charge is not None:
+        budget, used = state.policy.budget(charge), state.used.get(charge, 0)
+        if budget.limit is not None and used >= budget.limit:
+            why = f"{charge} budget is used up ({used} of {budget.limit}): {ruling.failure.sentence()}"
+            return Fail(budget.exceeded, told(ruling.failure), why)
+    return Restart(
+        told(ruling.failure),
+        ruling.rule,
+        charge,
+        blamed(state.policy.exclusion, found, now),
+        limited=ruling.action.limit is not None,
+        pause=ruling.action.pause,
+        requeue=ruling.action.requeue,
+    )
+
+
+def _replaced(spec: Workload, state: State, due: tuple[Due, ...], now: datetime) -> Decision:
+    """Decide on components that are to be made again alone: those whose time has come, once a look has confirmed it."""
+    attempt = state.attempt
+    assert attempt is not None
+    ready = [one for one in due if one.at is None or one.at <= now]
+    if not ready:
+        at, name = min((one.at, one.component) for one in due if one.at is not None)
+        return Wait(at, f"back-off before {name} is made again")
+    # A changed configuration is our own news; anything else the watch has said may be old.
+    why = "; ".join(one.why for one in ready)
+    if state.looked_at is None and not all(one.reconfigured for one in ready):
+        return Look(f"confirming before it is made again: {why}")
+    charged = [one for one in ready if one.charge is not None]
+    for one in charged:
+        assert one.charge is not None
+        limit, used = state.policy.budget(one.charge).limit, attempt.used.get(one.component, 0)
+        if limit is not None and used >= limit:
+            failure = _exhausted(spec, state, attempt, one, now)
+            return Fail(Reason.LAUNCH_LIMIT_EXCEEDED, failure, f"{one.charge} budget is used up ({used}): {one.why}")
+    names = tuple(one.component for one in ready)
+    failed = [one for one in _seen_failures(spec, state, attempt) if one.component in names]
+    exclude = blamed_for(state.policy, failed, now)
+    return Replace(names, tuple(one.component for one in charged), why, exclude=exclude)
+
+
+def _exhausted(spec: Workload, state: State, attempt: Attempt, due: Due, now: datetime) -> Failure:
+    """Return the failure that a member ends with whose budget is used up: what was seen of it, or that alone."""
+    for one in _seen_failures(spec, state, attempt):
+        if one.component == due.component:
+            return one
+    return Failure(
+        cls=FailureClass.APP,
+        scope=Scope.COMPONENT,
+        reason=Reason.LAUNCH_LIMIT_EXCEEDED,
+        time=now,
+        component=due.component,
+        message=due.why,
+        attempt=attempt.number,
+    )
+
+
+def _seen_failures(spec: Workload, state: State, attempt: Attempt) -> list[Failure]:
+    seen = current(state)
+    return heeded(state.policy, attempt, seen.failures, sensitive=spec.sensitive) if seen is not None else []
+
+
+def failure_reason(failure: Failure) -> Reason:
+    """Return the closed reason that stands for a failure, whose own word may be anything."""
+    try:
+        return Reason(failure.reason)
+    except ValueError:
+        if failure.cls is FailureClass.LAUNCH and failure.scope is not Scope.MEMBER:
+            return Reason.CREATE_FAILED
+        return Reason.FOUND_FAILED_PODS if failure.scope is Scope.MEMBER else Reason.FAILED_COMPONENT

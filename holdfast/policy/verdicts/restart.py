@@ -1,0 +1,96 @@
+"""A rule that restarts one component alone: which ones, from when on, and what it costs (row U7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from holdfast.model import Reason, Scope, Stage, State, Workload
+from holdfast.policy.attempt.health import current, timings
+from holdfast.policy.attempt.replace import backed_off
+from holdfast.policy.failures.avoided_nodes import blamed
+from holdfast.policy.failures.back_off import own_until
+from holdfast.policy.failures.blindness import due
+from holdfast.policy.failures.rules import Ruling
+from holdfast.policy.values.decision import Fail, Replace
+
+
+def is_alone(state: State, ruling: Ruling) -> bool:
+    """Whether a ruling restarts a component alone: the failure is of one, and the attempt is whole but for it."""
+    attempt = state.attempt
+    whole = attempt is not None and attempt.stage is Stage.SUBMITTED and attempt.launch_failure is None
+    return whole and ruling.action.alone and bool(ruling.failure.component)
+
+
+def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> datetime:
+    """Return from when on a ruling is carried out: after its grace, and what fails again and again ever later.
+
+    Its grace begins once its Job's own back-off is over, while that has retries left (row D22).
+    """
+    grace = timings(state).failure_grace_period if ruling.action.grace else timedelta(0)
+    if ruling.failure.stuck:
+        grace = timings(state).launch_grace_period or timedelta(0)
+    own = own_until(state, current(state), ruling)
+    since = max(since, own) if own is not None else since
+    at = due(since, grace, state.blind)
+    if not is_alone(state, ruling) or state.attempt is None:
+        return at
+    if ruling.action.pause:
+        at = due(since, grace + ruling.action.pause, state.blind)
+    name = ruling.failure.component
+    rule = next((one.replacement for one in spec.components if one.name == name), None) or state.policy.replacement
+    return max(at, backed_off(name, rule, state.attempt) or at)
+
+
+def over_limit(ruling: Ruling, acted: int) -> str:
+    """Say that a rule has acted as often as it may."""
+    return f"rule {ruling.rule} has acted as often as it may ({acted} of {ruling.action.limit}): " + (
+        ruling.failure.sentence()
+    )
+
+
+def restarted_alone(
+    spec: Workload, state: State, found: Iterable[Ruling], since: datetime, now: datetime
+) -> Replace | Fail:
+    """Return the restart of each component whose ruling is due, charged once for all its failures."""
+    attempt = state.attempt
+    assert attempt is not None
+    used, members, charges = dict(state.used), list[str](), list[str]()
+    limited = list[str]()
+    found = list(found)
+    first: dict[str, Ruling] = {}
+    for ruling in found:
+        if is_alone(state, ruling) and due_at(spec, state, ruling, since) <= now:
+            first.setdefault(ruling.failure.component, ruling)
+    for name, ruling in first.items():
+        if ruling.action.limit is not None:
+            acted = state.acted.get(ruling.rule, 0) + limited.count(ruling.rule)
+            if acted >= ruling.action.limit:
+                return Fail(Reason.RULE_LIMIT_EXCEEDED, ruling.failure, over_limit(ruling, acted))
+            limited.append(ruling.rule)
+        charge = ruling.action.charge
+        if charge is None:
+            continue
+        budget = state.policy.budget(charge)
+        spent = attempt.used.get(name, 0) if budget.scope is Scope.MEMBER else used.get(charge, 0)
+        if budget.limit is not None and spent >= budget.limit:
+            why = f"{charge} budget is used up ({spent} of {budget.limit}): {ruling.failure.sentence()}"
+            return Fail(budget.exceeded, ruling.failure, why)
+        if budget.scope is Scope.MEMBER:
+            members.append(name)
+        else:
+            used[charge] = spent + 1
+            charges.append(charge)
+    why = "; ".join(
+        f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})" for name, ruling in first.items()
+    )
+    exclude = blamed(state.policy.exclusion, (one for one in found if one.failure.component in first), now)
+    return Replace(
+        tuple(first),
+        tuple(members),
+        why,
+        ruled=tuple(first),
+        charges=tuple(charges),
+        limited=tuple(limited),
+        exclude=exclude,
+    )

@@ -1,0 +1,76 @@
+"""The request to take finalizers off what a forced removal cannot get rid of: when it may be made, and for what."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast import names
+from holdfast.model import Attempt, Reason, Remnant, Stage, State, Workload
+from holdfast.policy.attempt.health import REMOVING
+from holdfast.policy.values.addressee import Addressed
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.record import cause, shortened
+
+
+class StripRequest(Addressed):
+    """A person's word that what the finalizers stand for need not be waited for (row U2)."""
+
+    note: str = ""
+
+
+def held(state: State) -> tuple[Remnant, ...]:
+    """Return what is left that only a finalizer holds and that may be stripped of it. The attempt's owner may not."""
+    attempt = state.attempt
+    left = attempt.remnants if attempt is not None else ()
+    return tuple(each for each in left if each.finalizers and each.kind != names.ATTEMPT_KIND)
+
+
+def check_strip(state: State) -> None:
+    """Check that finalizers may be taken off now.
+
+    Raises:
+        ValueError: if not, saying why and what to do.
+    """
+    attempt = state.attempt
+    if attempt is None or attempt.stage not in REMOVING:
+        raise ValueError(
+            f"it is {state.phase.value}, and nothing of it is being removed: finalizers are taken off only what a "
+            "removal cannot get rid of; suspend or cancel it first"
+        )
+    if attempt.stage is Stage.REMOVING:
+        raise ValueError(
+            f"attempt {attempt.number} still has its grace to go by itself: wait until its removal is forced "
+            "(`explain` says when), then ask again"
+        )
+    if attempt.strip:
+        raise ValueError(
+            f"that has been asked for attempt {attempt.number} already: what still has its finalizer is named by "
+            "`explain`, and must be let go by its owner or by hand"
+        )
+    if not held(state):
+        raise ValueError(
+            f"no finalizer holds what is left of attempt {attempt.number}: `explain` says what does; there is nothing "
+            "to take off"
+        )
+
+
+def stripping(state: State, note: str, now: datetime) -> State:
+    """Remember the request, and what it was made about; the end of the removal may have overtaken it."""
+    attempt = state.attempt
+    if attempt is None or attempt.stage is not Stage.FORCING or attempt.strip:
+        return state
+    what = "; ".join(each.sentence() for each in held(state)[:3])
+    said = f", as was asked for: {shortened(note)}" if note else ", as was asked for"
+    state = edit(state, attempt=edit(attempt, strip=True))
+    return cause(state, Reason.FINALIZERS_STRIPPED, f"taking the finalizers off what is left ({what}){said}", now)
+
+
+def let_go(spec: Workload, state: State, attempt: Attempt, finalizers: str) -> str:
+    """Say how what only finalizers hold comes to be let go."""
+    waits = f"whoever owns the finalizer {finalizers} must finish"
+    if attempt.strip:
+        return f"finalizers are being taken off, as was asked for; where that is refused, {waits}"
+    if attempt.stage is not Stage.FORCING or not held(state):
+        return f"{waits}, or it must be removed by hand"
+    command = f"`holdfast strip-finalizers {spec.namespace}/{spec.name}`"
+    return f"{waits}; if that will never be, {command} takes it off, its work undone"

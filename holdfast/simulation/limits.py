@@ -1,0 +1,52 @@
+"""What a simulation of a workload leaves out, said in its output: nobody is to take silence for an answer. Pure."""
+
+from __future__ import annotations
+
+from holdfast.activities.kube.raw import mapping
+from holdfast.formats.pods import PathProblem, pod_template
+from holdfast.model import Component, Workload
+
+CONTROLLERS = frozenset(
+    {("batch/v1", "Job"), ("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
+)
+"""Kinds whose controllers are simulated; pods without a controller are, too."""
+JOB_FIELDS = {
+    "successPolicy": "the Job succeeds by its completions alone",
+    "managedBy": "the Job is simulated as Kubernetes' own controller would run it",
+}
+"""Fields of a Job that its simulated controller does not know, and what it does instead."""
+POD_FIELDS = {"activeDeadlineSeconds": "no pod ends by its own deadline"}
+
+
+def left_out(spec: Workload) -> tuple[str, ...]:
+    """Return what is not simulated of a workload, each with what happens instead."""
+    found: list[str] = []
+    if spec.gang is not None:
+        found.append("the gang: no rendezvous, rounds, restarts of members or resizing; its pods are those of any Job")
+    for component in spec.components:
+        found += [f"{component.title}: {said}" for said in _of(component)]
+    return tuple(found)
+
+
+def _of(component: Component) -> list[str]:
+    template = component.template
+    kind = (str(template["apiVersion"]), str(template["kind"]))
+    if not component.pod_sets and not component.bare:
+        return []
+    said: list[str] = []
+    if kind not in CONTROLLERS and not component.bare:
+        said.append(
+            "its controller is not known: its pods are made once and not replaced, and it fails only as scripted"
+        )
+    own = mapping(template.get("spec"))
+    if kind == ("batch/v1", "Job"):
+        said += [f"spec.{field}: {instead}" for field, instead in JOB_FIELDS.items() if own.get(field) is not None]
+    for pod_set in component.pod_sets:
+        try:
+            pod = mapping(pod_template(template, pod_set.path).get("spec"))
+        except PathProblem:
+            continue
+        for field, instead in POD_FIELDS.items():
+            if pod.get(field) is not None:
+                said.append(f"{pod_set.path}.spec.{field}: {instead}")
+    return said

@@ -1,0 +1,58 @@
+"""What people and queues ask for, as the events that the workflow makes of its signals and updates."""
+
+from __future__ import annotations
+
+from holdfast.model import State, Workload, format_duration
+from holdfast.policy.attempt.checkpoint import check_ask
+from holdfast.policy.values.events import (
+    Cancelled,
+    CheckpointAsked,
+    Event,
+    RequeueAsked,
+    RequeueRequest,
+    Resumed,
+    Retried,
+    Suspended,
+    WalltimeExtended,
+)
+from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
+from holdfast.simulation.script.events import Asked, Extend, Preempt, Requeue
+
+
+def wish(spec: Workload, state: State, name: str, what: Asked) -> tuple[State, Event]:
+    """Return the state as an update leaves it at once, and the event that the workload is told of.
+
+    Raises:
+        ValueError: if the workflow would refuse the update, in the same words.
+    """
+    match name, what:
+        case "preempt", Preempt(within=within):
+            seconds = within.total_seconds() if within is not None else None
+            return state, Suspended(what.note, preempted=True, within=seconds)
+        case "extend", Extend(by=by):
+            total = extension(spec, state, WalltimeExtension(by=format_duration(by)))
+            return extended(state, total), WalltimeExtended(total, what.note)
+        case "requeue", Requeue():
+            return state, RequeueAsked(request(what, state.requeues))
+        case "checkpoint", _:
+            check_ask(spec, state)
+            return state, CheckpointAsked(what.note)
+        case _:
+            return state, {"suspend": Suspended, "resume": Resumed, "cancel": Cancelled, "retry": Retried}[name](
+                what.note
+            )
+
+
+def request(what: Requeue, requeues: int) -> RequeueRequest:
+    """Return what an operator's word is to a workload that has been requeued so often."""
+    expected = what.expected_requeue_count
+    count = requeues if expected is None else expected
+    return RequeueRequest(expected_requeue_count=count, cls=what.cls, node=what.node, message=what.note)
+
+
+def passed_over(state: State, event: Event) -> str:
+    """Say that an operator's word is passed over, since it is about an earlier try (row L25); empty where it is not."""
+    if not isinstance(event, RequeueAsked) or event.request.expected_requeue_count == state.requeues:
+        return ""
+    expected = event.request.expected_requeue_count
+    return f"requeue is passed over: it expects {expected} requeues so far, and there were {state.requeues}"

@@ -1,0 +1,1 @@
+"""A script of what goes wrong, and the clock it runs by."""

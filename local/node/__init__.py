@@ -1,0 +1,1 @@
+"""The real node: a kubelet and a containerd."""

@@ -1,0 +1,1 @@
+"""What the local stack needs of this machine: processes, ports, files, locks."""

@@ -1,0 +1,150 @@
+"""What is put into a fresh cluster, through kubectl: fake nodes, and the manifests of deploy/ (CRDs and RBAC)."""
+
+import json
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.local.system.errors import StackError
+from holdfast.local.system.paths import PACKAGE, deploy_dir
+
+FAKE_NODE_CAPACITY = {
+    "cpu": "256",
+    "memory": "1Ti",
+    "ephemeral-storage": "1Ti",
+    "pods": "1000",
+    "nvidia.com/gpu": "64",
+}
+
+
+class Kubectl:
+    """kubectl on one cluster.
+
+    Args:
+        program: path of kubectl.
+        kubeconfig: the cluster's kubeconfig.
+    """
+
+    def __init__(self, program: Path, kubeconfig: Path) -> None:
+        self.program = program
+        self.kubeconfig = kubeconfig
+
+    def __call__(self, *arguments: str, stdin: str | None = None, seconds: float = 120.0) -> str:
+        """Run kubectl and return what it printed.
+
+        Raises:
+            StackError: it failed or took longer than `seconds`; with what it said.
+        """
+        argv = [str(self.program), f"--kubeconfig={self.kubeconfig}", *arguments]
+        try:
+            done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise StackError(f"kubectl {' '.join(arguments)} took longer than {seconds:.0f} s") from error
+        if done.returncode != 0:
+            raise StackError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
+        return done.stdout
+
+
+def fake_node(number: int) -> dict[str, object]:
+    """The manifest of one fake node."""
+    name = f"fake-{number:03d}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "holdfast.dev/node": "fake",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+            },
+            "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "status": {"capacity": FAKE_NODE_CAPACITY, "allocatable": FAKE_NODE_CAPACITY},
+    }
+
+
+def ensure_fake_nodes(kubectl: Kubectl, count: int) -> None:
+    """Create the fake nodes that are missing, and wait until all are Ready. Nodes beyond `count` are left alone."""
+    listed = kubectl("get", "nodes", "-l", "holdfast.dev/node=fake", "-o", "name")
+    present = {line.removeprefix("node/") for line in listed.split()}
+    missing = [fake_node(number) for number in range(count) if f"fake-{number:03d}" not in present]
+    if missing:
+        items = {"apiVersion": "v1", "kind": "List", "items": missing}
+        kubectl("create", "-f", "-", stdin=json.dumps(items))
+    if count:
+        names = [f"node/fake-{number:03d}" for number in range(count)]
+        kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
+
+
+def tame_fake_nodes(kubectl: Kubectl) -> None:
+    """Have fake nodes end only pods that are being deleted, as a kubelet would."""
+    _apply(kubectl, ["-f", str(PACKAGE / "fake-pods.yaml")])
+
+
+def await_default_account(kubectl: Kubectl) -> None:
+    """Wait for the service account without which the first pod of a fresh cluster is refused."""
+    kubectl("wait", "--for=create", "--timeout=60s", "serviceaccount/default", "--namespace=default")
+
+
+_PROBED_FOR = 60.0
+_APPWRAPPERS = "appwrappers.workload.codeflare.dev"
+
+
+def apply_deploy(kubectl: Kubectl) -> bool:
+    """Apply the CRDs of deploy/, wait until they are established, then apply the rest of what a cluster needs.
+
+    Returns:
+        False if there are no manifests.
+    """
+    folder = deploy_dir()
+    if folder is None:
+        return False
+    crds = sorted((folder / "crds").glob("*.yaml"))
+    if crds:
+        _apply(kubectl, [argument for path in crds for argument in ("-f", str(path))])
+        established = ("wait", "--for=condition=Established", "--timeout=60s")
+        kubectl(*established, *(argument for path in crds for argument in ("-f", str(path))))
+    if (folder / "kustomization.yaml").exists():
+        _apply(kubectl, ["-k", str(folder)])
+    elif (folder / "rbac").is_dir():
+        _apply(kubectl, ["-f", str(folder / "rbac")])
+    theirs = ("--selector=app.kubernetes.io/part-of!=holdfast", f"--field-selector=metadata.name={_APPWRAPPERS}")
+    if (folder / "appwrapper").is_dir() and not kubectl("get", "crd", *theirs, "--output=name"):
+        _apply(kubectl, ["-k", str(folder / "appwrapper")])
+        _await_appwrappers(kubectl)
+    return True
+
+
+_PROBE = """
+apiVersion: workload.codeflare.dev/v1beta2
+kind: AppWrapper
+metadata: {generateName: probe-, namespace: default}
+spec:
+  managedBy: holdfast.dev/probe
+  components:
+  - template: {apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: main, image: none}]}}
+"""
+
+
+def _await_appwrappers(kubectl: Kubectl) -> None:
+    """Wait until AppWrappers can be created: for some seconds their policies do not know the kind, and refuse it."""
+    deadline = time.monotonic() + _PROBED_FOR
+    while True:
+        try:
+            if "holdfast.dev/created-by" in kubectl(
+                "create", "--dry-run=server", "-o", "json", "-f", "-", stdin=_PROBE
+            ):
+                return
+            why = "nobody is named as who created it"
+        except StackError as error:
+            why = str(error)
+        if time.monotonic() > deadline:
+            raise StackError(f"AppWrappers cannot be created {_PROBED_FOR:.0f} s after their policies were: {why}")
+        time.sleep(0.2)
+
+
+def _apply(kubectl: Kubectl, sources: Sequence[str]) -> None:
+    kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-dev", *sources)

@@ -1,0 +1,117 @@
+"""Reads of several workloads made as one: each answer is of a read that began after it was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import names
+from holdfast.activities.kube.batch import MOST, Gathered
+from holdfast.activities.kube.client import Kube, KubeError, Unreachable
+from tests.activities.bench import eventually
+from tests.activities.line import Line
+
+pytestmark = pytest.mark.e2e
+
+
+class Counted(Kube):
+    """Counts its reads, with the workloads that each asked for, and can hold one back."""
+
+    reads: list[str]
+    open: asyncio.Event
+
+    @classmethod
+    def of(cls, kube: Kube) -> Counted:
+        made = cls.__new__(cls)
+        made.__dict__ = kube.__dict__
+        made.reads = []
+        made.open = asyncio.Event()
+        made.open.set()
+        return made
+
+    async def list(self, *given: Any, **more: Any) -> Any:
+        self.reads.append(more["labels"])
+        listed = await super().list(*given, **more)
+        await self.open.wait()
+        return listed
+
+
+async def pod(admin: Kube, namespace: str, uid: str) -> str:
+    containers = [{"name": "main", "image": "none"}]
+    metadata = {"generateName": "p-", "namespace": namespace, "labels": {names.LABEL_WORKLOAD_UID: uid}}
+    # A scheduler of its own: nothing happens to it.
+    spec = {"schedulerName": "none", "containers": containers}
+    made = await admin.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return made["metadata"]["name"]
+
+
+async def named(answer: Any) -> list[str]:
+    return [one["metadata"]["name"] for one in await answer]
+
+
+async def test_who_asks_during_a_read_is_answered_by_the_next_one(admin: Kube, far_kube: Kube, namespace: str):
+    before = await pod(admin, namespace, "a")
+    counted = Counted.of(far_kube)
+    gathered = Gathered(counted)
+
+    def ask(uid: str) -> asyncio.Task[list[str]]:
+        return asyncio.create_task(named(gathered.of("v1", "Pod", namespace, uid)))
+
+    counted.open.clear()
+    first = ask("a")
+    await eventually(lambda: _is(len(counted.reads) == 1))
+    later = [ask("b"), ask("a"), ask("nobody"), ask("b")]
+    await asyncio.sleep(0)
+    made = await pod(admin, namespace, "b")
+    counted.open.set()
+    assert await first == [before]
+    assert [await one for one in later] == [[made], [before], [], [made]]
+    assert counted.reads[1:] == [f"{names.LABEL_WORKLOAD_UID} in (a,b,nobody)"], "the four are one read"
+
+
+async def test_a_failure_is_told_to_all_who_shared_the_read_and_the_next_is_read_anew(
+    admin: Kube, far_kube: Kube, namespace: str, line: Line
+):
+    made = await pod(admin, namespace, "a")
+    gathered = Gathered(far_kube)
+    assert await named(gathered.of("v1", "Pod", namespace, "a")) == [made]
+    line.cut()
+    asked = [gathered.of("v1", "Pod", namespace, uid) for uid in ("a", "b", "a")]
+    assert all(isinstance(one, Unreachable) for one in await asyncio.gather(*asked, return_exceptions=True))
+    line.mend()
+
+    async def answered() -> bool:
+        try:
+            return await named(gathered.of("v1", "Pod", namespace, "a")) == [made]
+        except KubeError:
+            return False
+
+    await eventually(answered)
+
+
+async def test_one_who_is_broken_off_leaves_the_others_their_answer(far_kube: Kube, admin: Kube, namespace: str):
+    made = await pod(admin, namespace, "b")
+    gathered = Gathered(far_kube)
+    left = asyncio.create_task(gathered.of("v1", "Pod", namespace, "a"))
+    other = asyncio.create_task(named(gathered.of("v1", "Pod", namespace, "b")))
+    await asyncio.sleep(0)
+    left.cancel()
+    assert await other == [made]
+    with pytest.raises(asyncio.CancelledError):
+        await left
+
+
+async def test_a_request_names_no_more_workloads_than_fit(admin: Kube, far_kube: Kube, namespace: str):
+    counted = Counted.of(far_kube)
+    gathered = Gathered(counted)
+    made = await pod(admin, namespace, f"w-{MOST}")
+    asked = [named(gathered.of("v1", "Pod", namespace, f"w-{number}")) for number in range(MOST + 1)]
+    answers = await asyncio.gather(*asked)
+    assert [one for one in answers if one] == [[made]]
+    assert [labels.count("w-") for labels in counted.reads] == [MOST, 1]
+
+
+async def _is(true: bool) -> bool:
+    return true

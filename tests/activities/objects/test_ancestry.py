@@ -1,0 +1,144 @@
+"""Whose pods are that bear a workload's labels: their chain of owners tells (rows D26, D27)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from holdfast import names
+from holdfast.activities.kube.client import Forbidden, UnknownKind
+from holdfast.activities.kube.owners import Between, Links, Ref, named
+from holdfast.activities.objects.ancestry import Ancestry, ancestry
+from holdfast.activities.site.site import Site
+from holdfast.model.calls.cluster import PlannedComponent, Target
+from holdfast.worker.watch.cache import pod_seen
+from tests.activities.shapes import NOW
+from tests.worker.world import World
+
+D26 = pytest.mark.row("D26", level="pure")
+D27 = pytest.mark.row("D27", level="pure")
+TARGET = Target(
+    cluster="c", namespace="ns", name="w", workload_uid="w", workflow_id="workload/c/ns/w", shard=0, run_as="runner"
+)
+JOB = PlannedComponent(name="train", api_version="batch/v1", kind="Job", object_name="train")
+SERVE = PlannedComponent(name="serve", api_version="apps/v1", kind="Deployment", object_name="serve")
+LWS = PlannedComponent(name="lws", api_version="leaderworkerset.x-k8s.io/v1", kind="LeaderWorkerSet", object_name="l")
+
+
+@dataclass
+class There:
+    """Objects that can be read, by uid, and how often each was."""
+
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refused: dict[str, Exception] = field(default_factory=dict)
+    links: Links = field(default_factory=Links)
+    reads: list[str] = field(default_factory=list)
+
+    def put(self, ref: Ref, *owners: Ref, labelled: bool = True) -> Ref:
+        references = [{"apiVersion": a, "kind": k, "name": n, "uid": u} for a, k, n, u in owners]
+        labels = {names.LABEL_WORKLOAD_UID: "w"} if labelled else {}
+        metadata = {"name": ref.name, "uid": ref.uid, "labels": labels, "ownerReferences": references}
+        self.objects[ref.name] = {"metadata": metadata}
+        return ref
+
+    async def read_component(self, target: Target, api_version: str, kind: str, name: str) -> dict[str, Any] | None:
+        self.reads.append(name)
+        if name in self.refused:
+            raise self.refused[name]
+        return self.objects.get(name)
+
+    async def of(self, plan: PlannedComponent, *refs: Ref) -> Ancestry:
+        return await ancestry(cast("Site", self), TARGET, (plan,), refs, {"attempt-uid", "train-uid", "serve-uid"})
+
+
+def ref(kind: str, name: str, api: str = "batch/v1") -> Ref:
+    return Ref(api, kind, name, f"{name}-uid")
+
+
+@D26
+async def test_D26_pods_of_a_copied_job_are_anothers_and_those_of_its_own_are_not_asked_about() -> None:
+    there = There()
+    copy = there.put(ref("Job", "copy"))
+    assert (await there.of(JOB, copy, ref("Job", "train"))).foreign == {"copy-uid"}
+    assert there.reads == ["copy"]
+
+
+@D26
+async def test_D26_a_copied_deployments_pods_are_known_through_their_replica_set() -> None:
+    there = There()
+    theirs, ours = ref("ReplicaSet", "copy-1", "apps/v1"), ref("ReplicaSet", "serve-1", "apps/v1")
+    there.put(theirs, there.put(ref("Deployment", "copy", "apps/v1")))
+    there.put(ours, ref("Deployment", "serve", "apps/v1"))
+    found = await there.of(SERVE, theirs, ours)
+    assert (found.foreign, found.between) == ({"copy-1-uid"}, {("apps/v1", "ReplicaSet")})
+    await there.of(SERVE, ours)
+    assert there.reads.count("serve-1") == 1, "who owns what has an owner is asked once"
+
+
+@D26
+async def test_D26_pods_whose_labels_alone_were_copied_into_anothers_template_are_anothers() -> None:
+    there = There()
+    other = there.put(ref("DaemonSet", "other", "apps/v1"), labelled=False)
+    assert (await there.of(JOB, other)).foreign == {"other-uid"}
+
+
+@D26
+async def test_D26_what_cannot_be_read_is_gone_or_has_lost_its_owner_proves_nothing() -> None:
+    there = There(refused={"secret": Forbidden(403, "", ""), "old": UnknownKind(404, "", "")})
+    orphan = there.put(ref("ReplicaSet", "orphan", "apps/v1"))
+    unsure = (ref("Trainer", "secret"), ref("Trainer", "old"), ref("Job", "gone"), orphan)
+    assert (await there.of(SERVE, *unsure)).foreign == frozenset()
+
+
+@D27
+async def test_D27_what_stands_between_a_component_and_its_pods_is_learned_from_them_for_any_kind() -> None:
+    there, learned = There(), Between()
+    lws = ref("LeaderWorkerSet", "l", LWS.api_version)
+    leaders = there.put(ref("StatefulSet", "leaders", "apps/v1"), lws, labelled=False)
+    leader = there.put(ref("Pod", "leader", "v1"), leaders)
+    workers = there.put(ref("StatefulSet", "workers", "apps/v1"), leader, labelled=False)
+    found = await ancestry(cast("Site", there), TARGET, (LWS,), (leaders, workers), {lws.uid})
+    kinds = {("apps/v1", "StatefulSet"), ("v1", "Pod")}
+    assert (found.foreign, found.between) == (frozenset(), kinds)
+    assert learned.learn((LWS,), found.between) == kinds
+    assert learned.learn((LWS,), ()) == kinds, "once learned, known of every LeaderWorkerSet"
+    assert learned.learn((JOB,), ()) == frozenset()
+
+
+@D26
+def test_D26_foreign_controllers_are_named_a_few_and_counted() -> None:
+    copy = ref("Job", "copy")
+    assert named([copy, copy, None, ref("Job", "b")]) == ("1 pod of Job b", "2 pods of Job copy")
+    assert named(ref("Job", f"j{number}") for number in range(9))[-1] == "those of 5 more"
+
+
+@D26
+def test_D26_the_watch_does_not_count_pods_of_a_copied_job() -> None:
+    world = World()
+    world.running(pods=1)
+    raw = {
+        "metadata": {
+            "uid": "copied",
+            "name": "copy-x",
+            "namespace": "ns",
+            "resourceVersion": "900",
+            "labels": {
+                names.LABEL_WORKLOAD_UID: "w",
+                names.LABEL_ATTEMPT: "1",
+                names.LABEL_COMPONENT: "c0",
+            },
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "copy", "uid": "copy-uid"}],
+        },
+        "spec": {"nodeName": "node-1"},
+        "status": {"phase": "Running"},
+    }
+    seen = pod_seen(raw)
+    assert seen is not None
+    world.cache.put_pod(seen)
+    newest = world.cache.newest("w")
+    assert newest is not None
+    observed = world.cache.observe(newest, NOW, frozenset(), ())
+    assert observed.components["c0"].pods.running == 1
+    assert observed.foreign == ("1 pod of Job copy",)

@@ -1,0 +1,559 @@
+"""Removal on a real cluster: gone means gone, and what is another's is not touched (rows A8, A16; U2)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import names
+from holdfast.activities.kube import client as kube_module
+from holdfast.activities.kube.client import Forbidden, Gone, Kube, NotFound, Object, Unreachable
+from holdfast.activities.operations.remains import is_child
+from holdfast.model import Component, Reason
+from holdfast.model.calls.cluster import Removed
+from tests.activities.bench import Bench, config, deployment, eventually, job, pod, pod_spec
+from tests.activities.line import Line
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
+
+STUBBORN: dict[str, Any] = {"labels": {"holdfast.dev/kwok-stubborn": "true"}}
+HOLD = ["example.com/hold"]
+
+
+async def nothing_left(bench: Bench) -> None:
+    assert await bench.pods() == []
+    assert await bench.owner() is None
+    for one in bench.plan:
+        assert await bench.admin.find(one.api_version, one.kind, one.object_name, bench.namespace) is None
+
+
+async def let_go(bench: Bench, api_version: str, kind: str, name: str) -> None:
+    found = await bench.admin.find(api_version, kind, name, bench.namespace)
+    if found is not None:
+        await bench.admin.patch(
+            api_version,
+            kind,
+            name,
+            bench.namespace,
+            uid=found["metadata"]["uid"],
+            patch={"metadata": {"finalizers": []}},
+        )
+
+
+def deletions(bench: Bench) -> list[tuple[str, Object, str]]:
+    """Record every deletion of the worker: path, options, as whom."""
+    made: list[tuple[str, Object, str]] = []
+    before = bench.kube.mutate
+
+    async def mutate(method: str, path: str, **options: Any) -> Object:
+        if method == "DELETE":
+            made.append((path.rpartition("/namespaces/")[2], options["body"], options.get("impersonate", "")))
+        return await before(method, path, **options)
+
+    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    return made
+
+
+def paged(bench: Bench) -> list[str]:
+    """Record which lists the worker asks for that go on from an earlier page."""
+    asked: list[str] = []
+    before = bench.kube._request
+
+    async def request(method: str, path: str, **options: Any) -> Object:
+        if (options.get("query") or {}).get("continue"):
+            asked.append(path)
+        return await before(method, path, **options)
+
+    bench.kube._request = request  # type: ignore[method-assign]
+    return asked
+
+
+class TestGraceful:
+    async def test_A8_one_foreground_deletion_and_then_the_proof(self, bench: Bench):
+        bench.components = (config(), job(), deployment(), pod())
+        await bench.launch()
+        made = deletions(bench)
+        removed = await bench.remove()
+        assert removed == Removed(gone=True)
+        await nothing_left(bench)
+        ((path, options, user),) = made
+        assert path == f"{bench.namespace}/attempts/train-a1"
+        assert (options["propagationPolicy"], options["preconditions"]["uid"]) == ("Foreground", bench.owner_uid)
+        assert user == ""
+
+    async def test_A8_what_is_left_on_a_later_page_is_no_proof(self, bench: Bench, monkeypatch: pytest.MonkeyPatch):
+        bench.components = (job(pods=5, finalizers=HOLD),)
+        await bench.launch()
+        monkeypatch.setattr(kube_module, "PAGE", 2)
+        pages = paged(bench)
+        removed = await bench.remove(4.0)
+        assert (removed.gone, removed.remnants_total >= 5) == (False, True)
+        assert {one.finalizers for one in removed.remnants if one.kind == "Pod"} == {tuple(HOLD)}
+        assert len([one for one in removed.remnants if one.kind == "Pod"]) == 5
+        assert pages
+        for one in await bench.pods():
+            await let_go(bench, "v1", "Pod", one["metadata"]["name"])
+        assert (await bench.remove()).gone
+        await nothing_left(bench)
+
+    async def test_a_second_time_finds_it_gone(self, bench: Bench):
+        await bench.launch()
+        await bench.remove()
+        assert (await bench.remove()).gone
+
+    async def test_an_attempt_that_never_was_is_gone(self, bench: Bench):
+        removed = await bench.remove(attempt=0, owner_uid="", plan=())
+        assert removed.gone
+
+    async def test_an_owner_whose_uid_was_never_learnt_is_found_by_its_name(self, bench: Bench):
+        await bench.launch()
+        assert (await bench.remove(owner_uid="", objects=())).gone
+        await nothing_left(bench)
+
+    async def test_a_stubborn_pod_is_waited_for_until_time_is_up_and_named(self, bench: Bench):
+        bench.components = (job(**STUBBORN),)
+        await bench.launch()
+        removed = await bench.remove(8.0)
+        assert not removed.gone
+        assert [one.kind for one in removed.remnants] == ["Pod", "Pod", "Job", "Attempt"]
+        assert removed.remnants_total == 4
+        first = removed.remnants[0]
+        assert first.deleting_since is not None
+        assert first.node.startswith("fake-")
+        assert not first.unreachable
+        told = [one for one in bench.heartbeats if one["remainingTotal"]]
+        assert told[-1]["remainingTotal"] == 4
+        assert any(sentence.startswith("Pod work-") for sentence in told[-1]["remaining"])
+
+    async def test_one_that_begins_late_lets_pods_end_by_themselves(self, bench: Bench):
+        bench.components = (job(annotations={"holdfast.dev/kwok-delete-delay": "2s"}),)
+        await bench.launch()
+        assert (await bench.remove(-30.0, grace=20.0)).gone
+
+    async def test_its_grace_ends(self, bench: Bench):
+        bench.components = (job(**STUBBORN),)
+        await bench.launch()
+        removed = await bench.remove(-30.0, grace=20.0)
+        assert not removed.gone
+        again = await asyncio.wait_for(bench.remove(-30.0, grace=20.0), 15.0)
+        assert not again.gone, "it has had its grace"
+
+    async def test_U2_a_foreign_finalizer_is_named_and_left_alone(self, bench: Bench):
+        bench.components = (job(), config(metadata={"finalizers": HOLD}))
+        await bench.launch()
+        removed = await bench.remove(3.0)
+        assert not removed.gone
+        assert removed.remnants[0].sentence() == "ConfigMap settings (finalizer example.com/hold)"
+        found = await bench.admin.get("v1", "ConfigMap", "settings", bench.namespace)
+        assert found["metadata"]["finalizers"] == [*HOLD]
+        await let_go(bench, "v1", "ConfigMap", "settings")
+        assert (await bench.remove()).gone
+
+    async def test_another_object_under_a_planned_name_is_not_ours_to_prove_gone(self, bench: Bench):
+        bench.components = (config(), pod())
+        await bench.launch()
+        for kind, name in (("ConfigMap", "settings"), ("Pod", "solo")):
+            found = await bench.admin.get("v1", kind, name, bench.namespace)
+            await bench.admin.delete("v1", kind, name, bench.namespace, uid=found["metadata"]["uid"], grace_period=0)
+        theirs = await bench.admin.create(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": bench.namespace}}
+        )
+        assert (await bench.remove()).gone
+        assert (await bench.force_remove()).gone
+        found = await bench.admin.get("v1", "ConfigMap", "settings", bench.namespace)
+        assert found["metadata"]["uid"] == theirs["metadata"]["uid"]
+
+    async def test_another_owner_under_the_same_name_is_left_alone(self, bench: Bench):
+        await bench.launch()
+        await bench.remove()
+        stale = bench.owner_uid
+        await bench.prepare()
+        assert (await bench.remove(owner_uid=stale, plan=())).gone
+        owner = await bench.owner()
+        assert owner is not None
+        assert "deletionTimestamp" not in owner["metadata"]
+
+    async def test_a_pod_that_lost_its_controller_is_not_overlooked(self, bench: Bench):
+        await bench.launch()
+        found = await bench.admin.get("batch/v1", "Job", "work", bench.namespace)
+        await bench.admin.delete(
+            "batch/v1", "Job", "work", bench.namespace, uid=found["metadata"]["uid"], propagation="Orphan"
+        )
+        removed = await bench.remove(3.0)
+        assert not removed.gone
+        assert {one.kind for one in removed.remnants} == {"Pod"}
+        assert (await bench.force_remove()).gone
+        await nothing_left(bench)
+
+    async def test_cancellation_is_obeyed_while_waiting(self, bench: Bench):
+        bench.components = (job(**STUBBORN),)
+        await bench.launch()
+        task = asyncio.create_task(bench.remove(60.0))
+        await eventually(lambda: dying(bench))
+        assert bench.environment is not None
+        bench.environment.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 2)
+        assert (await bench.force_remove()).gone
+
+
+class TestForced:
+    async def test_A8_pods_first_with_grace_zero_and_each_by_its_uid(self, bench: Bench):
+        bench.components = (config(), job(pods=3, **STUBBORN))
+        await bench.launch()
+        pods = {one["metadata"]["name"]: one["metadata"]["uid"] for one in await bench.pods()}
+        made = deletions(bench)
+        account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
+        assert (await bench.force_remove()).gone
+        await nothing_left(bench)
+        assert made[0][0] == f"{bench.namespace}/attempts/train-a1"
+        forced = {
+            path.rpartition("/")[2]: options["preconditions"]["uid"]
+            for path, options, user in made
+            if "/pods/" in path and options["gracePeriodSeconds"] == 0 and user == account
+        }
+        assert forced == pods
+
+    async def test_X5_pods_that_the_account_may_not_delete_any_more_stay_and_are_told_with_why(self, bench: Bench):
+        bench.components = (job(pods=1, **STUBBORN),)
+        await bench.launch()
+        rbac = ("rbac.authorization.k8s.io/v1", "Role", names.RUN_AS_DEFAULT, bench.namespace)
+        role = await bench.admin.get(*rbac)
+        for rule in role["rules"]:
+            rule["verbs"] = [verb for verb in rule["verbs"] if verb != "delete"]
+        await bench.admin.patch(*rbac, uid=role["metadata"]["uid"], patch={"rules": role["rules"]})
+        account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
+        pods = await bench.kube.resource("v1", "Pod")
+
+        async def may_not() -> bool:
+            return not (await bench.kube.allowed("delete", pods, bench.namespace, impersonate=account))[0]
+
+        await eventually(may_not)  # The authorizer reads it a moment later.
+        removed = await bench.force_remove(2.0)
+        assert not removed.gone, "nobody else deletes them by force"
+        (told,) = [one.name for one in removed.remnants if one.kind == "Pod"]
+        assert "which may not be deleted: " in told
+        assert "cannot delete resource" in told
+
+    @pytest.mark.parametrize("late", [0, 1])
+    async def test_A8_pods_of_several_pages_are_all_forced_and_proven_gone(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, late: int
+    ):
+        bench.components = (config(), job(pods=5, **STUBBORN))
+        await bench.launch()
+        pods = {one["metadata"]["uid"] for one in await bench.pods()}
+        assert len(pods) == 5
+        monkeypatch.setattr(kube_module, "PAGE", 2)
+        left, pages = late, paged(bench)
+        before = bench.kube._request
+
+        async def request(method: str, path: str, **options: Any) -> Object:
+            nonlocal left
+            if left and (options.get("query") or {}).get("continue"):
+                left -= 1
+                raise Gone(410, "Expired", "the provided continue parameter is too old")
+            return await before(method, path, **options)
+
+        monkeypatch.setattr(bench.kube, "_request", request)
+        made = deletions(bench)
+        assert (await bench.force_remove()).gone
+        await nothing_left(bench)
+        assert left == 0
+        assert pages or late, "its pods came in pages"
+        forced = {options["preconditions"]["uid"] for path, options, _ in made if "/pods/" in path}
+        assert forced == pods
+
+    async def test_A8_after_a_graceful_removal_that_did_not_end(self, bench: Bench):
+        bench.components = (job(**STUBBORN), deployment(**STUBBORN), pod(**STUBBORN))
+        await bench.launch()
+        assert not (await bench.remove(1.0)).gone
+        assert (await bench.force_remove()).gone
+        await nothing_left(bench)
+
+    async def test_U2_a_finalizer_on_a_pod_blocks_until_it_is_taken_off_and_is_named(self, bench: Bench):
+        bench.components = (job(pods=1, finalizers=HOLD),)
+        await bench.launch()
+        (held,) = await bench.pods()
+        removed = await bench.force_remove(5.0)
+        assert not removed.gone
+        assert removed.remnants[0].name == held["metadata"]["name"]
+        assert "example.com/hold" in removed.remnants[0].finalizers
+        made = deletions(bench)
+        task = asyncio.create_task(bench.force_remove(30.0))
+        await asyncio.sleep(2.5)
+        assert not [path for path, _, _ in made if "/pods/" in path], "a pod that only a finalizer holds is let be"
+        await let_go(bench, "v1", "Pod", held["metadata"]["name"])
+        assert (await task).gone
+        await nothing_left(bench)
+
+    async def test_resources_that_the_collector_does_not_remove_are_deleted_as_the_account(self, bench: Bench):
+        """Here the owner was orphaned of its dependents, so that no collector comes."""
+        bench.components = (config(), deployment(**STUBBORN))
+        await bench.launch()
+        owner = await bench.owner()
+        assert owner is not None
+        key = (names.API_VERSION, names.ATTEMPT_KIND, "train-a1", bench.namespace)
+        await bench.admin.delete(*key, uid=bench.owner_uid, propagation="Orphan")
+        await eventually(lambda: orphaned(bench))
+        made = deletions(bench)
+        assert (await bench.force_remove()).gone
+        await nothing_left(bench)
+        account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
+        assert {user for path, _, user in made if "/configmaps/" in path or "/deployments/" in path} == {account}
+
+    async def test_what_a_component_has_brought_forth_is_left_too(self, bench: Bench):
+        """A CronJob's Job without pods, whose parent went by itself: it could still make pods."""
+        cron = cron_job()
+        bench.components = (cron,)
+        await bench.launch()
+        (made,) = bench.objects
+        child = job("child").template
+        child["spec"]["suspend"] = True
+        parent = {"apiVersion": "batch/v1", "kind": "CronJob", "name": made.name, "uid": made.uid}
+        child["metadata"] |= {"namespace": bench.namespace, "ownerReferences": [parent], "finalizers": HOLD}
+        await bench.admin.create(child)
+        removed = await bench.force_remove(3.0)
+        assert [(one.kind, one.name, one.finalizers) for one in removed.remnants] == [("Job", "child", (*HOLD,))]
+        await let_go(bench, "batch/v1", "Job", "child")
+        assert (await bench.force_remove()).gone
+
+    async def test_a_silent_node_is_told(self, bench: Bench, admin: Kube):
+        node = await admin.create(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"silent-{bench.namespace}"}}
+        )
+        name = node["metadata"]["name"]
+        try:
+            bench.components = (pod(finalizers=HOLD),)
+            template = bench.components[0].template
+            template["spec"]["nodeName"] = name
+            await bench.prepare()
+            assert (await bench.create()).failure is None
+            removed = await bench.force_remove(2.0)
+            (one, *_) = removed.remnants
+            assert (one.node, one.unreachable) == (name, True)
+            assert "does not answer: its processes may still run" in one.sentence()
+            await let_go(bench, "v1", "Pod", "solo")
+            assert (await bench.force_remove()).gone
+        finally:
+            await admin.delete("v1", "Node", name, uid=node["metadata"]["uid"])
+
+
+class TestAnchor:
+    async def test_it_stays_held_while_the_workload_lives(self, bench: Bench):
+        await bench.launch()
+        await bench.remove()
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert anchor["metadata"]["finalizers"] == [names.FINALIZER]
+        assert anchor["status"]["reason"] == Reason.DELETION_COMPLETE
+
+    async def test_it_is_released_when_the_workload_has_ended(self, bench: Bench):
+        await bench.launch()
+        await bench.remove(release_anchor=True)
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert "finalizers" not in anchor["metadata"]
+        assert (await bench.remove(release_anchor=True)).gone
+
+    async def test_A16_it_goes_when_the_workload_was_deleted(self, bench: Bench):
+        await bench.launch()
+        await bench.remove(release_anchor=True, delete_anchor=True)
+        await eventually(lambda: anchor_gone(bench))
+        assert (await bench.remove(release_anchor=True, delete_anchor=True)).gone
+
+    async def test_A16_it_goes_when_its_user_had_deleted_it(self, bench: Bench):
+        prepared = await bench.prepare()
+        await bench.create()
+        key = (names.API_VERSION, names.ANCHOR_KIND, "train", bench.namespace)
+        await bench.admin.delete(*key, uid=prepared.anchor_uid)
+        await bench.remove(release_anchor=True, delete_anchor=True)
+        await eventually(lambda: anchor_gone(bench))
+
+    async def test_it_is_not_released_before_all_is_gone(self, bench: Bench):
+        bench.components = (job(**STUBBORN),)
+        await bench.launch()
+        await bench.remove(1.0, release_anchor=True, delete_anchor=True)
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert anchor["metadata"]["finalizers"] == [names.FINALIZER]
+        assert anchor["status"]["reason"] == Reason.RESETTING
+        await bench.force_remove()
+
+    async def test_one_of_another_workload_is_left_alone(self, bench: Bench):
+        await bench.launch()
+        other = bench.target.model_copy(update={"workload_uid": "another"})
+        await bench.remove(target=other, owner_uid="gone", plan=(), release_anchor=True, delete_anchor=True)
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert "deletionTimestamp" not in anchor["metadata"]
+        assert anchor["metadata"]["finalizers"] == [names.FINALIZER]
+
+    async def test_owners_that_came_too_late_go_with_it(self, bench: Bench):
+        await bench.launch()
+        await bench.remove()
+        await bench.prepare()
+        bench.attempt = 2
+        await bench.prepare()
+        assert (await bench.remove(release_anchor=True)).gone
+
+        async def swept() -> bool:
+            listed = await bench.admin.list(names.API_VERSION, names.ATTEMPT_KIND, bench.namespace)
+            return not listed["items"]
+
+        await eventually(swept)
+
+
+class TestBlind:
+    async def test_while_the_cluster_does_not_answer_nothing_is_called_gone(
+        self, far_kube: Kube, admin: Kube, namespace: str, line: Line
+    ):
+        bench = await Bench.make(far_kube, admin, namespace)
+        await bench.launch()
+        line.cut()
+        task = asyncio.create_task(bench.remove(1.0))
+        done, _ = await asyncio.wait({task}, timeout=3.0)
+        assert not done, "its time is up, but nothing is known: that is for the first answer to say"
+        owner = await bench.owner()
+        assert owner is not None
+        assert "deletionTimestamp" not in owner["metadata"]
+        line.mend()
+        assert (await task).blind
+        assert (await bench.remove()).gone
+
+    async def test_it_goes_on_when_the_cluster_answers_again(
+        self, far_kube: Kube, admin: Kube, namespace: str, line: Line
+    ):
+        bench = await Bench.make(far_kube, admin, namespace)
+        await bench.launch()
+        line.hold()
+        task = asyncio.create_task(bench.remove(30.0))
+        await asyncio.sleep(2.0)
+        line.mend()
+        removed = await task
+        assert removed.gone
+        assert removed.blind
+        await nothing_left(bench)
+
+    async def test_what_an_earlier_try_could_not_see_is_still_told(self, bench: Bench):
+        await bench.prepare()
+        dark = {"begin": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z"}
+        removed = await bench.run(bench.activities.remove, bench.removal(), earlier=[{"blind": [dark]}])
+        assert [one.end.minute for one in removed.blind] == [1]
+
+
+def unread(bench: Bench, *kinds: str) -> None:
+    """Have the API server answer 500 to whoever reads these kinds, as it does when their conversion webhook is away."""
+    before = bench.kube.get
+
+    async def get(api_version: str, kind: str, *where: str, **options: Any) -> Object:
+        if kind in kinds:
+            raise Unreachable(500, "InternalError", f"conversion webhook for {kind} failed")
+        return await before(api_version, kind, *where, **options)
+
+    bench.kube.get = get  # type: ignore[method-assign]
+
+
+class TestUnreadKind:
+    async def test_it_is_told_as_left_and_time_is_up_when_it_is_up(self, bench: Bench):
+        bench.components = (config(metadata={"finalizers": HOLD}), job())
+        await bench.launch()
+        unread(bench, "ConfigMap")
+        removed = await asyncio.wait_for(bench.remove(2.0), 6.0)
+        assert not removed.gone
+        assert "ConfigMap settings, which cannot be read: conversion webhook for ConfigMap failed" in [
+            one.sentence() for one in removed.remnants
+        ]
+        assert removed.blind == ()
+
+    async def test_A8_its_pods_are_forced_all_the_same(self, bench: Bench):
+        bench.components = (config(), job(**STUBBORN))
+        await bench.launch()
+        unread(bench, "ConfigMap")
+        removed = await asyncio.wait_for(bench.force_remove(4.0), 8.0)
+        assert await bench.pods() == []
+        assert not removed.gone, "what cannot be read is not proven gone"
+
+
+class TestLostRights:
+    async def test_what_nobody_may_read_is_not_called_gone(self, bench: Bench):
+        bench.components = (config(),)
+        await bench.launch()
+        key = ("rbac.authorization.k8s.io/v1", "RoleBinding", names.RUN_AS_DEFAULT, bench.namespace)
+        binding = await bench.admin.get(*key)
+        await bench.admin.delete(*key, uid=binding["metadata"]["uid"])
+        await eventually(lambda: unreadable(bench))
+        removed = await bench.remove(3.0)
+        assert not removed.gone
+        (one,) = removed.remnants
+        assert one.sentence().startswith("ConfigMap settings, which cannot be read: ")
+
+    async def test_a_deleted_namespace_does_not_wait_for_itself(self, bench: Bench):
+        """Its deletion takes the account's rights away, and waits for our anchor, which waits for the proof."""
+        bench.components = (config(metadata={"finalizers": HOLD}), job())
+        await bench.launch()
+        found = await bench.admin.get("v1", "Namespace", bench.namespace)
+        await bench.admin.delete("v1", "Namespace", bench.namespace, uid=found["metadata"]["uid"])
+        await eventually(lambda: unreadable(bench), 30.0)
+        assert (await bench.remove(60.0, release_anchor=True, delete_anchor=True)).gone
+        assert await bench.pods() == []
+        assert await bench.owner() is None
+        await let_go(bench, "v1", "ConfigMap", "settings")
+
+        async def gone() -> bool:
+            return await bench.admin.find("v1", "Namespace", bench.namespace) is None
+
+        await eventually(gone, 30.0)
+
+
+def cron_job() -> Component:
+    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": {"spec": pod_spec()}}}}
+    return Component(
+        name="nightly",
+        template={"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": spec},
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "uid", "label", "child"),
+    [
+        ("set-uid", "j", "", True),
+        ("other", "j", "", False),
+        ("", "j", "w", True),
+        ("", "set-uid", "w", False),
+    ],
+)
+def test_a_child_is_known_by_its_parent_or_its_label(owner: str, uid: str, label: str, child: bool):
+    thing = {"metadata": {"uid": uid, "ownerReferences": [{"uid": owner}], "labels": {names.LABEL_WORKLOAD_UID: label}}}
+    assert is_child(thing, "w", {"set-uid"}) is child
+
+
+async def dying(bench: Bench) -> bool:
+    owner = await bench.owner()
+    return owner is not None and "deletionTimestamp" in owner["metadata"]
+
+
+async def orphaned(bench: Bench) -> bool:
+    found = await bench.admin.get("v1", "ConfigMap", "settings", bench.namespace)
+    return await bench.owner() is None and "ownerReferences" not in found["metadata"]
+
+
+async def anchor_gone(bench: Bench) -> bool:
+    return await bench.anchor() is None
+
+
+async def unreadable(bench: Bench) -> bool:
+    user = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
+    try:
+        await bench.kube.get("v1", "ConfigMap", "settings", bench.namespace, impersonate=user)
+    except Forbidden:
+        return True
+    return False
+
+
+async def test_a_deletion_without_a_uid_is_refused(bench: Bench):
+    with pytest.raises(ValueError, match="no uid"):
+        await bench.kube.delete("v1", "Pod", "solo", bench.namespace, uid="")
+    with pytest.raises(NotFound):
+        await bench.admin.delete("v1", "Pod", "solo", bench.namespace, uid="some")

@@ -1,0 +1,146 @@
+"""What closes a namespace, an account or a source, and how often the API server is asked for it (row X4). Pure."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast import names
+from holdfast.activities.data.settings import Data
+from holdfast.activities.kube.client import Forbidden, NotFound, Unreachable
+from holdfast.activities.site.closed import withdrawn
+from holdfast.activities.site.permission_cache import STANDING, Permits
+from holdfast.model.calls.cluster import Target
+
+ROW = pytest.mark.row
+OPEN = {"labels": {names.LABEL_NAMESPACE_ENABLED: "true"}}
+OPTED_IN = {"annotations": {names.ANNOTATION_RUN_AS: names.RUN_AS_ALLOWED}}
+TARGET = Target(
+    cluster="c",
+    cluster_uid="u",
+    namespace="team",
+    name="train",
+    workload_uid="w",
+    workflow_id="workload/c/team/train",
+    shard=1,
+    run_as="runner",
+    source_kind="List",
+)
+POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}
+
+
+class Cluster:
+    """A namespace with its accounts, and how often it was asked for them."""
+
+    def __init__(self) -> None:
+        self.there: dict[tuple[str, str], dict[str, Any]] = {
+            ("Namespace", "team"): OPEN,
+            ("ServiceAccount", "runner"): OPTED_IN,
+            ("ServiceAccount", "admin"): {},
+        }
+        self.asked = 0
+
+    async def get(self, _version: str, kind: str, name: str, _namespace: str = "") -> dict[str, Any]:
+        self.asked += 1
+        if (kind, name) not in self.there:
+            raise NotFound(404, "NotFound", "not there")
+        return {"metadata": self.there[kind, name]}
+
+
+def site(cluster: Cluster, *grants: str) -> Any:
+    nothing: Any = None
+    data = Data(nothing, nothing, tuple(("team", one) for one in grants))
+    return SimpleNamespace(kube=cluster, permits=Permits(), data=data)
+
+
+def named(account: str) -> dict[str, Any]:
+    return {**POD, "spec": {"serviceAccountName": account}}
+
+
+@ROW("X4", level="pure")
+@pytest.mark.parametrize(
+    ("there", "thing", "why", "opens"),
+    [
+        ({("Namespace", "team"): {}}, POD, "is not enabled", True),
+        ({("Namespace", "team"): None}, POD, "does not exist", False),
+        ({("Namespace", "team"): {**OPEN, "deletionTimestamp": "now"}}, POD, "is being deleted", False),
+        ({("ServiceAccount", "runner"): {}}, POD, "does not let workloads run as it", True),
+        ({("ServiceAccount", "runner"): None}, POD, "service account team/runner does not exist", True),
+        ({}, {**POD, "kind": "Secret"}, "Secret p: the contents of a Secret among the components", False),
+        ({}, named("admin"), "Pod p: spec.serviceAccountName: 'admin': service account team/admin does not let", True),
+        ({}, named("nobody"), "team/nobody does not exist: expected runner, or an account", True),
+        ({}, named("x/token"), "'x/token': is no name of a service account: expected runner", False),
+        ({}, named(".."), "is no name of a service account", False),
+        ({}, named("x" * 254), "is no name of a service account", False),
+        ({("ServiceAccount", "admin"): OPTED_IN}, named("admin"), "", False),
+        ({}, named("runner"), "", False),
+        ({}, named("default"), "", False),
+        ({}, POD, "", False),
+    ],
+)
+async def test_X4_what_closes(there: dict[Any, Any], thing: dict[str, Any], why: str, opens: bool) -> None:
+    cluster = Cluster()
+    cluster.there = {key: value for key, value in (cluster.there | there).items() if value is not None}
+    closed = await withdrawn(site(cluster), TARGET, thing)
+    if not why:
+        assert closed is None
+        return
+    assert closed is not None
+    assert why in closed.why
+    assert closed.opens is opens
+
+
+@ROW("X4", level="pure")
+async def test_X4_a_source_that_is_granted_no_more_closes_for_good() -> None:
+    assert await withdrawn(site(Cluster(), "s3://data"), TARGET, POD, ["s3://data/corpus"]) is None
+    closed = await withdrawn(site(Cluster(), "s3://other"), TARGET, POD, ["s3://data/corpus"])
+    assert closed is not None
+    assert "source s3://data/corpus is not granted to namespace team: expected one under s3://other" in closed.why
+    assert not closed.opens
+
+
+@ROW("X4", level="pure")
+async def test_X4_an_api_server_that_does_not_say_neither_permits_nor_refuses() -> None:
+    cluster = Cluster()
+
+    async def get(*_: Any) -> dict[str, Any]:
+        raise Forbidden(403, "Forbidden", "User worker cannot get namespaces")
+
+    cluster.get = get  # type: ignore[method-assign]
+    closed = await withdrawn(site(cluster), TARGET, POD)
+    assert closed is not None
+    assert closed.why == "whether it is still permitted is not known: User worker cannot get namespaces"
+    assert not closed.known
+
+    async def silent(*_: Any) -> dict[str, Any]:
+        raise Unreachable(0, "", "no route")
+
+    cluster.get = silent  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        await withdrawn(site(cluster), TARGET, POD)
+
+
+@ROW("X4", level="pure")
+async def test_X4_many_objects_within_a_while_ask_once_and_what_was_refused_is_asked_each_time() -> None:
+    cluster = Cluster()
+    cluster.there["ServiceAccount", "admin"] = OPTED_IN
+    here = site(cluster)
+    for _ in range(10):
+        assert await withdrawn(here, TARGET, named("admin")) is None
+    assert cluster.asked == 3, "the namespace, and both accounts"
+    cluster.there["ServiceAccount", "other"] = {}
+    for _ in range(3):
+        assert await withdrawn(here, TARGET, named("other")) is not None
+    assert cluster.asked == 6
+
+
+@ROW("X4", level="pure")
+async def test_X4_what_was_allowed_is_asked_again_within_a_minute() -> None:
+    assert 0 < STANDING <= 60
+    permits = Permits()
+    permits.give("namespace", "team")
+    assert permits.has("namespace", "team", within=STANDING)
+    assert not permits.has("namespace", "team", within=0)
+    assert not permits.has("namespace", "other", within=STANDING)

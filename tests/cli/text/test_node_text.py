@@ -1,0 +1,75 @@
+"""What people read of nodes and their machines: pure functions from values to text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from holdfast.cli.entities.node_text import document, shown
+from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord
+from holdfast.model.entities.provisioner import FenceAsk, NodeAction, NodeAsk, ProvisionerState, Result
+from holdfast.policy.nodes import provisioner as policy
+from holdfast.policy.nodes.provisioner_status import status, unfenced
+
+NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
+BEFORE = NOW - timedelta(minutes=5)
+
+
+def told() -> ProvisionerState:
+    state = ProvisionerState(cluster="dev", cluster_uid="u")
+    state, boot = policy.asked(state, NodeAsk(node="node-1", action=NodeAction.BOOT), BEFORE)
+    state, wipe = policy.asked(state, NodeAsk(node="node-7", action=NodeAction.WIPE, why="released"), BEFORE)
+    for one in (boot, wipe):
+        state = policy.enlisted(state, one.number, "uid", "https://bmc", "", BEFORE)
+    progress = boot.progress
+    state = policy.came_to(state, boot.number, Result.DONE, "its power is On", progress, BEFORE, reached=True)
+    return policy.came_to(state, wipe.number, Result.AWAY, "connection refused", progress, BEFORE)
+
+
+def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:
+    fencing = NodeRecord(
+        name="node-3", since=BEFORE, at=NOW, state=NodeState.DOWN, word=NodeWord.FENCING, why="silent", unasked="no one"
+    )
+    book = NodeBook(nodes={"node-3": fencing, "node-4": NodeRecord(name="node-4", since=BEFORE, at=NOW)}, total=9)
+    lines = shown("dev", book, status(told(), set(), NOW), NOW).splitlines()
+    assert lines == [
+        "dev: 9 nodes with a lease, 1 of them not healthy",
+        "",
+        "NODE    STATE                    FOR  BECAUSE",
+        "node-3  Down, being powered off  5m   silent; no one",
+        "",
+        "1 requests are pending, 0 of them under way; 1 have ended; 1 nodes are in quarantine; "
+        "https://bmc is away since 01-31 02:09:50 UTC",
+        "",
+        "NO  PENDING  NODE    FOR  BECAUSE",
+        "2   wipe     node-7  5m   https://bmc is away: connection refused: asked again at 02:09:52 UTC",
+        "",
+        "QUARANTINE  FOR  BECAUSE",
+        "node-7      5m   to be wiped (request 2): released",
+        "",
+        "NO  ENDED  NODE    RESULT  AGO  SAID",
+        "1   boot   node-1  Done    5m   its power is On",
+    ]
+
+
+def test_a_cluster_with_neither_monitor_nor_provisioner_says_so() -> None:
+    assert shown("dev", None, None, NOW).splitlines() == [
+        "dev: no monitor of nodes",
+        "",
+        "no provisioner: nothing boots, wipes or powers off nodes",
+    ]
+    assert document(None, None) == {"nodes": [], "provisioner": None}
+    found = document(NodeBook(), status(told(), set(), NOW))
+    assert found["provisioner"]["waits"].keys() == {"2"}
+
+
+def test_who_is_not_off_yet_is_told_whatever_became_of_the_request() -> None:
+    record = NodeRecord(name="n", uid="u", since=BEFORE, at=NOW, state=NodeState.DOWN, word=NodeWord.FENCING, ours=True)
+    book = NodeBook(nodes={"n": record, "theirs": record.model_copy(update={"name": "theirs", "ours": False})})
+    state = ProvisionerState(cluster="dev", cluster_uid="u")
+    assert unfenced(book, status(state, set(), NOW)) == {"n": "it is to be asked for"}
+    unasked = NodeBook(nodes={"n": record.model_copy(update={"unasked": "no one is there"})})
+    assert unfenced(unasked, status(state, set(), NOW)) == {"n": "no one is there"}
+    state = policy.fence(state, FenceAsk(node="n", uid="u", renewed="r"), NOW)
+    assert unfenced(book, status(state, set(), NOW)) == {"n": "whom to ask is to be looked up"}
+    state = policy.enlisted(state, 1, "u", "https://bmc", "no such service", NOW)
+    assert unfenced(book, status(state, set(), NOW)) == {"n": "Refused: no such service"}

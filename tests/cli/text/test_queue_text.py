@@ -1,0 +1,71 @@
+"""What people read of admission queues: pure functions from values to text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from holdfast.cli.entities.queue_text import listed, shown
+from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus
+
+NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
+
+
+def line(name: str, position: int, why: str) -> QueueLine:
+    return QueueLine(
+        namespace="team",
+        name=name,
+        uid=name,
+        admitted=not position,
+        position=position,
+        priority=5,
+        since=NOW - timedelta(hours=2),
+        demand={"pods": "2", "nvidia.com/gpu": "16"},
+        why=why,
+    )
+
+
+def status(**changes: Any) -> QueueStatus:
+    fields: dict[str, Any] = {
+        "queue": Queue(name="research", cluster="dev", quota={"nvidia.com/gpu": "16"}),
+        "message": "1 wait; the first: it asks for 16 gpus, and 0 are free",
+        "cycle": 7,
+        "used": {"nvidia.com/gpu": "16", "pods": "2"},
+        "admitted": 1,
+        "waiting": 1,
+        "lines": (line("next", 1, "it asks for 16 gpus, and 0 are free"), line("now", 0, "let in")),
+    }
+    return QueueStatus(**{**fields, **changes})
+
+
+def test_a_queue_says_what_is_taken_who_waits_why_and_who_was_let_in() -> None:
+    assert shown(status(), NOW).splitlines() == [
+        "research  1 let in, 1 wait  (BestEffortFIFO, cycle 7)",
+        "1 wait; the first: it asks for 16 gpus, and 0 are free",
+        "",
+        "RESOURCE        TAKEN  QUOTA",
+        "nvidia.com/gpu  16     16",
+        "pods            2      not bounded",
+        "",
+        "NEXT  WAITS      PRIORITY  AGE  ASKS FOR                   BECAUSE",
+        "1     team/next  5         2h   2 pods, 16 nvidia.com/gpu  it asks for 16 gpus, and 0 are free",
+        "",
+        "LET IN    PRIORITY  AGE  HOLDS                      SINCE",
+        "team/now  5         2h   2 pods, 16 nvidia.com/gpu  let in",
+    ]
+
+
+def test_what_is_not_shown_is_counted() -> None:
+    assert shown(status(waiting=7), NOW).count("and 6 more") == 1
+
+
+def test_queues_are_listed_one_a_line() -> None:
+    assert listed([status()]).splitlines()[1].split()[:4] == ["research", "1", "1", "16/16"]
+    assert listed([]) == "no admission queues: every workload begins as soon as it is submitted"
+
+
+def test_one_queue_that_does_not_answer_is_a_line_beside_the_others() -> None:
+    text = listed([], {"research": "queue/dev/research: no worker answers: last poll 2m ago"})
+    assert "research" in text
+    assert "does not answer: queue/dev/research: no worker answers: last poll 2m ago" in text
+    assert "no admission queues" not in text

@@ -1,0 +1,231 @@
+"""A workload that its queue lets in: when it asks, what it holds, when it lets go (rows L9, L26, L27)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.model import OperationKind, Phase, Reason
+from holdfast.model.entities.queue import QueueNews, QueueOrder, Standing
+from holdfast.policy.status.explain import explain_of
+from holdfast.policy.status.queued import first_turn, owed
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import Cancelled, QueueMissing, QueueOrdered, QueueTold, Resumed, Suspended
+from tests.policy.attempt.requeue_matrix import POLICIES
+from tests.policy.lives.life import START, Life, workload
+
+ROW = pytest.mark.row
+ASKS, HOLDS, RELEASED = Standing.ASKS, Standing.HOLDS, Standing.RELEASED
+
+
+class Queued(Life):
+    """A workload's life, and a queue that is spoken for by hand."""
+
+    def __init__(self, hold: set[OperationKind] | None = None, **fields: Any) -> None:
+        fields = {"policy": POLICIES["on_node_failure"], "submitted_at": START, **fields}
+        super().__init__(workload(queue="gpus", queued=True, **fields), hold=hold or set())
+        self.state = edit(self.state, turn=first_turn(self.spec))
+        self.said: list[tuple[int, Standing]] = []
+        self.settle()
+
+    def hears(self) -> QueueNews | None:
+        """Let its queue hear what it has yet to hear."""
+        news = owed(self.spec, self.state, "uid")
+        if news is not None:
+            self.said.append((news.turn, news.standing))
+            self.tell(QueueTold(news))
+        return news
+
+    def told(self, admit: bool = True, turn: int | None = None, **fields: Any) -> Queued:
+        assert self.state.turn is not None
+        number = self.state.turn.number if turn is None else turn
+        order = QueueOrder(uid="uid", turn=number, admit=admit, **{"why": "queue gpus lets it in", **fields})
+        self.tell(QueueOrdered(order))
+        return self
+
+    def let_in(self) -> Queued:
+        self.hears()
+        assert self.said[-1][1] is ASKS
+        return self.told()
+
+    @property
+    def made(self) -> list[int]:
+        return [number for kind, number, _ in self.ran if kind is OperationKind.CREATE]
+
+
+def running() -> Queued:
+    life = Queued().let_in()
+    life.sees(running=2)
+    assert life.state.phase is Phase.RUNNING
+    return life
+
+
+@ROW("L9", level="pure")
+def test_L9_it_makes_nothing_before_its_queue_has_let_it_in() -> None:
+    life = Queued()
+    assert life.ran == []
+    assert (life.state.phase, life.state.reason) == (Phase.PENDING, Reason.QUEUED)
+    news = life.hears()
+    assert news is not None
+    assert (news.turn, news.standing, news.demand, news.submitted_at) == (1, ASKS, {"pods": 2000}, START)
+    life.after(hours=24)
+    assert life.hears() is None
+    assert life.made == []
+    told = explain_of(life.spec, life.state, life.now)
+    assert told.now == "standing in queue gpus, as of 2026-01-01 00:00:00 UTC; nothing of it is in the cluster"
+    assert told.unblock.startswith("room in its queue: holdfast queue show gpus")
+    life.told()
+    assert life.made == [1]
+    assert life.hears() is None, "whoever let it in knows that it holds its place"
+    assert Reason.ADMITTED in [cause.reason for cause in life.state.causes]
+
+
+@ROW("L9", level="pure")
+def test_L9_without_its_queue_it_says_so_and_goes_on_waiting() -> None:
+    life = Queued()
+    life.tell(QueueMissing("its queue, gpus, is not there: holdfast queue apply brings it back"))
+    assert life.state.message == "its queue, gpus, is not there: holdfast queue apply brings it back"
+    assert "its queue, gpus, is not there" in explain_of(life.spec, life.state, life.now).why
+    life.let_in()
+    assert life.made == [1]
+
+
+@ROW("L9", level="pure")
+def test_L9_what_runs_goes_on_without_its_queue_and_says_at_its_end_that_it_holds_nothing() -> None:
+    life = running()
+    life.sees(succeeded=2, complete=True)
+    assert life.state.phase is Phase.SUCCEEDED
+    life.after(hours=1000)
+    assert life.ended is Phase.SUCCEEDED
+    life.hears()
+    assert life.said == [(1, ASKS), (1, RELEASED)]
+    assert life.hears() is None
+
+
+def test_it_holds_its_place_until_nothing_of_it_is_left() -> None:
+    life = running()
+    life.hold = {OperationKind.REMOVE}
+    life.tell(Suspended("making room", preempted=True))
+    assert life.state.phase is Phase.SUSPENDING
+    assert life.hears() is None
+    life.hold = set()
+    life.finish().settle()
+    assert life.state.phase is Phase.SUSPENDED
+    life.hears()
+    assert life.said[-1] == (1, RELEASED)
+
+
+def test_what_is_resumed_asks_anew_and_says_that_it_waits() -> None:
+    life = running()
+    life.tell(Suspended("making room"))
+    life.hears()
+    life.tell(Resumed())
+    assert (life.state.phase, life.state.reason) == (Phase.PENDING, Reason.QUEUED)
+    assert life.made == [1]
+    life.hears()
+    assert life.said[1:] == [(1, RELEASED), (2, ASKS)]
+    life.told(turn=1)
+    assert life.made == [1], "what was said to its first request is no answer to its second"
+    life.told()
+    assert life.made == [1, 2]
+
+
+@ROW("L26", level="pure")
+@ROW("L27", level="pure")
+def test_L26_L27_a_requeue_lets_go_and_asks_in_one_word_with_its_first_submission() -> None:
+    life = running()
+    life.sees(running=1, failed=1, cls="NodeLost", why="NodeLost")
+    assert (life.state.phase, life.state.reason) == (Phase.PENDING, Reason.QUEUED)
+    heard = list[QueueNews]()
+    for _ in range(600):
+        news = life.hears()
+        if news is not None:
+            heard.append(news)
+        life.after(seconds=1)
+    assert [(one.turn, one.standing, one.requeued, one.submitted_at) for one in heard] in (
+        [(2, ASKS, True, START)],
+        [(1, RELEASED, False, None), (2, ASKS, True, START)],
+    )
+    assert life.made == [1]
+    life.told()
+    assert life.made == [1, 2]
+
+
+def test_what_is_cancelled_while_it_waits_asks_no_more() -> None:
+    life = Queued()
+    life.hears()
+    life.tell(Cancelled("not wanted"))
+    assert life.ended is Phase.CANCELLED
+    life.hears()
+    assert life.said == [(1, ASKS), (1, RELEASED)]
+    life.told()
+    assert life.made == []
+
+
+def test_what_is_let_in_as_it_is_suspended_lets_go_again() -> None:
+    life = Queued()
+    life.hears()
+    life.tell(Suspended("not now"))
+    life.told()
+    life.hears()
+    assert life.made == []
+    assert life.said[-1][1] is RELEASED
+
+
+def test_what_is_submitted_suspended_asks_for_nothing_before_it_is_resumed() -> None:
+    life = Queued(suspend=True)
+    assert life.hears() is None
+    assert life.state.phase is Phase.SUSPENDED
+    life.tell(Resumed())
+    assert life.hears() is not None
+    life.told()
+    assert life.made == [1]
+
+
+def test_a_queue_that_does_not_know_is_told_how_it_stands() -> None:
+    life = running()
+    life.told(admit=False, again=True, turn=0, why="queue gpus asks how it stands")
+    life.hears()
+    assert life.said == [(1, ASKS), (1, HOLDS)]
+    assert life.hears() is None
+    waiting = Queued()
+    waiting.hears()
+    waiting.told(admit=False, again=True, turn=0, why="queue gpus asks how it stands")
+    waiting.hears()
+    assert waiting.said == [(1, ASKS), (1, ASKS)]
+
+
+def test_one_whose_memory_was_restored_counts_on_from_what_its_queue_knows() -> None:
+    life = Queued()
+    life.hears()
+    life.told(admit=False, again=True, turn=4, why="queue gpus knows of its request 4")
+    life.hears()
+    assert life.said == [(1, ASKS), (4, ASKS)]
+    life.told()
+    assert life.made == [1]
+
+
+def test_an_order_without_a_reason_lets_nobody_in() -> None:
+    life = Queued()
+    life.hears()
+    life.told(admit=False, why="")
+    life.after(hours=1)
+    assert life.made == []
+
+
+def test_why_it_waits_is_what_its_queue_says() -> None:
+    life = Queued()
+    life.hears()
+    life.told(admit=False, why="its queue is full: it remembers at most 5,000 workloads")
+    assert life.made == []
+    assert life.state.message.startswith("its queue is full")
+
+
+def test_one_that_no_queue_lets_in_owes_nobody_a_word() -> None:
+    life = Life(spec=workload(queue="gpus")).settle()
+    assert [number for kind, number, _ in life.ran if kind is OperationKind.CREATE] == [1]
+    assert owed(life.spec, life.state, "uid") is None
+    assert life.state.turn is None
+    assert life.now - START < timedelta(minutes=1)

@@ -1,0 +1,151 @@
+"""What the watch tells of custom resources that stand for workloads, and which ones a front door sees to. Pure (F7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import names
+from holdfast.formats.appwrapper import reader
+from holdfast.model import Phase
+from holdfast.worker.watch.cache import resource_seen
+from holdfast.worker.watch.front_door import Seen, in_turn, seen
+from tests.formats.appwrapper.test_resource import report, resource
+from tests.worker.world import EPOCH, World
+
+ROW = pytest.mark.row
+KIND = (reader.API_VERSION, reader.KIND)
+OURS = names.MANAGED_BY
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@ROW("F7", level="pure")
+def test_F7_what_a_workload_began_with_is_no_news_and_a_later_generation_is_at_once(world: World) -> None:
+    world.resource(suspend=True)
+    assert world.pass_time(60) == []
+    begun = world.now
+    world.resource(generation=2, suspend=False)
+    (told,) = world.pass_time(60)
+    assert world.sent[-1][0] - begun <= 0.1 + 1e-6
+    assert told.workflow_id == "workload/c/ns/w"
+    asked = told.observation.asked
+    assert asked is not None
+    assert (asked.kind, asked.generation, asked.suspend) == ("AppWrapper", 2, False)
+    assert (told.observation.attempt, told.observation.owner_found) == (0, False), "it says nothing else"
+    world.resource(generation=2, suspend=False)
+    assert world.pass_time(60) == []
+
+
+@ROW("F7", level="pure")
+def test_F7_it_is_told_with_what_is_seen_of_an_attempt_and_costs_no_signal_of_its_own(world: World) -> None:
+    world.resource(generation=1)
+    world.attempt(pods=2)
+    world.job()
+    world.pod("p0")
+    world.pod("p1")
+    (ready,) = world.pass_time(60)
+    assert ready.facts.ready
+    world.resource(generation=2, suspend=True)
+    (told,) = world.pass_time(60)
+    assert told.observation.asked is not None
+    assert told.observation.asked.suspend
+    assert told.observation.attempt == 1
+    # What was told of one attempt is not told again while there is none, nor with the next.
+    world.attempt(deleting=True)
+    world.attempt(gone=True)
+    assert world.pass_time(60) == []
+    world.attempt(number=2)
+    assert world.pass_time(60) == []
+
+
+@ROW("F3", level="pure")
+def test_F3_a_deletion_says_of_what_kind_it_was(world: World) -> None:
+    world.resource()
+    world.resource(deletionTimestamp=EPOCH.isoformat())
+    (told,) = world.pass_time(60)
+    assert told.observation.anchor_deleting
+    assert told.observation.asked is not None
+    assert told.observation.asked.kind == "AppWrapper"
+    assert not told.observation.asked.foreground
+
+
+@ROW("F3", level="pure")
+def test_F3_that_it_was_in_the_foreground_is_known_after_the_collector_is_done(world: World) -> None:
+    deleted: dict[str, Any] = {"deletionTimestamp": EPOCH.isoformat()}
+    world.resource()
+    world.resource(**deleted, finalizers=[names.FINALIZER, "foregroundDeletion"])
+    world.resource(**deleted)
+    (told,) = world.pass_time(60)
+    assert told.observation.asked is not None
+    assert told.observation.asked.foreground
+
+
+@ROW("F7", level="pure")
+def test_F7_a_copy_stands_for_no_workload() -> None:
+    raw = resource()
+    raw["metadata"]["labels"] = {names.LABEL_WORKLOAD_UID: "another"}
+    assert resource_seen(KIND, "c")(raw) is None
+    raw["metadata"]["labels"] = {names.LABEL_WORKLOAD_UID: "u-1"}
+    found = resource_seen(KIND, "c")(raw)
+    assert found is not None
+    assert (found.workload_uid, found.attempt, found.deployed, found.held) == ("u-1", 0, False, False)
+
+
+@ROW("F2", level="pure")
+def test_F2_its_status_says_which_attempt_is_deployed() -> None:
+    raw = resource()
+    raw["metadata"]["labels"] = {names.LABEL_WORKLOAD_UID: "u-1"}
+    raw["status"] = reader.RESOURCE.status(raw, report(attempt=3), EPOCH)
+    found = resource_seen(KIND, "c")(raw)
+    assert found is not None
+    assert (found.attempt, found.deployed) == (3, True)
+
+
+@ROW("F1", level="pure")
+@pytest.mark.parametrize("managed_by", [None, "", "workload.codeflare.dev/appwrapper-controller", f"{OURS}-2"])
+def test_F1_a_front_door_passes_over_what_another_runs(managed_by: str | None) -> None:
+    raw = resource()
+    assert seen(KIND, OURS)(raw) is not None
+    spec: dict[str, Any] = {**raw["spec"], "managedBy": managed_by}
+    assert seen(KIND, OURS)({**raw, "spec": spec}) is None
+
+
+@ROW("F7", level="pure")
+def test_F7_a_front_door_keeps_the_whole_of_one_only_until_its_life_has_begun() -> None:
+    raw = resource()
+    found = seen(KIND, OURS)(raw)
+    assert found is not None
+    assert found.document == raw
+    assert found.resource.shown is None
+    for sequence, phase, shown in (
+        (0, Phase.PENDING, None),
+        (0, Phase.FAILED, Phase.FAILED),
+        (1, Phase.PENDING, Phase.PENDING),
+    ):
+        raw["status"] = reader.RESOURCE.status(raw, report(sequence, phase=phase), EPOCH)
+        found = seen(KIND, OURS)(raw)
+        assert found is not None
+        assert found.resource.shown is shown, "what a front door itself has noted is no report"
+        assert (found.document is None) is (shown is not None)
+        assert found.over is (phase is Phase.FAILED)
+
+
+@ROW("F12", level="pure")
+def test_F12_deletions_go_first() -> None:
+    several, ends = dict[str, Seen](), {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    for index in range(20):
+        raw = resource()
+        raw["metadata"] |= {"uid": f"u{index}"} | (ends if index in {7, 15} else {})
+        found = seen(KIND, OURS)(raw)
+        assert found is not None
+        several[found.uid] = found
+    due = dict.fromkeys(several, 0.0) | {"u3": 5.0, "u15": 5.0}
+    turn = in_turn(due, several, now=1.0)
+    assert turn[0] == "u7"
+    assert set(turn) == set(several) - {"u3", "u15"}
+    assert in_turn(due, several, now=6.0)[:2] == ["u7", "u15"]

@@ -1,0 +1,1 @@
+"""The sweep, namespaces, and taking Holdfast off a cluster."""

@@ -1,0 +1,168 @@
+"""What a namespace needs before workloads may live in it: its label, the run-as account, the rights of both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.kube.client import AlreadyExists, Forbidden, Kube, NotFound, Object, service_account_user
+from holdfast.errors import HoldfastError
+
+_RBAC = "rbac.authorization.k8s.io"
+_IN_FORCE_SECONDS = 10.0
+_VERBS = ["create", "get", "list", "watch", "patch", "delete"]
+_PART_OF = {"app.kubernetes.io/part-of": "holdfast"}
+
+# The built-in kinds a workload is usually made of, by API group.
+RUNNER_KINDS: dict[str, list[str]] = {
+    "": ["pods", "services", "configmaps", "persistentvolumeclaims"],
+    "batch": ["jobs", "cronjobs"],
+    "apps": ["deployments", "statefulsets", "replicasets"],
+}
+
+
+def manifests(
+    namespace: str, service_account: str = names.RUN_AS_DEFAULT, extra_groups: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the objects that enable a namespace, in the order in which to apply them.
+
+    Args:
+        namespace: the namespace, which may exist already.
+        service_account: the account as which components are created; it is made, and opted in.
+        extra_groups: API groups whose kinds the account may handle too, for example `jobset.x-k8s.io`.
+    """
+    impersonator = f"holdfast-impersonate-{service_account}"
+    rules: list[dict[str, Any]] = [
+        {"apiGroups": [group], "resources": kinds, "verbs": _VERBS} for group, kinds in RUNNER_KINDS.items()
+    ]
+    # Where the cluster guards `blockOwnerDeletion`, whoever makes an object so owned must be able to do this.
+    rules.append({"apiGroups": [names.GROUP], "resources": [f"{names.ATTEMPT_PLURAL}/finalizers"], "verbs": ["update"]})
+    rules += [{"apiGroups": [group], "resources": ["*"], "verbs": _VERBS} for group in extra_groups]
+    impersonation = {
+        "apiGroups": [""],
+        "resources": ["serviceaccounts"],
+        "resourceNames": [service_account],
+        "verbs": ["impersonate"],
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": namespace, "labels": {names.LABEL_NAMESPACE_ENABLED: "true"}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {
+                **_metadata(namespace, service_account),
+                "annotations": {names.ANNOTATION_RUN_AS: names.RUN_AS_ALLOWED},
+            },
+        },
+        _role(namespace, service_account, rules),
+        _binding(namespace, service_account, namespace, service_account),
+        _role(namespace, impersonator, [impersonation]),
+        _binding(namespace, impersonator, names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT),
+    ]
+
+
+async def enable(
+    kube: Kube,
+    namespace: str,
+    dry_run: bool = False,
+    *,
+    service_account: str = names.RUN_AS_DEFAULT,
+    extra_groups: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Enable a namespace with the caller's own rights, and return what was applied; may be repeated.
+
+    Raises:
+        Forbidden: if the caller may not grant these rights.
+        HoldfastError: if a role or binding of that name is there that is somebody else's.
+    """
+    wanted = manifests(namespace, service_account, extra_groups)
+    if not dry_run:
+        for manifest in [await _beside(kube, one) for one in wanted]:
+            await apply(kube, manifest)
+        await _in_force(kube, namespace, service_account)
+    return wanted
+
+
+async def _beside(kube: Kube, manifest: Object) -> Object:
+    """Return what to apply where an object of that name may be another's: an account is opted in, and stays theirs.
+
+    Raises:
+        HoldfastError: if it is a role, or a binding.
+    """
+    metadata = manifest["metadata"]
+    if metadata.get("labels") != _PART_OF:
+        return manifest
+    found = await kube.find(manifest["apiVersion"], manifest["kind"], metadata["name"], metadata["namespace"])
+    if found is None or (found["metadata"].get("labels") or {}).items() >= _PART_OF.items():
+        return manifest
+    if manifest["kind"] == "ServiceAccount":
+        return {**manifest, "metadata": {**metadata, "labels": {}}}
+    raise HoldfastError(
+        f"{manifest['kind']} {metadata['namespace']}/{metadata['name']} is there, and is not Holdfast's: nothing is "
+        "changed; name another account by --service-account"
+    )
+
+
+async def _in_force(kube: Kube, namespace: str, service_account: str) -> None:
+    """Wait until the API server's authorizer has read the new roles, which it does a moment after they are made.
+
+    Who may not ask about others' rights does not wait: a submission that comes at once may then be refused.
+    """
+    worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
+    runner = service_account_user(namespace, service_account)
+    asked = [
+        (worker, {"verb": "impersonate", "resource": "serviceaccounts", "name": service_account}),
+        (runner, {"verb": "delete", "group": "batch", "resource": "jobs"}),
+    ]
+    with contextlib.suppress(Forbidden, TimeoutError):
+        async with asyncio.timeout(_IN_FORCE_SECONDS):
+            for user, attributes in asked:
+                spec = {"user": user, "resourceAttributes": {**attributes, "namespace": namespace}}
+                while not await _reviewed(kube, spec):  # noqa: ASYNC110 - it is another process that knows
+                    await asyncio.sleep(0.05)
+
+
+async def _reviewed(kube: Kube, spec: dict[str, Any]) -> bool:
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    answer = await kube.mutate("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=body)
+    return bool(answer["status"].get("allowed"))
+
+
+async def apply(kube: Kube, manifest: dict[str, Any]) -> Object:
+    """Create an object, or merge it into the one that is there."""
+    metadata = manifest["metadata"]
+    key = (manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace", ""))
+    while True:
+        found = await kube.find(*key)
+        try:
+            if found is None:
+                return await kube.create(manifest)
+            return await kube.patch(*key, uid=found["metadata"]["uid"], patch=manifest)
+        except (AlreadyExists, NotFound) as error:
+            if isinstance(error, NotFound) and found is None:
+                raise  # Not the object is missing but its namespace, or its kind.
+
+
+def _metadata(namespace: str, name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": namespace, "labels": _PART_OF}
+
+
+def _role(namespace: str, name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": _metadata(namespace, name), "rules": rules}
+
+
+def _binding(namespace: str, role: str, subject_namespace: str, subject: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": _metadata(namespace, role),
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": subject, "namespace": subject_namespace}],
+    }

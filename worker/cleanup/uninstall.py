@@ -1,0 +1,444 @@
+"""Holdfast is taken off a cluster, in an order in which nothing hangs (row F15).
+
+What runs goes first, while there are still workers, rights and kinds; then what decides, what is said on nodes, the
+policies, the rights, and the kinds at last. It may be repeated: each step looks at what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import formats, names
+from holdfast.activities.kube.client import Conflict, NotFound, Object
+from holdfast.activities.kube.errors import UnknownKind
+from holdfast.activities.kube.raw import mapping, mappings
+from holdfast.activities.nodes.annotations import is_marked, patch_of, with_fault_label
+from holdfast.activities.nodes.taints import power_off
+from holdfast.errors import HoldfastError
+from holdfast.model import NodeWish, NodeWord
+from holdfast.policy.entities.health import ENTITIES
+from holdfast.worker.cleanup.sweep_lookup import Ground
+from holdfast.worker.runtime.pollers import ACTIVITY, polled
+from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
+
+PART_OF: Final = "app.kubernetes.io/part-of"
+LABELS: Final = f"{PART_OF}=holdfast"
+_CRD: Final = "CustomResourceDefinition"
+_ROLES: Final = tuple(("rbac.authorization.k8s.io/v1", kind) for kind in ("RoleBinding", "Role"))
+_ACCOUNT: Final = ("v1", "ServiceAccount")
+_PODS_GO: Final = 120.0
+"""Seconds within which the pods of workers in the cluster go."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at what is still there."""
+_LET_GO: Final = 60.0
+"""Seconds within which the cluster's collector lets go of what an object owns."""
+_TOLD: Final = 5
+_BECAUSE: Final = "Holdfast is taken off this cluster"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A custom resource that stands for a workload, or for one of its attempts."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    deleting: bool
+    finalizers: tuple[str, ...]
+    installation: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What the API server knows it by."""
+        return self.api_version, self.kind, self.name, self.namespace
+
+    @property
+    def lives(self) -> bool:
+        """Whether it keeps something: an AppWrapper that has ended, or was never taken up, does not."""
+        return self.api_version == names.API_VERSION or names.FINALIZER in self.finalizers
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+async def standing(ground: Ground, managed_by: str) -> list[Thing]:
+    """Return what stands for workloads in a cluster: attempts first, then anchors, then its AppWrappers.
+
+    Those are the ones that name `managed_by`, and those that bear its marks.
+
+    Raises:
+        HoldfastError: if something belongs to another installation, whose kinds these are too.
+        KubeError: if the cluster does not answer, or refuses.
+    """
+    own = ground.site.installation
+    found: list[Thing] = []
+    for kind in (names.ATTEMPT_KIND, names.ANCHOR_KIND):
+        found += [_thing(names.API_VERSION, kind, one) async for one in _listed(ground, names.API_VERSION, kind)]
+    others = {one.installation for one in found} - {own}
+    for api_version, kind in formats.RESOURCES:
+        async for one in _listed(ground, api_version, kind):
+            thing, manager = _thing(api_version, kind, one), str(mapping(one.get("spec")).get("managedBy") or "")
+            if thing.installation == own or manager == managed_by:
+                found.append(thing)
+            elif thing.lives and names.is_own_manager(manager):
+                others.add(f"{thing.installation or 'the one'} that runs what is managedBy {manager}")
+    if others:
+        raise HoldfastError(
+            f"installation: {', '.join(sorted(others))} also has workloads on this cluster, by the same kinds and "
+            "rights: take that off first (--installation, --cluster, HOLDFAST_MANAGED_BY)"
+        )
+    return found
+
+
+async def check_ground(ground: Ground) -> None:
+    """Refuse where it is not certain that this Temporal namespace decides for this cluster, and for it alone.
+
+    Raises:
+        HoldfastError: if it is not.
+        RPCError: if Temporal does not answer.
+        KubeError: if the cluster does not answer, or refuses.
+    """
+    client, site = ground.client, ground.site
+    kinds = [(names.API_VERSION, names.ATTEMPT_KIND), (names.API_VERSION, names.ANCHOR_KIND), *formats.RESOURCES]
+    for kind in () if ground.watched else kinds:
+        async for one in _listed(ground, *kind):
+            if not _thing(*kind, one).lives:
+                continue
+            raise HoldfastError(
+                f"cluster: no watch of this cluster is known as {site.cluster} in Temporal namespace "
+                f"{client.namespace}, and there are workloads on it: nothing is touched; check --cluster, --address "
+                "and --temporal-namespace"
+            )
+    own = names.watch_workflow_id(site.cluster)
+    watches = f"WorkflowType = '{names.CLUSTER_WATCH_WORKFLOW}' AND ExecutionStatus = 'Running'"
+    async for one in client.list_workflows(watches):
+        if one.id != own and (await one.memo()).get(MEMO_CLUSTER_UID) == site.cluster_uid:
+            raise HoldfastError(
+                f"cluster: another installation watches this cluster too (workflow {one.id}), by the same kinds and "
+                "rights: nothing is touched; take that off first (--installation, --cluster)"
+            )
+
+
+async def open_workflows(client: Client, cluster: str) -> list[WorkflowExecution]:
+    """Return the workflows of a cluster's graphs and workloads that are under way, graphs first."""
+    found: list[WorkflowExecution] = []
+    for workflow_type, prefix in ((names.GRAPH_WORKFLOW, "graph/"), (names.WORKLOAD_WORKFLOW, "workload/")):
+        query = f"WorkflowType = '{workflow_type}' AND WorkflowId STARTS_WITH '{prefix}{cluster}/'"
+        found += await _running(client, query)
+    return found
+
+
+async def remove_workloads(ground: Ground, managed_by: str, *, limit: timedelta, say: Say) -> None:
+    """Have every workload of a cluster removed by its own workflow, and wait until all of it is proven gone.
+
+    Raises:
+        HoldfastError: if something is still there at the end of `limit`.
+        RPCError: if Temporal does not answer.
+        KubeError: if the cluster does not answer, or refuses.
+    """
+    asked, deadline, said = set[tuple[str, str]](), time.monotonic() + limit.total_seconds(), -1
+    while True:
+        things = await standing(ground, managed_by)
+        workflows = await open_workflows(ground.client, ground.site.cluster)
+        if not things and not workflows:
+            return
+        applied = [one for one in things if one.api_version != names.API_VERSION]
+        for one in applied:
+            if not one.deleting:
+                await _unless_gone(ground.site.kube.delete(*one.key, uid=one.uid))
+        own = {names.workflow_id(ground.site.cluster, one.namespace, one.name) for one in applied}
+        for one in workflows:
+            if one.id not in own and (one.id, one.run_id) not in asked:
+                await _cancelled(ground.client, one.id)
+                asked.add((one.id, one.run_id))
+        left = max(len(things), len(workflows))
+        if left != said:
+            say(f"being removed: {len(workflows)} workflows, {len(things)} objects")
+            said = left
+        if time.monotonic() > deadline:
+            raise HoldfastError(
+                f"{_still_there(things, workflows)}. New AppWrappers that name no controller are not made Holdfast's "
+                "any more; nothing else was taken off. Is a worker running? `holdfast explain NAMESPACE/NAME` says "
+                "what a workload waits for, `holdfast sweep` removes what no workflow is responsible for"
+            )
+        await asyncio.sleep(_LOOK)
+
+
+async def leave_workloads(ground: Ground, managed_by: str, *, say: Say) -> None:
+    """End every workload's workflow and let its objects go as they are: they and their pods are nobody's from here on.
+
+    Raises:
+        HoldfastError: if the cluster's collector does not let go of it.
+        RPCError: if Temporal does not answer.
+        KubeError: if the cluster does not answer, or refuses.
+    """
+    client, cluster, kube = ground.client, ground.site.cluster, ground.site.kube
+    await _terminate(client, lambda: open_workflows(client, cluster))
+    for one in await standing(ground, managed_by):
+        await _let_go(ground, one)
+        if one.api_version == names.API_VERSION and not one.deleting:
+            await _unless_gone(kube.delete(*one.key, uid=one.uid, propagation="Orphan"))
+            if one.kind == names.ATTEMPT_KIND:
+                say(f"{one} is let go: what it was made of runs on")
+    deadline = time.monotonic() + _LET_GO
+    while left := [one for one in await standing(ground, managed_by) if one.api_version == names.API_VERSION]:
+        if time.monotonic() > deadline:
+            raise HoldfastError(
+                f"{_still_there(left, ())}. All workflows are ended, and what is left is let go of by the cluster's "
+                "garbage collector alone: is it running? Run this again with --workloads leave"
+            )
+        await asyncio.sleep(_LOOK)
+
+
+async def _let_go(ground: Ground, thing: Thing) -> None:
+    """Take our finalizer off, and leave those of others."""
+    kube = ground.site.kube
+    while (found := await kube.find(*thing.key)) is not None and found["metadata"]["uid"] == thing.uid:
+        now = _thing(thing.api_version, thing.kind, found)
+        if names.FINALIZER not in now.finalizers:
+            return
+        kept = [name for name in now.finalizers if name != names.FINALIZER]
+        patch, version = {"metadata": {"finalizers": kept or None}}, found["metadata"]["resourceVersion"]
+        try:
+            await kube.patch(*thing.key, uid=thing.uid, patch=patch, resource_version=version)
+        except (Conflict, NotFound):
+            continue
+
+
+async def check_stopped(ground: Ground, say: Say) -> None:
+    """Wait until no worker of the cluster is there any more: one would make anew what is taken off.
+
+    Temporal holds a worker's question for work open for a minute: so long it may take until one that was stopped is
+    known to be gone.
+
+    Raises:
+        HoldfastError: if one goes on.
+        RPCError: if Temporal does not answer.
+    """
+    client, cluster = ground.client, ground.site.cluster
+    queues = [queue(cluster) for queue in (names.queue_watch, names.queue_cluster, names.queue_wait)]
+    first: list[datetime | None] | None = None
+    while True:
+        found = [await polled(client, queue, ACTIVITY) for queue in queues]
+        if not any(one.served for one in found):
+            return
+        if first is None:
+            first = [one.last for one in found]
+            say("waiting until workers that were stopped are known to be gone: about a minute")
+        again = [one.identity for one, before in zip(found, first, strict=True) if one.last not in (None, before)]
+        if again:
+            raise HoldfastError(
+                f"a worker is running ({again[0]}), and would make anew what is taken off: stop all workers (in the "
+                f"cluster: kubectl --namespace {names.WORKER_NAMESPACE} scale deployment --all --replicas=0), and run "
+                "this again"
+            )
+        await asyncio.sleep(_LOOK)
+
+
+async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object], *, accounts: bool, say: Say) -> None:
+    """Take off what is left of Holdfast once no workload is its own any more.
+
+    Args:
+        ground: the cluster.
+        managed_by: as for `standing`.
+        manifests: the objects of `deploy/`, in the order in which they are applied.
+        accounts: whether the accounts go too that `namespace enable` has made: not where pods may run on.
+        say: takes a line about each thing that is left for a person to see to.
+
+    Raises:
+        HoldfastError: if workers outside of the cluster go on, or workloads have come meanwhile.
+        RPCError: if Temporal does not answer.
+        KubeError: if the cluster does not answer, or refuses.
+    """
+    kube, cluster = ground.site.kube, ground.site.cluster
+    for one in (await kube.list("apps/v1", "Deployment", names.WORKER_NAMESPACE, labels=LABELS))["items"]:
+        await delete_own(ground, {**one, "apiVersion": "apps/v1", "kind": "Deployment"}, say)
+    await _pods_are_gone(ground)
+    await check_stopped(ground, say)
+    things = [one for one in await standing(ground, managed_by) if one.lives]
+    workflows = await open_workflows(ground.client, cluster)
+    if things or workflows:
+        raise HoldfastError(
+            f"{_still_there(things, workflows)}: it came while workers were being stopped. Run this again with "
+            "--workloads leave, or start a worker and run it with --workloads remove"
+        )
+    await _terminate(ground.client, lambda: _entities(ground.client, cluster))
+    for node in (await kube.list("v1", "Node"))["items"]:
+        await _clean(ground, node["metadata"]["name"], say)
+    kinds = [one for one in manifests if one["kind"] == _CRD]
+    apart = [one for one in manifests if one["kind"] == "Namespace"]
+    for one in reversed([one for one in manifests if one not in kinds and one not in apart]):
+        await delete_own(ground, one, say)
+    await _disable(ground, accounts=accounts, say=say)
+    for one in kinds:
+        if one["spec"]["group"] == names.GROUP or not await _is_used(ground, one, say):
+            await delete_own(ground, one, say)
+    for one in apart:
+        await delete_own(ground, one, say)
+
+
+async def _pods_are_gone(ground: Ground) -> None:
+    """Wait until no worker's pod is in the cluster."""
+    deadline = time.monotonic() + _PODS_GO
+    while (await ground.site.kube.list("v1", "Pod", names.WORKER_NAMESPACE, labels=LABELS))["items"]:
+        if time.monotonic() > deadline:
+            raise HoldfastError(
+                f"workers: their pods in {names.WORKER_NAMESPACE} do not go: see to them, and run this again"
+            )
+        await asyncio.sleep(_LOOK)
+
+
+async def _disable(ground: Ground, *, accounts: bool, say: Say) -> None:
+    """Take away from all namespaces what `enable` has put there."""
+    kube = ground.site.kube
+    for api_version, kind in (*_ROLES, *((_ACCOUNT,) if accounts else ())):
+        for one in (await kube.list(api_version, kind, labels=LABELS))["items"]:
+            if one["metadata"]["namespace"] != names.WORKER_NAMESPACE:
+                await delete_own(ground, {**one, "apiVersion": api_version, "kind": kind}, say)
+    for one in (await kube.list(*_ACCOUNT))["items"] if accounts else ():
+        if names.ANNOTATION_RUN_AS in mapping(one["metadata"].get("annotations")):
+            key = (*_ACCOUNT, one["metadata"]["name"], one["metadata"]["namespace"])
+            patch = {"metadata": {"annotations": {names.ANNOTATION_RUN_AS: None}}}
+            await _unless_gone(kube.patch(*key, uid=one["metadata"]["uid"], patch=patch))
+    enabled = f"{names.LABEL_NAMESPACE_ENABLED}=true"
+    for namespace in (await kube.list("v1", "Namespace", labels=enabled))["items"]:
+        patch = {"metadata": {"labels": {names.LABEL_NAMESPACE_ENABLED: None}}}
+        key = ("v1", "Namespace", namespace["metadata"]["name"])
+        await _unless_gone(kube.patch(*key, uid=namespace["metadata"]["uid"], patch=patch))
+
+
+async def delete_own(ground: Ground, manifest: Object, say: Say) -> None:
+    """Delete an object that is Holdfast's by its label."""
+    metadata = manifest["metadata"]
+    key = (manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace", ""))
+    try:
+        found = await ground.site.kube.find(*key)
+    except UnknownKind:
+        return
+    if found is None:
+        return
+    if mapping(found["metadata"].get("labels")).get(PART_OF) != "holdfast":
+        say(f"{manifest['kind']} {metadata['name']} stays: it does not say that it is part of Holdfast")
+        return
+    await _unless_gone(ground.site.kube.delete(*key, uid=found["metadata"]["uid"]))
+
+
+async def _is_used(ground: Ground, definition: Object, say: Say) -> bool:
+    """Whether objects of a kind are there, which would go with it."""
+    spec = definition["spec"]
+    api_version, kind = f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"]
+    async for _ in _listed(ground, api_version, kind):
+        say(f"{_CRD} {definition['metadata']['name']} stays: there are still {spec['names']['plural']}")
+        return True
+    return False
+
+
+async def _clean(ground: Ground, name: str, say: Say) -> None:
+    """Take off a node what this installation says there, but what keeps pods from a machine that must not have any."""
+    kube, installation = ground.site.kube, ground.site.installation
+    while (node := await kube.find("v1", "Node", name)) is not None:
+        off, taints = power_off(node, installation), mappings(mapping(node.get("spec")).get("taints"))
+        if off is not None:
+            say(f"Node {name} stays marked: its power is off ({off[1]}); once it is on, take {names.GROUP} off it")
+            return
+        if any(one.get("key") == names.quarantine_taint(installation) for one in taints):
+            say(f"Node {name} stays quarantined: it was to be wiped; once it is, remove that taint")
+            return
+        metadata = node["metadata"]
+        wish = NodeWish(name=name, uid=metadata["uid"], word=NodeWord.NONE, since=datetime.now(UTC))
+        patch = patch_of(node, wish, installation) if is_marked(node, installation) else None
+        patch = with_fault_label(node, wish, installation, patch)
+        if patch is None:
+            return
+        key, version = ("v1", "Node", name), metadata["resourceVersion"]
+        try:
+            await kube.patch(*key, uid=metadata["uid"], patch=patch, resource_version=version)
+        except (Conflict, NotFound):
+            continue
+        return
+
+
+async def _entities(client: Client, cluster: str) -> list[WorkflowExecution]:
+    found: list[WorkflowExecution] = []
+    for entity in ENTITIES:
+        found += await _running(client, entity.query(cluster))
+    return found
+
+
+async def _running(client: Client, query: str) -> list[WorkflowExecution]:
+    return [one async for one in client.list_workflows(f"{query} AND ExecutionStatus = 'Running'")]
+
+
+async def _terminate(client: Client, listed: Callable[[], Awaitable[list[WorkflowExecution]]]) -> None:
+    """Terminate workflows until none is listed: the list is a moment behind."""
+    ended = set[str]()
+    while True:
+        found = {one.id for one in await listed()}
+        for workflow_id in found:
+            try:
+                await client.get_workflow_handle(workflow_id).terminate(reason=_BECAUSE)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+        if not found - ended:
+            return
+        ended |= found
+        await asyncio.sleep(_LOOK)
+
+
+async def _cancelled(client: Client, workflow_id: str) -> None:
+    try:
+        await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, _BECAUSE)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+
+
+async def _listed(ground: Ground, api_version: str, kind: str) -> AsyncIterator[Object]:
+    try:
+        items: Iterable[Object] = (await ground.site.kube.list(api_version, kind))["items"]
+    except (NotFound, UnknownKind):
+        return
+    for one in items:
+        yield one
+
+
+def _thing(api_version: str, kind: str, found: Mapping[str, Any]) -> Thing:
+    metadata = found["metadata"]
+    labels = mapping(metadata.get("labels"))
+    return Thing(
+        api_version,
+        kind,
+        metadata["namespace"],
+        metadata["name"],
+        metadata["uid"],
+        bool(metadata.get("deletionTimestamp")),
+        tuple(map(str, metadata.get("finalizers") or ())),
+        str(labels.get(names.LABEL_INSTALLATION) or ""),
+    )
+
+
+def _still_there(things: Sequence[Thing], workflows: Sequence[WorkflowExecution]) -> str:
+    told = [*map(str, things), *(f"workflow {one.id}" for one in workflows)]
+    more = f" and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+    return f"still there: {', '.join(told[:_TOLD])}{more}"
+
+
+async def _unless_gone(change: Any) -> None:
+    """Carry out a change of an object that others may have removed, or replaced by another, meanwhile."""
+    try:
+        await change
+    except (Conflict, NotFound):
+        return

@@ -1,0 +1,1 @@
+"""The entities of a cluster: begun, watched over, begun anew."""

@@ -1,0 +1,127 @@
+"""How the entities that a worker's settings want are begun: the cluster's watch, its node monitor, its provisioner."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+
+from holdfast import names
+from holdfast.activities.kube.client import Kube
+from holdfast.activities.kube.raw import mapping, mappings
+from holdfast.model.entities.provisioner import NodeAction, NodeRequest, ProvisionerState, Quarantine
+from holdfast.policy.entities.health import MARK
+from holdfast.worker.runtime.settings import Settings
+from holdfast.workflows.entities.cluster_watch import (
+    MEMO_CLUSTER_UID,
+    MEMO_INSTALLATION,
+    MEMO_SHARD_SETS,
+    ClusterWatchInput,
+)
+from holdfast.workflows.entities.node_monitor import MEMO_TIMINGS, NodeMonitorInput
+from holdfast.workflows.entities.provisioner import ProvisionerInput
+
+TASK_TIMEOUT: Final = timedelta(seconds=5)
+_FOUND: Final = "its node was found in quarantine as the provisioner was begun anew"
+
+
+async def begin_watch(client: Client, settings: Settings, uid: str, installation: str) -> None:
+    """Have the cluster watched; a watch that runs is left as it is."""
+    payload = ClusterWatchInput(cluster=settings.cluster, cluster_uid=uid, shard_sets=settings.shard_sets)
+    await client.start_workflow(
+        names.CLUSTER_WATCH_WORKFLOW,
+        payload,
+        id=names.watch_workflow_id(settings.cluster),
+        task_queue=names.QUEUE_WORKFLOWS,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        task_timeout=TASK_TIMEOUT,
+        memo={
+            MEMO_CLUSTER_UID: uid,
+            MEMO_INSTALLATION: installation,
+            MEMO_SHARD_SETS: len(payload.shard_sets),
+        },
+        static_summary=f"Watch of cluster {settings.cluster}",
+        static_details="Keeps one activity per set of shards alive, which wakes workloads at what happens.",
+    )
+
+
+async def begin_monitor(client: Client, settings: Settings, uid: str) -> None:
+    """Have the cluster's nodes watched over; a monitor that runs is left as it is."""
+    timings = settings.node_timings
+    await client.start_workflow(
+        names.NODE_MONITOR_WORKFLOW,
+        NodeMonitorInput(cluster=settings.cluster, cluster_uid=uid, timings=timings),
+        id=names.node_monitor_id(settings.cluster),
+        task_queue=names.QUEUE_WORKFLOWS,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        task_timeout=TASK_TIMEOUT,
+        memo={MEMO_TIMINGS: timings.model_dump_json()},
+        static_summary=f"Nodes of cluster {settings.cluster}",
+        static_details="Finds out which nodes are Down, by their leases and their hardware, and says so on them.",
+    )
+
+
+async def begin_provisioner(client: Client, settings: Settings, uid: str, state: ProvisionerState | None) -> None:
+    """Have the cluster's nodes booted, wiped and powered off; a provisioner that runs is left as it is.
+
+    Args:
+        client: of Temporal.
+        settings: of the worker.
+        uid: the cluster's own identity.
+        state: what the cluster shows of an earlier provisioner's work (`provisioner_state`).
+    """
+    await client.start_workflow(
+        names.PROVISIONER_WORKFLOW,
+        ProvisionerInput(cluster=settings.cluster, cluster_uid=uid, at_once=settings.provisioner_at_once, state=state),
+        id=names.provisioner_id(settings.cluster),
+        task_queue=names.QUEUE_WORKFLOWS,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        task_timeout=TASK_TIMEOUT,
+        static_summary=f"Machines of the nodes of cluster {settings.cluster}",
+        static_details="Boots, wipes and powers off nodes, in the order in which it was asked.",
+    )
+
+
+async def provisioner_state(kube: Kube, cluster: str, uid: str, installation: str) -> ProvisionerState | None:
+    """Return the memory that a provisioner begins with: the wipes that nodes' quarantine taints tell of.
+
+    A node in quarantine is to be wiped before it takes pods again. Fences need no memory: the node monitor asks again.
+
+    Raises:
+        KubeError: if the cluster does not answer, or refuses.
+    """
+    key = names.quarantine_taint(installation)
+    listed = await kube.list("v1", "Node", keep=lambda node: node if _is_tainted(node, key) else None)
+    return state_from(listed["items"], cluster, uid, datetime.now(UTC))
+
+
+def state_from(nodes: list[dict[str, Any]], cluster: str, uid: str, now: datetime) -> ProvisionerState | None:
+    """Return the same, from the objects of the nodes in quarantine. Pure."""
+    if not nodes:
+        return None
+    held = sorted((node["metadata"] for node in nodes), key=lambda metadata: str(metadata["name"]))
+    wipes = tuple(
+        NodeRequest(
+            number=number,
+            node=str(metadata["name"]),
+            action=NodeAction.WIPE,
+            at=now,
+            why=_FOUND,
+            by=MARK,
+            uid=str(metadata["uid"]),
+        )
+        for number, metadata in enumerate(held, start=1)
+    )
+    return ProvisionerState(
+        cluster=cluster,
+        cluster_uid=uid,
+        last=len(wipes),
+        pending=wipes,
+        quarantined={wipe.node: Quarantine(since=now, why=f"to be wiped: {_FOUND}") for wipe in wipes},
+    )
+
+
+def _is_tainted(node: dict[str, Any], key: str) -> bool:
+    return any(taint.get("key") == key for taint in mappings(mapping(node.get("spec")).get("taints")))

@@ -1,0 +1,291 @@
+"""How an entity that was begun by a document is begun anew: from that document, and from what its workloads are now.
+
+What its last run remembered is not trusted: that may be what no worker can read. The document is in the history of its
+runs, which Temporal keeps for its retention. All is prepared before a run that still holds the id is terminated: what
+could not be begun anew is left as it is. Each of these may be carried out by several workers at once: Temporal
+begins one run of an id, and what the others begin is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from holdfast import names
+from holdfast.activities.entities.executions import PastRun, described, past_runs
+from holdfast.activities.entities.last_documents import (
+    NotNow,
+    attempt_is_over,
+    configured,
+    graph_document,
+    latest_begin,
+    parsed,
+    queue_memory,
+    rendezvous_memory,
+    sized,
+)
+from holdfast.model import Phase, Status
+from holdfast.model.calls.gang import GangBegin, RendezvousInput, RendezvousMemory
+from holdfast.model.entities.broker import Broker
+from holdfast.model.entities.graph import Graph
+from holdfast.model.entities.queue import Queue
+from holdfast.model.gang.state import GangState
+from holdfast.model.packed import packed
+from holdfast.policy.entities.graph_rebuild import Found, found_closed, found_open, rebuilt
+from holdfast.policy.entities.queue_rebuild import rebuilt as rebuilt_queue
+from holdfast.policy.rendezvous.rebuild import beyond
+from holdfast.policy.rendezvous.rebuild import rebuilt as rebuilt_gang
+from holdfast.policy.rendezvous.step import begun
+from holdfast.policy.values.edit import edit
+from holdfast.worker.entities.begin import TASK_TIMEOUT
+
+_ANSWER: Final = timedelta(seconds=5)
+_AT_ONCE: Final = 8
+"""Workloads that are asked how they stand at the same time."""
+_SKEW: Final = timedelta(minutes=5)
+"""By which the clock of whoever submitted a graph may be ahead of the server's."""
+
+Start = Callable[[], Awaitable[None]]
+"""Begins an entity, once nothing runs under its id."""
+
+Log: Any = structlog.stdlib.get_logger("holdfast.worker.entities.watchdog")
+
+
+async def prepare_queue(client: Client, workflow_id: str) -> Start | None:
+    """Prepare to begin a queue anew. It asks all of its workloads what they hold before it lets anybody in.
+
+    Raises:
+        NotNow: if no document of it is left.
+        RPCError: if Temporal does not answer.
+    """
+    queue, closing, runs = await configured(client, workflow_id, Queue)
+    state = rebuilt_queue(queue, *queue_memory(runs))
+    begin = partial(
+        _begin,
+        client,
+        names.QUEUE_WORKFLOW,
+        [queue.model_dump(mode="json"), state.model_dump(mode="json")],
+        workflow_id,
+        task_queue=names.queue_admission(queue.cluster, queue.name),
+        summary=f"Admission queue {queue.name} of cluster {queue.cluster}",
+        columns={
+            names.SA_CLUSTER: queue.cluster,
+            names.SA_NAME: queue.name,
+            names.SA_QUEUE: queue.name,
+            names.SA_KIND: names.QUEUE_WORKFLOW,
+        },
+    )
+
+    async def start() -> None:
+        await begin()
+        if closing is not None:  # It was to end, and goes on to.
+            await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, closing)
+
+    return start
+
+
+async def prepare_broker(client: Client, workflow_id: str) -> Start | None:
+    """Prepare to begin a checkpoint broker anew. It weighs all that run in its first cycle.
+
+    Raises:
+        NotNow: if no document of it is left.
+        RPCError: if Temporal does not answer.
+    """
+    broker, closing, _ = await configured(client, workflow_id, Broker)
+    if closing is not None:
+        return None
+    return partial(
+        _begin,
+        client,
+        names.BROKER_WORKFLOW,
+        [broker.model_dump(mode="json")],
+        workflow_id,
+        task_queue=names.QUEUE_WORKFLOWS,
+        summary=f"Checkpoint broker of cluster {broker.cluster}",
+        columns={names.SA_CLUSTER: broker.cluster, names.SA_NAME: broker.cluster, names.SA_KIND: names.BROKER_WORKFLOW},
+    )
+
+
+async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
+    """Prepare to begin a graph anew, with what its workloads have come to.
+
+    A workload does not repeat what it told the run before, so all of them are asked first, and those that had not ended
+    once more afterwards: what one of them told in between was told to nobody.
+
+    Raises:
+        NotNow: if no document of it is left, or one of its workloads does not answer.
+        RPCError: if Temporal does not answer.
+    """
+    graph, known, cancelled, memo = await graph_document(client, workflow_id)
+    found = await _workloads(client, graph, graph.items)
+    state = rebuilt(graph, known, found, cancelled)
+    columns = {
+        names.SA_PHASE: Phase.PENDING.value,
+        names.SA_CLUSTER: graph.cluster,
+        names.SA_NAMESPACE: graph.namespace,
+        names.SA_NAME: graph.name,
+        names.SA_KIND: names.GRAPH_WORKFLOW,
+    }
+    begin = partial(
+        _begin,
+        client,
+        names.GRAPH_WORKFLOW,
+        [packed(graph.model_dump(mode="json")), state.model_dump(mode="json")],
+        workflow_id,
+        task_queue=names.QUEUE_WORKFLOWS,
+        summary=f"Graph {graph.name}: {len(graph.nodes)} nodes, {len(graph.items)} workloads in ns {graph.namespace}",
+        columns=columns,
+        memo=memo,
+    )
+
+    async def start() -> None:
+        await begin()
+        left = [name for name, workload in found.items() if not workload.is_over]
+        later = await _workloads(client, graph, left, all_answer=False)
+        handle = client.get_workflow_handle(workflow_id)
+        for name, workload in later.items():
+            if workload.outcome is not None and workload != found[name]:
+                await handle.signal(names.SIGNAL_NEWS, workload.news(name))
+
+    return start
+
+
+async def prepare_rendezvous(client: Client, workflow_id: str) -> Start | None:
+    """Prepare to begin a gang's rendezvous anew. Its members announce themselves again, and meet for a later round.
+
+    Raises:
+        NotNow: if nothing is left of what it began with.
+        RPCError: if Temporal does not answer.
+    """
+    now, events, runs = datetime.now(UTC), 0, list[PastRun]()
+    begin: GangBegin | None = None
+    async for run in past_runs(client, workflow_id):
+        events += run.length
+        runs.append(run)
+        begin = begin or latest_begin(run)
+        memory, sure = rendezvous_memory(run)
+        if begin is None or not sure:
+            continue  # How far this run had come can only be said by the one before it.
+        if attempt_is_over(runs, begin):
+            return None
+        attempt = sized(begin, runs)
+        state = _state_of(attempt, memory, events, now)
+        generation = beyond(memory.generation if memory is not None else 0, events)
+        left = RendezvousMemory(state=state, generation=generation)
+        return partial(
+            _begin,
+            client,
+            names.RENDEZVOUS_WORKFLOW,
+            [RendezvousInput(**dict(attempt), memory=left)],
+            workflow_id,
+            task_queue=names.QUEUE_WORKFLOWS,
+            summary=f"the gang of {attempt.namespace}/{attempt.workload}",
+        )
+    raise NotNow("no run of it is left that says which gang it is")
+
+
+def _state_of(begin: GangBegin, memory: RendezvousMemory | None, events: int, now: datetime) -> GangState:
+    run_id = f"{begin.workload_uid}-{begin.attempt}"
+    state = begun(begin.gang, run_id, begin.attempt, now)
+    if memory is not None:
+        same = memory.state.run_id == run_id
+        state = edit(memory.state, gang=begin.gang) if same else edit(state, revision=memory.state.revision)
+    return rebuilt_gang(state, events, now)
+
+
+# What workloads of a graph have come to.
+
+
+async def _workloads(
+    client: Client, graph: Graph, items: Iterable[str], *, all_answer: bool = True
+) -> dict[str, Found]:
+    """Return what workloads of a graph have come to, by the item; who does not answer is left out, or stops it all."""
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def find(item: str) -> tuple[str, Found | None]:
+        async with turns:
+            try:
+                return item, await _workload(client, graph, item)
+            except NotNow:
+                if all_answer:
+                    raise
+                return item, None
+
+    return {item: found for item, found in await asyncio.gather(*map(find, items)) if found is not None}
+
+
+async def _workload(client: Client, graph: Graph, item: str) -> Found | None:
+    place = names.workflow_id(graph.cluster, graph.namespace, graph.workload(item))
+    latest = await described(client, place)
+    if latest is None:
+        return None
+    memo: dict[str, Any] = dict(await latest.memo())
+    uid = str(memo.get(names.MEMO_UID) or latest.raw_description.workflow_execution_info.first_run_id)
+    if latest.status is not WorkflowExecutionStatus.RUNNING:
+        if graph.submitted_at is not None and latest.start_time < graph.submitted_at - _SKEW:
+            return None  # It belonged to an earlier graph of this name.
+        status = parsed(Status, memo.get(names.MEMO_STATUS))
+        return found_closed(uid, status, failed=latest.status is WorkflowExecutionStatus.FAILED)
+    handle: Any = client.get_workflow_handle(place)
+    try:
+        status = await handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=_ANSWER)
+    except (RPCError, WorkflowQueryFailedError) as error:
+        raise NotNow(f"{graph.workload(item)} does not answer: whether it was let in is not known") from error
+    if not isinstance(status, Status):
+        raise NotNow(f"{graph.workload(item)} has no status yet")
+    return found_open(status)
+
+
+async def _begin(
+    client: Client,
+    workflow: str,
+    arguments: list[Any],
+    workflow_id: str,
+    *,
+    task_queue: str,
+    summary: str,
+    columns: Mapping[str, str] | None = None,
+    memo: Mapping[str, Any] | None = None,
+) -> None:
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in (columns or {}).items()
+    ]
+    try:
+        await client.start_workflow(
+            workflow,
+            args=arguments,
+            id=workflow_id,
+            task_queue=task_queue,
+            task_timeout=TASK_TIMEOUT,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            search_attributes=TypedSearchAttributes(pairs),
+            memo=memo or None,
+            static_summary=summary,
+        )
+    except WorkflowAlreadyStartedError:
+        Log.info("another worker has begun it", workflow_id=workflow_id)
+
+
+PREPARE: Final[Mapping[str, Callable[[Client, str], Awaitable[Start | None]]]] = {
+    names.QUEUE_WORKFLOW: prepare_queue,
+    names.BROKER_WORKFLOW: prepare_broker,
+    names.GRAPH_WORKFLOW: prepare_graph,
+    names.RENDEZVOUS_WORKFLOW: prepare_rendezvous,
+}
+"""How each kind that a document begins is prepared; None where it was to end, and stays away."""

@@ -1,0 +1,1 @@
+"""The gangs that a worker serves."""

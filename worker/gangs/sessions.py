@@ -1,0 +1,201 @@
+"""The gangs that this process serves: agents' requests, held back until there is something new; and their pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from holdfast import names
+from holdfast.activities.kube.client import Kube, Object
+from holdfast.activities.kube.raw import mapping
+from holdfast.model.gang.wire import Announcement, Directive, Join
+from holdfast.policy.rendezvous.hub import GangHub
+from holdfast.policy.values.edit import edit
+from holdfast.worker.gangs.proof import Proof
+
+_OVER: Final = {"Succeeded", "Failed"}
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+"""The annotation by which the Job controller numbers the pods of an Indexed Job."""
+ENDED_MAXIMUM: Final = 65_536
+
+
+class Stranger(Exception):
+    """The pod that speaks is not of this gang, or not the one that it says it is; says which."""
+
+
+class PodSeen(NamedTuple):
+    """What is kept of a pod."""
+
+    name: str
+    uid: str
+    workload_uid: str
+    attempt: int
+    ended: str
+    """In words how, if it has."""
+    node: str = ""
+    deleting: bool = False
+    """Whether it has a deletion timestamp."""
+    completion_index: int | None = None
+    """As a pod of an Indexed Job has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangName:
+    """Which gang."""
+
+    namespace: str
+    workload: str
+    workload_uid: str
+
+
+class Gang:
+    """One gang as it is served here: what its hub knows, who waits for an answer, which pods there are."""
+
+    def __init__(self, name: GangName, kube: Kube) -> None:
+        """Begin without a hub: nobody can be answered yet."""
+        self.name = name
+        self.hub: GangHub | None = None
+        self.wake = asyncio.Event()
+        """Set when there is something to be told to the rendezvous."""
+        self.behind = False
+        """Whether an agent of a later attempt has spoken."""
+        self.pods: dict[str, PodSeen] = {}
+        self.ended: dict[str, str] = {}
+        """Pods that are proven to be gone or ended, by uid, in words how."""
+        self._kube = kube
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+
+    # --- agents
+
+    async def exchange(self, said: Announcement, proof: Proof) -> Directive | None:
+        """Take in what an agent says, and return what it is to do; held back as long as it asked, if that is no news.
+
+        Returns None where nobody knows yet.
+
+        Raises:
+            Stranger: if the pod is not of this gang, or not the one that it says it is.
+        """
+        pod = await self._check(said.join, proof)
+        said = edit(said, join=edit(said.join, index=pod.completion_index))
+        clock, hub = asyncio.get_running_loop().time, self.hub
+        until = clock() + said.wait.total_seconds()
+        if hub is None:
+            return None
+        if hub.hears(said, clock(), datetime.now(UTC)):
+            self.wake.set()
+        if said.join.attempt > hub.attempt:
+            self.behind = True
+            self.wake.set()
+        while True:
+            given = hub.answer(said.join)
+            if given is None or given.revision != said.seen or given.ask or clock() >= until:
+                return given
+            await self._changes(said.join.member, until - clock())
+            if self.hub is not hub:
+                return None
+
+    def answer(self, members: Iterable[str]) -> None:
+        """Have what these wait for answered now."""
+        for member in members:
+            for one in self._waiting.pop(member, ()):
+                if not one.done():
+                    one.set_result(None)
+
+    def answer_all(self) -> None:
+        """Have all that wait answered now."""
+        self.answer(list(self._waiting))
+
+    async def _changes(self, member: str, seconds: float) -> None:
+        one: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(member, set()).add(one)
+        try:
+            await asyncio.wait({one}, timeout=seconds)
+        finally:
+            waiting = self._waiting.get(member)
+            if waiting is not None:
+                waiting.discard(one)
+                if not waiting:
+                    del self._waiting[member]
+
+    async def _check(self, join: Join, proof: Proof) -> PodSeen:
+        """Return the pod that speaks, by the cluster's word: the watch's, or a look where that has not seen it.
+
+        Raises:
+            Stranger: if it is not of this gang.
+        """
+        if proof.namespace != self.name.namespace:
+            raise Stranger(f"the token is of namespace {proof.namespace}: expected {self.name.namespace}")
+        if (proof.pod, proof.pod_uid) != (join.member, join.pod_uid):
+            raise Stranger(
+                f"the token is of pod {proof.pod} ({proof.pod_uid}): found member {join.member} in pod {join.pod_uid}"
+            )
+        pod = self.pods.get(proof.pod_uid)
+        if pod is None:
+            raw = await self._kube.find("v1", "Pod", proof.pod, proof.namespace)
+            pod = pod_seen(raw) if raw is not None else None
+            if pod is not None and pod.uid == proof.pod_uid and pod.workload_uid == self.name.workload_uid:
+                self.put(pod)
+        if pod is None or pod.uid != proof.pod_uid:
+            raise Stranger(f"pod {proof.pod} ({proof.pod_uid}) is gone")
+        if pod.workload_uid != self.name.workload_uid:
+            raise Stranger(f"pod {proof.pod} is of workload {pod.workload_uid}: expected {self.name.workload_uid}")
+        if pod.attempt != join.attempt:
+            raise Stranger(f"pod {proof.pod} is of attempt {pod.attempt}: found {join.attempt}")
+        return pod
+
+    # --- pods
+
+    def put(self, item: PodSeen) -> None:
+        """There is a pod, or it has changed."""
+        self.pods[item.uid] = item
+        if item.ended:
+            self._end(item.uid, item.ended)
+
+    def drop(self, item: PodSeen, revision: int) -> None:
+        """A pod is gone, or (revision 0) cannot be seen any more, which proves nothing."""
+        self.pods.pop(item.uid, None)
+        if revision:
+            self._end(item.uid, "its pod is gone")
+
+    def gone(self, uid: str) -> None:
+        """A pod was looked for, and is not there."""
+        self.pods.pop(uid, None)
+        self._end(uid, "its pod is gone")
+
+    def _end(self, uid: str, how: str) -> None:
+        if len(self.ended) >= ENDED_MAXIMUM:
+            self.ended.pop(next(iter(self.ended)))
+        self.ended[uid] = how
+        self.wake.set()
+
+
+class Gangs:
+    """All gangs that are served in this process, by their workload's uid."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.served: dict[str, Gang] = {}
+
+
+def pod_seen(raw: Object) -> PodSeen | None:
+    """Return what is kept of a pod, None if it bears no attempt."""
+    metadata, status = mapping(raw.get("metadata")), mapping(raw.get("status"))
+    labels: Any = mapping(metadata.get("labels"))
+    attempt = str(labels.get(names.LABEL_ATTEMPT, ""))
+    index = str(mapping(metadata.get("annotations")).get(_INDEX, ""))
+    phase = str(status.get("phase") or "")
+    if not attempt.isdecimal():
+        return None
+    return PodSeen(
+        name=str(metadata.get("name", "")),
+        uid=str(metadata.get("uid", "")),
+        workload_uid=str(labels.get(names.LABEL_WORKLOAD_UID, "")),
+        attempt=int(attempt),
+        ended=f"its pod has {phase.lower()}" if phase in _OVER else "",
+        node=str(mapping(raw.get("spec")).get("nodeName") or ""),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        completion_index=int(index) if index.isdecimal() else None,
+    )

@@ -1,0 +1,1 @@
+"""The watch of nodes and their leases."""

@@ -1,0 +1,266 @@
+"""The activity that watches a cluster's nodes: leases and conditions in, a few signals to their monitor out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from temporalio import activity
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.nodes.annotations import own_marks
+from holdfast.model import Interval, NodeSight, NodesSeen, OwnMarks
+from holdfast.model.calls.cluster import WatchNodesInput
+from holdfast.policy.failures.blindness import union
+from holdfast.policy.nodes.monitor import told_of
+from holdfast.worker.nodes.ledger import NodeLedger
+from holdfast.worker.runtime.endless import beat, other_cluster, while_all_last, worker_leaves
+from holdfast.worker.runtime.kube import WorkerKube
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch.feeds import SHORTEST_BLINDNESS
+from holdfast.worker.watch.informer import Informer, Restored, Standing, StreamSight
+from holdfast.worker.watch.pulse import DEADLINE, Pulse
+from holdfast.workflows.entities.node_monitor import NodeMonitorStatus
+
+TICK: Final = 0.25
+STALLED: Final = timedelta(seconds=2)
+"""Between two ticks: this process stood still, and what came meanwhile has not been read."""
+SIGNAL_DEADLINE: Final = 5.0
+ANSWER_DEADLINE: Final = 10.0
+RETRY: Final = 1.0
+BLIND_KEPT: Final = timedelta(hours=1)
+LEASE: Final = ("coordination.k8s.io/v1", "Lease")
+NODE: Final = ("v1", "Node")
+
+Log: Any = structlog.stdlib.get_logger("holdfast.nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSeen:
+    """What is kept of a lease."""
+
+    name: str
+    renewed: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What is kept of a node."""
+
+    name: str
+    uid: str
+    fault: str
+    message: str
+    own: OwnMarks | None
+    """What this installation has said on it."""
+
+
+def lease_seen(raw: Mapping[str, Any]) -> LeaseSeen | None:
+    """Return what is kept of a raw lease."""
+    renewed = mapping(raw.get("spec")).get("renewTime")
+    return LeaseSeen(str(mapping(raw.get("metadata")).get("name", "")), renewed) if isinstance(renewed, str) else None
+
+
+def node_facts(faults: Marks) -> Callable[[Mapping[str, Any]], NodeFacts]:
+    """Return what reads a raw node by these marks of broken hardware."""
+
+    def decode(raw: Mapping[str, Any]) -> NodeFacts:
+        metadata, mark = mapping(raw.get("metadata")), faults.of(raw)
+        fault, message = (mark.reason, mark.message) if mark is not None else ("", "")
+        own = own_marks(raw, faults.own) if faults.own else None
+        return NodeFacts(str(metadata.get("name", "")), str(metadata.get("uid", "")), fault, message, own)
+
+    return decode
+
+
+class _Leases:
+    """Puts renewals into the ledger."""
+
+    def __init__(self, ledger: NodeLedger, metrics: Metrics) -> None:
+        self._ledger, self._metrics = ledger, metrics
+
+    def put(self, item: LeaseSeen) -> None:
+        """There is a lease, or it was renewed."""
+        self._metrics.renewals.inc()
+        self._ledger.renewed(item.name, item.renewed, datetime.now(UTC))
+
+    def drop(self, item: LeaseSeen, revision: int) -> None:
+        """A lease is gone, or cannot be read any more."""
+        self._ledger.unleased(item.name)
+
+
+class _Nodes:
+    """Puts nodes into the ledger."""
+
+    def __init__(self, ledger: NodeLedger, wake: Callable[[], None]) -> None:
+        self._ledger, self._wake = ledger, wake
+
+    def put(self, item: NodeFacts) -> None:
+        """There is a node, or it has changed."""
+        self._ledger.node(item.name, item.uid, item.fault, item.message, item.own)
+        if item.fault:
+            self._wake()
+
+    def drop(self, item: NodeFacts, revision: int) -> None:
+        """A node is gone, or cannot be read any more."""
+        if revision:
+            self._ledger.unnode(item.name)
+
+
+class NodeWatchActivities:
+    """The watch of nodes, with what it needs of its process."""
+
+    def __init__(
+        self,
+        client: Client,
+        connect: Callable[[Sight, float | None], Awaitable[WorkerKube]],
+        *,
+        cluster_uid: str,
+        metrics: Metrics,
+        marks: Marks,
+    ) -> None:
+        """Prepare to watch; of the marks only those count that tell of broken hardware, and labels do not."""
+        self.client = client
+        self.connect = connect
+        self.metrics = metrics
+        self.faults = marks.faults
+        self._cluster_uid = cluster_uid
+
+    @activity.defn(name=names.ACTIVITY_WATCH_NODES)
+    async def watch_nodes(self, input: WatchNodesInput) -> None:
+        """Watch until cancelled, until the lease is lost, or until this worker goes away.
+
+        Raises:
+            ApplicationError: `ClusterMismatch` if this worker's cluster is another; retried, as another's may be right.
+        """
+        if input.cluster_uid != self._cluster_uid:
+            raise other_cluster(input.cluster, self._cluster_uid, f"{input.cluster_uid} is to be watched")
+        await _Watching(self, input).run()
+
+
+class _Watching:
+    """One try of the activity."""
+
+    def __init__(self, owner: NodeWatchActivities, given: WatchNodesInput) -> None:
+        self._owner = owner
+        self._timings = given.timings
+        self._handle = owner.client.get_workflow_handle(names.node_monitor_id(given.cluster))
+        self._wake = asyncio.Event()
+        self._stalls: tuple[Interval, ...] = ()
+        self._ledger: NodeLedger
+        self._pulse: Pulse
+        self._leases: Informer[LeaseSeen]
+        self._nodes: Informer[NodeFacts]
+
+    async def run(self) -> None:
+        client = self._owner.client
+        await while_all_last((self._watch(), beat(client), worker_leaves()), _ended)
+
+    async def _watch(self) -> None:
+        owner = self._owner
+        self._ledger = NodeLedger(self._timings, await self._known())
+        self._pulse = Pulse(await owner.connect(Sight(), DEADLINE))
+        self._leases = Informer(
+            await owner.connect(StreamSight(self._pulse), None),
+            *LEASE,
+            sink=_Leases(self._ledger, owner.metrics),
+            decode=lease_seen,
+            pulse=self._pulse,
+            metrics=owner.metrics,
+            namespace=names.NODE_LEASES,
+        )
+        self._nodes = Informer(
+            await owner.connect(StreamSight(self._pulse), None),
+            *NODE,
+            sink=_Nodes(self._ledger, self._wake.set),
+            decode=node_facts(owner.faults),
+            pulse=self._pulse,
+            metrics=owner.metrics,
+        )
+        for informer in (self._leases, self._nodes):
+            informer.on_standing(lambda informer=informer: _say(informer))
+        works = (self._pulse.run(), self._leases.run(), self._nodes.run(), self._attend())
+        try:
+            await while_all_last(works, self._close)
+        except Restored as restored:
+            raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
+
+    async def _known(self) -> tuple[NodeSight, ...]:
+        """Ask the monitor what it knows: it alone has what the try before this one told as its last."""
+        try:
+            async with asyncio.timeout(ANSWER_DEADLINE):
+                status = await self._handle.query(names.QUERY_STATUS, result_type=NodeMonitorStatus)
+        except (RPCError, WorkflowQueryFailedError, TimeoutError) as error:
+            why = str(error) or f"no answer in {ANSWER_DEADLINE:g} s"
+            raise ApplicationError(f"the monitor of nodes does not say what it knows: {why}") from error
+        return told_of(status.book)
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        await _ended(tasks)
+        await self._pulse.kube.close()
+        self._owner.metrics.nodes.set(0)
+
+    async def _attend(self) -> None:
+        before = datetime.now(UTC)
+        while True:
+            now = datetime.now(UTC)
+            if now - before > STALLED:
+                self._stalls = union((*self._stalls, Interval(begin=before, end=now)), SPANS_KEPT)
+            before = now
+            self._owner.metrics.nodes.set(self._ledger.leases)
+            listed = all(one.standing is Standing.SYNCED for one in (self._leases, self._nodes))
+            seen = self._ledger.news(now, self._blind(now), listed=listed)
+            if seen is not None and not await self._tell(seen):
+                await asyncio.sleep(RETRY)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(TICK):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _tell(self, seen: NodesSeen) -> bool:
+        log = Log.bind(nodes=len(seen.nodes), silent=seen.silent, total=seen.total)
+        try:
+            async with asyncio.timeout(SIGNAL_DEADLINE):
+                await self._handle.signal(names.SIGNAL_NODES, seen)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                log.warning("the monitor of nodes was not reached: tried again", why=error.message)
+            return False
+        except TimeoutError:
+            log.warning("the monitor of nodes was not reached: tried again", why=f"no answer in {SIGNAL_DEADLINE:g} s")
+            return False
+        self._ledger.told(seen)
+        if seen.held_since is not None:
+            log.warning("most leases are not renewed: nothing is done about it, since our sight may be what is lost")
+        return True
+
+    def _blind(self, now: datetime) -> tuple[Interval, ...]:
+        """Return when leases could not be seen, by requests unanswered or because this process stood still."""
+        since = now - BLIND_KEPT
+        spans = [*self._pulse.kube.sight.intervals(since), *self._leases.sight.intervals(since)]
+        long = [span for span in spans if (span.end - span.begin).total_seconds() >= SHORTEST_BLINDNESS]
+        return union((*long, *(span for span in self._stalls if span.end > since)), SPANS_KEPT)
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _say(informer: Informer[Any]) -> None:
+    kind = f"{informer.kind[1]}.{informer.kind[0]}"
+    if informer.unseen:
+        Log.warning("cannot be watched: no node is found Down by it", kind=kind, why=informer.message)
+    elif informer.settled:
+        Log.info("watching", kind=kind)

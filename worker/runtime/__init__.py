@@ -1,0 +1,1 @@
+"""What every role of the worker stands on: settings, logs, metrics, its Kubernetes client."""

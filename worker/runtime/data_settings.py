@@ -1,0 +1,51 @@
+"""What a worker is told of data sets, as settings: each value, and what contradicts another (row L14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast import names
+from holdfast.model.spec.mount import checked_source
+
+
+def checked_grants(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return grants, each `namespace=s3://bucket/prefix` or `*=s3://...`, with sources as they are compared.
+
+    Raises:
+        ValueError: naming the one that is none.
+    """
+    found: list[str] = []
+    for one in value:
+        whose, equals, source = one.partition("=")
+        if not equals or not (whose == "*" or names.DNS_LABEL.match(whose)):
+            raise ValueError(f"{one!r}: expected namespace=s3://bucket/prefix, or *=s3://bucket/prefix for all")
+        found.append(f"{whose}={checked_source(source)}")
+    return tuple(found)
+
+
+def checked_directory(value: str) -> str:
+    """Return a folder's absolute path, without a slash at its end.
+
+    Raises:
+        ValueError: if it is not absolute.
+    """
+    if value and (not value.startswith("/") or ".." in value.split("/") or not value.strip("/")):
+        raise ValueError(f"{value!r}: expected an absolute path, such as /srv/holdfast")
+    return value.rstrip("/")
+
+
+def problem_with(given: Mapping[str, Any]) -> str:
+    """Return what of these settings, by their names, contradicts the others; empty if nothing does."""
+    directory, endpoint = given["data_directory"], given["data_endpoint"]
+    others = ("data_host_path", "data_claim", "data_endpoint", "data_credentials_file", "data_sources")
+    without = next((name for name in others if given[name]), "")
+    if not directory and without:
+        return f"data_directory: expected with {without}: where this worker puts data sets"
+    if directory and not given["data_sources"]:
+        return "data_sources: expected with data_directory: who may have which data, as team=s3://bucket/team"
+    if given["data_host_path"] and given["data_claim"]:
+        return "data_claim: expected without data_host_path: pods find data sets either way"
+    if endpoint.startswith("http://") and not given["data_allow_http"]:
+        return f"data_endpoint: {endpoint}: expected https, or data_allow_http"
+    return ""

@@ -1,0 +1,108 @@
+"""The worker's client of a cluster: the activities' client, with pages of lists and every request counted."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubernetes.aio.config import ConfigException
+
+from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.client import CONNECT_TIMEOUT, TOTAL_TIMEOUT, Kube, Object
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.runtime.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+PAGE_DEADLINE = 30.0
+
+
+class WorkerKube(Kube):
+    """The client, with lists that come page by page, so that no whole list is ever held, and with counts."""
+
+    metrics: Metrics | None = None
+
+    @property
+    def host(self) -> str:
+        """The API server's address."""
+        return str(self._configuration.host)
+
+    async def page(self, path: str, query: dict[str, str]) -> Object:
+        """Return one page of a list."""
+        return await self._request("GET", path, query=query, timeout=PAGE_DEADLINE)
+
+    async def review_token(self, token: str, audience: str) -> Object:
+        """Return what the API server says of a service account's token: the status of a TokenReview."""
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [audience]},
+        }
+        answer = await self._request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=body)
+        return answer.get("status") or {}
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        body: Object | None,
+        content_type: str,
+        impersonate: str,
+        deadline: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        verb = "WATCH" if "watch=1" in url else method
+        begun, code = time.monotonic(), 0
+        try:
+            response = await super()._send(method, url, body, content_type, impersonate, deadline)
+            code = response.status
+            return response
+        finally:
+            if self.metrics is not None:
+                self.metrics.count_request(verb, code, time.monotonic() - begun)
+
+
+class Connector:
+    """Makes clients of the one cluster that the settings name."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, client: type[WorkerKube] = WorkerKube) -> None:
+        """Remember where the cluster is, and of which class its clients are to be."""
+        self._client = client
+        self._kubeconfig = settings.kubeconfig or _default()
+        self._context = settings.kube_context or None
+        self._metrics = metrics
+        self.host = ""
+        """The API server's address, once a client was made."""
+
+    @property
+    def where(self) -> str:
+        """The cluster's address for people, or the file that has it."""
+        return self.host or self._kubeconfig or "the pod's own service account"
+
+    async def __call__(self, sight: Sight | None = None, deadline: float | None = None) -> WorkerKube:
+        """Return a client; nothing is asked of the cluster yet.
+
+        Raises:
+            SettingsError: if the kubeconfig cannot be used.
+        """
+        try:
+            kube = await self._client.connect(
+                self._kubeconfig,
+                context=self._context,
+                sight=sight,
+                connect_timeout=deadline or CONNECT_TIMEOUT,
+                timeout=deadline or TOTAL_TIMEOUT,
+            )
+        except (ConfigException, OSError, ValueError) as error:
+            raise SettingsError(f"kubeconfig: {self.where} cannot be used: {error}") from error
+        kube.metrics = self._metrics
+        self.host = kube.host
+        return kube
+
+
+def _default() -> str | None:
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    return str(Path("~/.kube/config").expanduser())

@@ -1,0 +1,532 @@
+"""What a worker is told: flags over environment over a TOML file, every value checked before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, cast
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from holdfast import names
+from holdfast.activities.facts.nodes import CONDITIONS, LABELS, TAINTS, Marks
+from holdfast.activities.nodes.redfish import PLACEHOLDER, Access
+from holdfast.activities.nodes.redfish import is_installed as redfish_is_installed
+from holdfast.errors import HoldfastError
+from holdfast.model import Duration, Limits, NodeTimings, format_duration
+from holdfast.model.entities.provisioner import AT_ONCE
+from holdfast.relay import addresses_of
+from holdfast.worker.runtime.data_settings import checked_directory, checked_grants, problem_with
+
+ENV_PREFIX = "HOLDFAST_"
+ENV_CONFIG = "HOLDFAST_CONFIG"
+ENV_FAILPOINT = "HOLDFAST_FAILPOINT"
+ENV_FAILPOINT_TRACE = "HOLDFAST_FAILPOINT_TRACE"
+DECIDED_WITHIN = timedelta(seconds=10)
+"""After its silence has been long enough, a node is found Down, and that is told to its workloads."""
+CONFIG_DEFAULT = Path("holdfast.toml")
+SHARD_SETS_MAXIMUM = 64
+
+# Variables that other tools agree on; ours, with the prefix, win over them.
+SHARED_VARIABLES: dict[str, str] = {
+    "TEMPORAL_ADDRESS": "temporal_address",
+    "TEMPORAL_NAMESPACE": "temporal_namespace",
+    "TEMPORAL_TLS": "temporal_tls",
+    "TEMPORAL_TLS_SERVER_CA_CERT_PATH": "temporal_tls_ca_file",
+    "TEMPORAL_TLS_CLIENT_CERT_PATH": "temporal_tls_cert_file",
+    "TEMPORAL_TLS_CLIENT_KEY_PATH": "temporal_tls_key_file",
+    "TEMPORAL_TLS_SERVER_NAME": "temporal_tls_server_name",
+    "KUBECONFIG": "kubeconfig",
+}
+
+# Set for other purposes, or for tests alone (failpoints.py): no settings, and no misspelled ones either.
+_FOREIGN_VARIABLES = {
+    ENV_CONFIG,
+    ENV_FAILPOINT,
+    ENV_FAILPOINT_TRACE,
+    names.ENV_ATTEMPT,
+    names.ENV_WORKLOAD_UID,
+    names.ENV_RENDEZVOUS,
+    names.ENV_RENDEZVOUS_TOKEN,
+}
+
+
+class SettingsError(HoldfastError):
+    """One or more settings cannot be used; each line of the message names the field and what is allowed."""
+
+
+class Role(StrEnum):
+    """What a worker process does; one task queue each."""
+
+    WORKFLOWS = "workflows"
+    """Decides: runs the workflows. Needs Temporal only."""
+    CLUSTER = "cluster"
+    """Acts: short activities on one cluster."""
+    WAIT = "wait"
+    """Waits: removal proofs and other long activities on one cluster."""
+    WATCH = "watch"
+    """Sees: watches one cluster and signals workflows."""
+    ADMISSION = "admission"
+    """Lets in: runs the workflows of admission queues, each on a task queue of its own. Needs Temporal only."""
+
+
+_APART = {Role.WORKFLOWS, Role.ADMISSION}
+"""Roles that need no cluster."""
+
+
+def _address(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{value!r} is not an address: expected host:port, for example 127.0.0.1:7233")
+    return value
+
+
+def _addresses(value: str) -> str:
+    return ",".join(_address(one) for one in addresses_of(value)) or _address(value)
+
+
+def _optional_address(value: str) -> str:
+    return _address(value) if value else value
+
+
+def _optional_url(value: str) -> str:
+    parts = urlsplit(value)
+    if value and not (parts.scheme in {"http", "https"} and parts.hostname and not parts.query):
+        raise ValueError(f"{value!r}: expected a URL such as http://holdfast-rendezvous.holdfast-system:8086")
+    return value.rstrip("/")
+
+
+def _node_url(value: str) -> str:
+    parts = urlsplit(value)
+    if value and not (parts.scheme in {"http", "https"} and parts.netloc and PLACEHOLDER in value and not parts.query):
+        raise ValueError(f"{value!r}: expected a URL such as https://bmc.example.com/redfish/v1/Systems/{PLACEHOLDER}")
+    if parts.username or parts.password:
+        raise ValueError("expected no name and no password in it: see provisioner_user and provisioner_password_file")
+    return value.rstrip("/")
+
+
+def _label(value: str) -> str:
+    if value and not names.DNS_LABEL.match(value):
+        raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+    return value
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(word.strip() for word in value.split(",") if word.strip())
+    return value
+
+
+def _roles(value: Any) -> Any:
+    words = _words(value)
+    if not isinstance(words, (tuple, list, set, frozenset)):
+        raise ValueError(f"{value!r}: expected some of {', '.join(Role)}")
+    given = {str(word) for word in cast("tuple[object, ...]", words)}
+    unknown = sorted(given - set(Role))
+    if unknown or not given:
+        found = f"{', '.join(map(repr, unknown))} is no role" if unknown else "no role is given"
+        raise ValueError(f"{found}: expected some of {', '.join(Role)}, separated by commas")
+    return tuple(role for role in Role if role in given)
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("expected more than 0s")
+    return value
+
+
+def _file(value: Path) -> Path:
+    if not value.is_file():
+        raise ValueError(f"{str(value)!r} is no file that can be read")
+    return value
+
+
+_MARK = re.compile(r"[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?(=[A-Za-z0-9._-]*)?")
+
+
+def _marks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for mark in value:
+        if not _MARK.fullmatch(mark):
+            raise ValueError(f"{mark!r}: expected key or key=value, for example autopilot.ibm.com/gpuhealth=EVICT")
+    return value
+
+
+NodeMarks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(_marks)]
+Address = Annotated[str, AfterValidator(_address)]
+Addresses = Annotated[str, AfterValidator(_addresses)]
+OptionalAddress = Annotated[str, AfterValidator(_optional_address)]
+OptionalUrl = Annotated[str, AfterValidator(_optional_url)]
+NodeUrl = Annotated[str, AfterValidator(_node_url)]
+Label = Annotated[str, AfterValidator(_label)]
+File = Annotated[Path, AfterValidator(_file)]
+Count = Annotated[int, Field(ge=1, le=100_000)]
+_config_file: ContextVar[Path | None] = ContextVar("holdfast_config_file", default=None)
+
+
+class _Shared(PydanticBaseSettingsSource):
+    """The variables other tools agree on."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        for variable, name in SHARED_VARIABLES.items():
+            if name == field_name and os.environ.get(variable):
+                return os.environ[variable], field_name, False
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: os.environ[var] for var, name in SHARED_VARIABLES.items() if os.environ.get(var)}
+
+
+class _File(PydanticBaseSettingsSource):
+    """The TOML file. A table is a prefix: `[temporal] address = ...` is `temporal_address = ...`."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self().get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        path = _config_file.get()
+        return {} if path is None else _read(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"config: {path}: {error.strerror or error}: expected a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"config: {path} is not TOML: {error}") from None
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            table = cast("dict[str, Any]", value)
+            flat.update({f"{key}_{inner}".replace("-", "_"): item for inner, item in table.items()})
+        else:
+            flat[key.replace("-", "_")] = value
+    return flat
+
+
+def own_manager(value: str) -> str:
+    """Refuse a `managedBy` that is another controller's.
+
+    Raises:
+        ValueError: if it is not one of Holdfast's own.
+    """
+    if not names.is_own_manager(value):
+        raise ValueError(f"{value!r}: expected {names.GROUP}/ and a DNS label, for example {names.MANAGED_BY}")
+    return value
+
+
+class Settings(BaseSettings):
+    """All settings of a worker process. A field `x_y` is `--x-y`, `HOLDFAST_X_Y` and `x_y` in the TOML file."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
+
+    cluster: Label = ""
+    """Name of the cluster this worker acts on. Needed by every role but `workflows` and `admission`."""
+    roles: Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_roles)] = tuple(Role)
+    queues: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
+    """The only admission queues that the role `admission` serves. Empty: all of the cluster, or of all clusters."""
+    installation: Label = ""
+    """Label that marks this installation's objects. Empty: derived from the cluster's own identity."""
+    managed_by: Annotated[str, AfterValidator(own_manager)] = names.MANAGED_BY
+    """What custom resources say in `managedBy` that are run here. Two installations in one cluster have two values."""
+    identity: str = ""
+    """How this process is called in Temporal. Empty: its pid and host."""
+
+    temporal_address: Addresses = "127.0.0.1:7233"
+    """Several, with commas between them, where no name stands for all servers: any that answers is used."""
+    temporal_namespace: Annotated[str, Field(min_length=1)] = "default"
+    temporal_tls: bool = False
+    temporal_tls_ca_file: File | None = None
+    temporal_tls_cert_file: File | None = None
+    temporal_tls_key_file: File | None = None
+    temporal_tls_server_name: str = ""
+    temporal_api_key_file: File | None = None
+    """A file with the API key. There is no setting for the key itself: flags and environments are read by others."""
+
+    kubeconfig: str = ""
+    """Path, or several separated by colons. Empty: the pod's own service account, else ~/.kube/config."""
+    kube_context: str = ""
+    namespaces: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
+    """The only namespaces this worker acts in. Empty: every namespace that is enabled."""
+
+    grace_period_maximum: Duration = Limits().grace_period_maximum
+    success_ttl_maximum: Duration | None = None
+
+    node_eviction_labels: NodeMarks = LABELS
+    """Labels of a node that its pods are to leave: `key` or `key=value`. Empty: none."""
+    node_fault_taints: NodeMarks = TAINTS
+    """Taints of a node with broken hardware: `key` or `key=value`."""
+    node_fault_conditions: NodeMarks = CONDITIONS
+    """Conditions of a node with broken hardware: `type` where True is bad, else `type=status`."""
+    node_monitor: bool = True
+    """Whether nodes that fall silent are found Down, by their leases. Without it only marks count."""
+    node_degraded: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().degraded
+    """Time without a renewal of its lease after which a node is Degraded; kubelets renew it every 10 s."""
+    node_down: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().down
+    """So much more, and it is Down: the workloads with pods there are told."""
+    node_sensitive_down: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().sensitive_down
+    """The same for sensitive workloads."""
+    node_check: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().check
+    """How long a node that is back from Down must be heard until the health check that lets it have pods again."""
+    node_flaps: Annotated[int, Field(ge=1, le=16)] = NodeTimings().flaps
+    """A node that falls silent so often in `node_flap_window` stays Degraded until it is heard for as long."""
+    node_flap_window: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().flap_window
+
+    provisioner_url: NodeUrl = ""
+    """A node's ComputerSystem by Redfish, `{node}` standing for its name. Empty: nothing boots or powers off nodes."""
+    provisioner_user: str = ""
+    provisioner_password_file: File | None = None
+    """There is no setting for the password itself, as with the API key."""
+    provisioner_ca_file: File | None = None
+    provisioner_insecure: bool = False
+    """Whether any certificate of the service is taken."""
+    provisioner_services: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """Services that a node's annotation may name besides that of the URL: https://host:port, by commas."""
+    provisioner_allow_unverified_machine: bool = False
+    """Whether a machine is powered or erased by its URL alone, where it or its node says no UUID to compare."""
+    provisioner_at_once: Annotated[int, Field(ge=1, le=100)] = AT_ONCE
+    """How many of its requests are worked at at the same time, and beside them as many fences of each service."""
+    fence: bool = False
+    """Whether a node that is Down by its silence is powered off before its pods are replaced."""
+
+    max_concurrent_workflow_tasks: Count = 100
+    max_concurrent_activities: Count = 200
+    max_fresh_activities: Count = 24
+    """How many of them may have begun within the last four seconds: a burst is worked off one after another."""
+    max_concurrent_waits: Count = 1000
+    """Removals, checkpoints and what else waits for the cluster."""
+    max_fresh_waits: Count = 32
+    """How many of them may have begun within the last second."""
+    max_concurrent_probes: Count = 1000
+    """Services that are asked whether they serve: each holds one for as long as it runs (role wait)."""
+    max_cached_workflows: Annotated[int, Field(ge=0, le=100_000)] = 600
+    graceful_shutdown: Duration = timedelta(seconds=10)
+    """How long work in hand may go on after SIGTERM."""
+
+    watch_shard_sets: Annotated[int, Field(ge=1, le=SHARD_SETS_MAXIMUM)] = 1
+    """Into how many watch activities the cluster's 256 shards are divided."""
+    watch_signals_per_second: Annotated[float, Field(gt=0, le=10_000)] = 200
+
+    watchdog_every: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=10)
+    """How often the cluster's entities are looked at: queues, graphs, the node monitor and others (role watch)."""
+    watchdog_patience: Annotated[Duration, AfterValidator(_positive)] = timedelta(minutes=2)
+    """How long an entity fails its tasks before it is ended and begun anew: set it longer than a rolling upgrade takes.
+
+    It doubles each time that the same entity is ended, up to an hour.
+    """
+
+    rendezvous_address: OptionalAddress = ""
+    """host:port on which agents of elastic gangs are answered. Empty: this worker serves no gang."""
+    rendezvous_url: OptionalUrl = ""
+    """Where pods reach the workers that serve gangs; its host may stand for several. Empty: the address itself."""
+    max_concurrent_gangs: Count = 200
+    """Gangs that this worker serves: each holds one for as long as it runs."""
+
+    data_directory: Annotated[str, AfterValidator(checked_directory)] = ""
+    """Folder on a file system that nodes share, for staged data sets. Empty: this worker stages none."""
+    data_host_path: Annotated[str, AfterValidator(checked_directory)] = ""
+    """That folder as nodes see it. Empty: under the same path."""
+    data_claim: Label = ""
+    """Name of the claim, in each workload's namespace, by which pods find it instead."""
+    data_endpoint: OptionalUrl = ""
+    """URL of the S3 store that data sets come from. Empty: Amazon's, of `data_region`."""
+    data_region: str = ""
+    """Empty: us-east-1."""
+    data_allow_http: bool = False
+    """Whether the store may be reached without TLS."""
+    data_credentials_file: File | None = None
+    """A file such as ~/.aws/credentials, read anew when it changes. None: the AWS_* variables."""
+    data_sources: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(checked_grants)] = ()
+    """What workloads of which namespace may have staged: namespace=s3://bucket/prefix, or *=s3://... for all."""
+
+    health_address: Address = "127.0.0.1:8085"
+    metrics_address: Address = "127.0.0.1:9464"
+    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    deployment_name: str = ""
+    """Worker deployment for Temporal's worker versioning; with `build_id`. Empty: no versioning."""
+    build_id: str = ""
+
+    temporal_wait: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=2)
+    """Longest pause between two tries to reach Temporal or the cluster at start."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        acting = [role for role in self.roles if role not in _APART]
+        if acting and not self.cluster:
+            raise ValueError(f"cluster: expected the cluster's name, which the roles {', '.join(acting)} need")
+        if self.rendezvous_address and not acting:
+            raise ValueError("rendezvous_address: expected with a role that acts on a cluster: cluster, wait or watch")
+        if (problem := problem_with(self.model_dump())) != "":
+            raise ValueError(problem)
+        if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
+            raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
+        secured = self.temporal_tls or self.temporal_tls_ca_file or self.temporal_tls_cert_file
+        if secured and not self.temporal_tls_server_name and len(addresses_of(self.temporal_address)) > 1:
+            raise ValueError(
+                "temporal_tls_server_name: missing: with several addresses it is the name that all of them prove"
+            )
+        if self.provisioner_url and acting and not redfish_is_installed():
+            raise ValueError("provisioner_url: needs the extra `redfish`: pip install 'holdfast[redfish]'")
+        if bool(self.provisioner_user) != bool(self.provisioner_password_file):
+            raise ValueError("provisioner_user: expected together with provisioner_password_file, or neither")
+        if self.fence and not (self.provisioner_url and self.node_monitor):
+            raise ValueError("fence: expected with provisioner_url, and with node_monitor, which finds nodes Down")
+        if bool(self.deployment_name) != bool(self.build_id):
+            raise ValueError("deployment_name: expected together with build_id, or neither")
+        files = [Path(part).expanduser() for part in self.kubeconfig.split(":") if part]
+        if acting and files and not any(file.is_file() for file in files):
+            raise ValueError(f"kubeconfig: {self.kubeconfig!r} is no file that can be read")
+        return self
+
+    @property
+    def limits(self) -> Limits:
+        """What the operator allows, whatever a submission asks for."""
+        return Limits(grace_period_maximum=self.grace_period_maximum, success_ttl_maximum=self.success_ttl_maximum)
+
+    @property
+    def marks(self) -> Marks:
+        """By what a bad node is told."""
+        return Marks(self.node_eviction_labels, self.node_fault_taints, self.node_fault_conditions)
+
+    def marks_for(self, installation: str) -> Marks:
+        """By what a bad node is told, what this installation's own monitor says of it among that."""
+        return replace(self.marks, installation=installation)
+
+    @property
+    def node_timings(self) -> NodeTimings:
+        """How long a node may be silent."""
+        return NodeTimings(
+            degraded=self.node_degraded,
+            down=self.node_down,
+            sensitive_down=self.node_sensitive_down,
+            check=self.node_check,
+            flaps=self.node_flaps,
+            flap_window=self.node_flap_window,
+            fence=self.fence,
+        )
+
+    @property
+    def redfish(self) -> Access | None:
+        """Where the machines of nodes are found; None where nothing boots or powers them off."""
+        if not self.provisioner_url:
+            return None
+        return Access(
+            template=self.provisioner_url,
+            user=self.provisioner_user,
+            password_file=self.provisioner_password_file,
+            ca_file=self.provisioner_ca_file,
+            insecure=self.provisioner_insecure,
+            services=self.provisioner_services,
+            allow_unverified=self.provisioner_allow_unverified_machine,
+        )
+
+    @property
+    def silence(self) -> timedelta:
+        """How long a node is silent, at most, before it is found Down; no time where nobody looks for that."""
+        return self.node_timings.until_down + DECIDED_WITHIN if self.node_monitor else timedelta(0)
+
+    @property
+    def acts_on_cluster(self) -> bool:
+        """Whether any role of this worker needs Kubernetes."""
+        return not _APART.issuperset(self.roles)
+
+    @property
+    def shard_sets(self) -> tuple[tuple[int, int], ...]:
+        """First and last shard of each watch activity."""
+        count = self.watch_shard_sets
+        edges = [names.SHARDS * index // count for index in range(count + 1)]
+        return tuple((begin, end - 1) for begin, end in itertools.pairwise(edges))
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, then HOLDFAST_*, then what other tools set, then the file."""
+        return init_settings, env_settings, _Shared(settings_cls), _File(settings_cls)
+
+
+def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
+    """Read the settings from flags (None: not given), the environment and the TOML file.
+
+    Raises:
+        SettingsError: naming each field that is wrong, where its value came from, and what is allowed.
+    """
+    given = {name: value for name, value in (flags or {}).items() if value is not None and value != []}
+    path = _config_path(config)
+    token = _config_file.set(path)
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_lines(error, given, path))) from None
+    finally:
+        _config_file.reset(token)
+
+
+def misspelled() -> list[str]:
+    """Say which HOLDFAST_* variables are close to a setting's name without being one."""
+    known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    lines: list[str] = []
+    for variable in sorted(os.environ):
+        if variable.startswith(ENV_PREFIX) and variable not in known | _FOREIGN_VARIABLES:
+            near = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
+            if near:
+                lines.append(f"{variable} is no setting: did you mean {near[0]}?")
+    return lines
+
+
+def _config_path(config: Path | None) -> Path | None:
+    if config is not None:
+        return config
+    if os.environ.get(ENV_CONFIG):
+        return Path(os.environ[ENV_CONFIG])
+    return CONFIG_DEFAULT if CONFIG_DEFAULT.is_file() else None
+
+
+def _lines(error: ValidationError, flags: Mapping[str, Any], path: Path | None) -> list[str]:
+    lines: list[str] = []
+    for entry in error.errors(include_url=False):
+        message = entry["msg"].removeprefix("Value error, ")
+        if not entry["loc"]:
+            lines.append(message)
+            continue
+        field = str(entry["loc"][0])
+        if entry["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(field, Settings.model_fields, n=1)
+            lines.append(f"{field} ({path}): is no setting" + (f": did you mean {near[0]}?" if near else ""))
+            continue
+        found = "" if repr(entry["input"]) in message else f", found {_show(entry['input'])}"
+        lines.append(f"{field} ({_origin(field, flags, path)}): {message}{found}")
+    return lines
+
+
+def _show(value: object) -> str:
+    return format_duration(value) if isinstance(value, timedelta) else repr(value)
+
+
+def _origin(field: str, flags: Mapping[str, Any], path: Path | None) -> str:
+    if field in flags:
+        return "--" + field.replace("_", "-")
+    variables = [f"{ENV_PREFIX}{field.upper()}", *(var for var, name in SHARED_VARIABLES.items() if name == field)]
+    for variable in variables:
+        if os.environ.get(variable):
+            return variable
+    return str(path)

@@ -1,0 +1,1 @@
+"""The watch of a cluster: informers in, signals out."""

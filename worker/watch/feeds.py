@@ -1,0 +1,362 @@
+"""The collections the watch follows: anchors, attempts, pods and nodes at once, others as attempts' plans name them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
+
+from holdfast import names
+from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.facts.objects import ObjectFacts, component_facts
+from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
+from holdfast.activities.kube.client import Object
+from holdfast.activities.kube.raw import mapping
+from holdfast.formats import RESOURCES
+from holdfast.model import Interval
+from holdfast.policy.failures.blindness import union
+from holdfast.worker.runtime.kube import WorkerKube
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch.cache import (
+    POD,
+    AnchorSeen,
+    AttemptSeen,
+    Cache,
+    KindKey,
+    NodeSeen,
+    Place,
+    PodSeen,
+    anchor_seen,
+    attempt_seen,
+    in_shards,
+    node_seen,
+    pod_seen,
+    resource_seen,
+)
+from holdfast.worker.watch.informer import Informer, Standing, StreamSight
+from holdfast.worker.watch.pulse import DEADLINE, Pulse
+
+T = TypeVar("T")
+Log: Any = structlog.stdlib.get_logger("holdfast.watch")
+
+ANCHOR: Final[KindKey] = (names.API_VERSION, names.ANCHOR_KIND)
+ATTEMPT: Final[KindKey] = (names.API_VERSION, names.ATTEMPT_KIND)
+NODE: Final[KindKey] = ("v1", "Node")
+"""Followed so that marked ones are noticed; a watch that may not read nodes goes on without."""
+CORE: Final = frozenset({ANCHOR, ATTEMPT, POD})
+"""What every attempt rests on."""
+SHORTEST_BLINDNESS: Final = 1.0
+
+Touch = Callable[[set[str], bool], None]
+"""Called with the workloads a change touches, and whether it may be urgent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSeen:
+    """What is kept of a component's object, and where it is."""
+
+    place: Place
+    facts: ObjectFacts
+
+
+class _Sink(Generic[T]):
+    """Puts changes into the cache, and touches what they touch."""
+
+    def __init__(
+        self,
+        put: Callable[[T], set[str]],
+        drop: Callable[[T, int], set[str]],
+        touch: Touch,
+        hot: Callable[[T], bool] = lambda _: True,
+    ) -> None:
+        self._put, self._drop, self._touch, self._hot = put, drop, touch, hot
+
+    def put(self, item: T) -> None:
+        """There is a new object, or a new version of one."""
+        self._touch(self._put(item), self._hot(item))
+
+    def drop(self, item: T, revision: int) -> None:
+        """An object is gone."""
+        self._touch(self._drop(item, revision), True)
+
+
+class Feed:
+    """One kind: watched over all namespaces, or, where that is forbidden, in each of the named ones."""
+
+    def __init__(self, kind: KindKey, start: Callable[[str], Informer[Any]], namespaces: Sequence[str]) -> None:
+        """Begin watching over all namespaces; `start` makes and runs an informer of one (or, empty, of all)."""
+        self.kind = kind
+        self._start = start
+        self._namespaces = namespaces
+        self._whole = start("")
+        self._parts: list[Informer[Any]] = []
+
+    @property
+    def informers(self) -> Iterable[Informer[Any]]:
+        """Its informers."""
+        return (self._whole, *self._parts)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all of it has been listed once, or cannot be."""
+        return all(one.settled for one in self.informers)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether none of it can be read."""
+        return all(one.unseen for one in self.informers)
+
+    @property
+    def unserved(self) -> bool:
+        """Whether the cluster does not serve it."""
+        return self._whole.standing is Standing.UNSERVED
+
+    @property
+    def blind(self) -> bool:
+        """Whether some of it cannot be seen now that could be. What cannot be read at all is no blindness."""
+        return not self.unseen and any(one.sight.blind for one in self.informers)
+
+    @property
+    def message(self) -> str:
+        """Why it cannot be read."""
+        return self._whole.message
+
+    def version(self, namespace: str) -> int | None:
+        """Return the version up to which all of it in a namespace is known, None if it cannot be read there."""
+        readable = (one for one in self.informers if one.namespace in {"", namespace} and not one.unseen)
+        return max((one.version for one in readable), default=None)
+
+    def standing_changed(self) -> None:
+        """Look into the named namespaces one by one, if all at once is forbidden."""
+        if self._whole.unseen and not self._parts:
+            self._parts = [self._start(namespace) for namespace in self._namespaces]
+
+
+class Feeds:
+    """All feeds of one watch activity, with the tasks that run them."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        connect: Callable[[Sight, float | None], Awaitable[WorkerKube]],
+        installation: str,
+        shards: tuple[int, int],
+        namespaces: Sequence[str],
+        metrics: Metrics,
+        touch: Touch,
+        marks: Marks,
+        cluster: str = "",
+    ) -> None:
+        """Begin with nothing; `connect` makes a client with a sight, and a deadline in seconds for its requests."""
+        self._marks = marks
+        self._cluster = cluster
+        self._cache = cache
+        self._connect = connect
+        self._labels = f"{names.LABEL_INSTALLATION}={installation}"
+        self._ours = in_shards(shards)
+        self._namespaces = namespaces
+        self._metrics = metrics
+        self._touch = touch
+        self._feeds: dict[KindKey, Feed] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pulse: Pulse
+        self._earlier: tuple[Interval, ...] = ()
+
+    @property
+    def pulse(self) -> Pulse:
+        """Whether the API server answers."""
+        return self._pulse
+
+    @property
+    def settled(self) -> bool:
+        """Whether the anchors, attempts and pods have all been listed once: nothing can be said without them."""
+        feeds = [self._feeds.get(kind) for kind in CORE]
+        if not all(feed is not None and feed.settled and not feed.unseen for feed in feeds):
+            return False
+        return all(self._feeds[kind].settled for kind in RESOURCES if kind in self._feeds)
+
+    def settled_for(self, attempt: AttemptSeen) -> bool:
+        """Whether all that an attempt rests on has been listed once, or cannot be."""
+        kinds = {*attempt.kinds, NODE}
+        return self.settled and all(kind in self._feeds and self._feeds[kind].settled for kind in kinds)
+
+    def unseen(self) -> frozenset[KindKey]:
+        """Return the kinds that cannot be read."""
+        return frozenset(kind for kind, feed in self._feeds.items() if feed.unseen)
+
+    def unserved(self) -> frozenset[KindKey]:
+        """Return the kinds that the cluster does not serve."""
+        return frozenset(kind for kind, feed in self._feeds.items() if feed.unserved)
+
+    def version(self, namespace: str, kinds: Collection[KindKey] = ()) -> int:
+        """Return the version up to which all of these kinds, and of what all rests on, is known in a namespace."""
+        feeds = (self._feeds.get(kind) for kind in CORE | set(kinds))
+        versions = (feed.version(namespace) for feed in feeds if feed is not None)
+        return min((version for version in versions if version is not None), default=0)
+
+    @property
+    def highest(self) -> int:
+        """The highest version that any of it has shown."""
+        return max((one.version for feed in self._feeds.values() for one in feed.informers), default=0)
+
+    @property
+    def blind(self) -> bool:
+        """Whether anchors, attempts or pods cannot be seen now."""
+        return bool(self.dark() & CORE)
+
+    def dark(self) -> frozenset[KindKey]:
+        """Return the kinds that cannot be seen now and could be; all of them, while the API server does not answer."""
+        if self._pulse.kube.sight.blind:
+            return frozenset(self._feeds)
+        return frozenset(kind for kind, feed in self._feeds.items() if feed.blind)
+
+    def intervals(self, since: datetime, kinds: Collection[KindKey] = ()) -> tuple[Interval, ...]:
+        """Return the spans since a time in which these kinds, or what all rests on, could not be seen.
+
+        One kind that cannot be seen stops the clocks of those who have it, and nobody else's. A blink is let pass.
+        """
+        sights = [self._pulse.kube.sight]
+        for kind in CORE | set(kinds):
+            feed = self._feeds.get(kind)
+            if feed is not None and not feed.unseen:
+                sights += [informer.sight for informer in feed.informers if not informer.unseen]
+        spans = [span for sight in sights for span in sight.intervals(since)]
+        spans += [span for span in self._earlier if span.end > since]
+        return tuple(
+            span for span in union(spans, SPANS_KEPT) if (span.end - span.begin).total_seconds() >= SHORTEST_BLINDNESS
+        )
+
+    def recall(self, earlier: tuple[Interval, ...]) -> None:
+        """Remember the blindness of whoever watched before."""
+        self._earlier = earlier
+
+    async def open(self) -> None:
+        """Begin to watch."""
+        kube = await self._connect(Sight(), DEADLINE)
+        self._pulse = Pulse(kube)
+        self._run(self._pulse.run())
+        cache = self._cache
+        anchors: _Sink[AnchorSeen] = _Sink(cache.put_anchor, cache.drop_anchor, self._touch)
+        attempts: _Sink[AttemptSeen] = _Sink(self._put_attempt, cache.drop_attempt, self._touch)
+        pods: _Sink[PodSeen] = _Sink(cache.put_pod, cache.drop_pod, self._touch, _hot_pod)
+        await self._follow(ANCHOR, anchors, anchor_seen)
+        for kind in RESOURCES:
+            await self._follow(kind, anchors, resource_seen(kind, self._cluster))
+        await self._follow(ATTEMPT, attempts, attempt_seen)
+        await self._follow(POD, pods, pod_seen)
+        nodes: _Sink[NodeSeen] = _Sink(cache.put_node, cache.drop_node, self._touch)
+        await self._follow(NODE, nodes, node_seen(self._marks), everybody=True)
+
+    async def close(self) -> None:
+        """End all informers and close their clients."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._pulse.kube.close()
+
+    async def broken(self) -> None:
+        """Return never; raise what ended an informer, which nothing should."""
+        await self._over
+
+    def _put_attempt(self, seen: AttemptSeen) -> set[str]:
+        for kind in seen.kinds - self._feeds.keys():
+            self._run(self._follow(kind, self._objects(), _object_seen(kind)))
+        return self._cache.put_attempt(seen)
+
+    def _objects(self) -> _Sink[ObjectSeen]:
+        return _Sink(
+            lambda seen: self._cache.put_object(seen.place, seen.facts),
+            lambda seen, revision: self._cache.drop_object(seen.place, seen.facts, revision),
+            self._touch,
+        )
+
+    async def _follow(
+        self,
+        kind: KindKey,
+        sink: _Sink[T],
+        decode: Callable[[Mapping[str, Any]], T | None],
+        *,
+        everybody: bool = False,
+    ) -> None:
+        """Follow a kind: what bears our label, in namespaces; or all of it where it is everybody's and in none."""
+        if kind in self._feeds:
+            return
+        namespaces = () if everybody else self._namespaces
+        count = 1 + len(namespaces)
+        # Each informer has its own client, whose sight is then the informer's own.
+        kubes = [await self._connect(StreamSight(self._pulse), None) for _ in range(count)]
+        if kind in self._feeds:  # It came in while we connected.
+            await asyncio.gather(*(kube.close() for kube in kubes))
+            return
+
+        def ours(raw: Object) -> T | None:
+            return decode(raw) if self._ours(raw) else None
+
+        def start(namespace: str) -> Informer[T]:
+            informer = Informer(
+                kubes.pop(),
+                *kind,
+                sink=sink,
+                decode=ours,
+                pulse=self._pulse,
+                metrics=self._metrics,
+                namespace=namespace,
+                labels="" if everybody else self._labels,
+                essential=kind in CORE,
+            )
+            informer.on_standing(lambda: self._standing_changed(kind))
+            self._run(informer.run())
+            return informer
+
+        self._feeds[kind] = Feed(kind, start, namespaces)
+
+    def _standing_changed(self, kind: KindKey) -> None:
+        feed = self._feeds[kind]
+        feed.standing_changed()
+        resource = f"{kind[1]}.{kind[0]}"
+        self._metrics.unwatchable.labels(resource).set(1 if feed.unseen else 0)
+        if feed.unserved and kind in RESOURCES:
+            self._metrics.unwatchable.labels(resource).set(0)  # A cluster need not have it.
+        elif feed.unseen and kind in RESOURCES:
+            Log.warning(
+                "custom resources cannot be watched: what they ask for is not heard",
+                kind=resource,
+                why=feed.message,
+            )
+        elif feed.unseen and kind == NODE:
+            Log.warning("nodes cannot be watched: marked ones are not noticed", why=feed.message)
+        elif feed.unseen:
+            Log.warning("a kind cannot be watched: such components count as found", kind=resource, why=feed.message)
+        elif feed.settled:
+            Log.info("watching", kind=resource)
+        self._touch(self._cache.workloads, False)
+
+    def _run(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
+            self._over.set_exception(error)
+
+
+def _object_seen(kind: KindKey) -> Callable[[Mapping[str, Any]], ObjectSeen | None]:
+    facts = component_facts(*kind)
+
+    def decode(raw: Mapping[str, Any]) -> ObjectSeen | None:
+        metadata = mapping(raw.get("metadata"))
+        return ObjectSeen((*kind, str(metadata.get("namespace", "")), str(metadata.get("name", ""))), facts(raw))
+
+    return decode
+
+
+def _hot_pod(seen: PodSeen) -> bool:
+    return seen.facts.state.name in {"FAILED", "SUCCEEDED", "TERMINATING"}

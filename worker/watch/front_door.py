@@ -1,0 +1,482 @@
+"""The front door: custom resources that ask for workloads, each given its one workflow (rows F1, F3, F7).
+
+Its workflow lives by itself from then on: the watch tells it what its resource asks for, its activities write the
+status. Here are only those that have no workflow yet, or none any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from holdfast import formats, names
+from holdfast.activities.entities.executions import word_for
+from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Object
+from holdfast.activities.kube.raw import mapping, time_of
+from holdfast.activities.operations.report import events_of
+from holdfast.activities.site.anchor import is_held, is_marked, marking
+from holdfast.errors import DocumentWarning, HoldfastError
+from holdfast.formats.condition import Life, life_in, noted
+from holdfast.model import Phase, Reason, Report
+from holdfast.model.life.report import Event
+from holdfast.policy.entities.front_door import Act, Resource, Run, Verdict, judge
+from holdfast.worker.cleanup.sweep_lookup import describe
+from holdfast.worker.runtime.kube import WorkerKube
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch.cache import KindKey
+from holdfast.worker.watch.feeds import Feed
+from holdfast.worker.watch.informer import Informer, Standing, StreamSight
+from holdfast.worker.watch.pulse import Pulse
+from holdfast.workflows import start
+
+AT_ONCE: Final = 20
+"""Resources that are seen to at the same time."""
+AGAIN_FIRST: Final = 2.0
+"""Seconds after which one is looked at again that waits, or could not be seen to; each time twice as long."""
+AGAIN_LAST: Final = 120.0
+LISTEN: Final = 5.0
+"""Seconds between two questions which workflows have ended lately."""
+AUDIT: Final = 300.0
+"""Seconds between two comparisons of all resources with all workflows that run."""
+_OVERLAP: Final = timedelta(seconds=30)
+"""By how much the list of ended workflows may be behind."""
+_DEADLINE: Final = timedelta(seconds=10)
+_TICK: Final = 0.5
+_MESSAGE_MAXIMUM: Final = 900
+
+Log: Any = structlog.stdlib.get_logger("holdfast.front_door")
+Connect = Callable[[Sight, float | None], Awaitable[WorkerKube]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a front door is."""
+
+    client: Client
+    cluster: str
+    installation: str
+    managed_by: str
+    namespaces: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is kept of a custom resource that is ours to run."""
+
+    kind: KindKey
+    uid: str
+    namespace: str
+    name: str
+    resource: Resource
+    life: Life | None
+    document: Object | None
+    """The whole of it, while its life has not begun."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits for anything of it: its life has ended and let go of it, or somebody else holds it."""
+        ended = self.life is not None and self.life.phase.ended
+        return not self.resource.held and (ended or self.resource.deleting)
+
+
+def seen(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen | None]:
+    """Return what reads a raw custom resource of a kind; None if its `managedBy` names another controller."""
+    form = formats.RESOURCES[kind]
+
+    def decode(raw: Mapping[str, Any]) -> Seen | None:
+        # A list's items do not say of which kind they are.
+        document: Object = {**raw, "apiVersion": kind[0], "kind": kind[1]}
+        if not isinstance(raw.get("spec"), dict) or form.managed_by(document) != managed_by:
+            return None
+        metadata = mapping(raw["metadata"])
+        uid, life = str(metadata["uid"]), life_in(mapping(raw.get("status")))
+        shown = life.phase if life is not None and (life.sequence or life.phase.ended) else None
+        return Seen(
+            kind=kind,
+            uid=uid,
+            namespace=str(metadata["namespace"]),
+            name=str(metadata["name"]),
+            resource=Resource(
+                uid=uid,
+                life=str(mapping(metadata.get("annotations")).get(names.ANNOTATION_LIFE) or ""),
+                deleting="deletionTimestamp" in metadata,
+                held=is_held(raw),
+                marked=is_marked(uid, raw),
+                shown=shown,
+            ),
+            life=life,
+            document=document if shown is None else None,
+        )
+
+    return decode
+
+
+def in_turn(due: Mapping[str, float], seen: Mapping[str, Seen], now: float) -> list[str]:
+    """Return whose turn it is: deletions first, however many others wait (row F12). Pure."""
+    ready = [uid for uid, at in due.items() if at <= now]
+    return sorted(ready, key=lambda uid: uid not in seen or not seen[uid].resource.deleting)
+
+
+class FrontDoor:
+    """Sees to the custom resources of one cluster."""
+
+    def __init__(self, place: Place, connect: Connect, pulse: Pulse, metrics: Metrics) -> None:
+        """Prepare; nothing is seen yet."""
+        self._place, self._connect, self._pulse, self._metrics = place, connect, pulse, metrics
+        self._kube: WorkerKube
+        self._feeds: list[Feed] = []
+        self._seen: dict[str, Seen] = {}
+        self._due: dict[str, float] = {}
+        self._paused: dict[str, float] = {}
+        """For how long those that wait were left alone last."""
+        self._begun_here: set[str] = set()
+        """Those whose workflow was begun: until they say so themselves, they are not looked at again."""
+        self._flying: dict[str, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """See to them until cancelled.
+
+        Raises:
+            Restored: if the cluster was put back to an earlier version.
+        """
+        tasks: list[asyncio.Task[None]] = []
+        broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def begin(work: Coroutine[Any, Any, None]) -> None:
+            task = asyncio.create_task(work)
+            task.add_done_callback(ended)
+            tasks.append(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None and not broken.done():
+                broken.set_exception(error)
+
+        # A client of its own: a webhook that does not answer a change of one kind says nothing of the cluster's sight.
+        self._kube = await self._connect(Sight(), None)
+        try:
+            begin(self._attend())
+            begin(self._compare())
+            for kind in formats.RESOURCES:
+                await self._follow(kind, begin)
+            await broken
+        finally:
+            for task in (*tasks, *self._flying.values()):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._flying.values(), return_exceptions=True)
+            await self._kube.close()
+
+    async def _follow(self, kind: KindKey, begin: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        place = self._place
+        kubes = [await self._connect(StreamSight(self._pulse), None) for _ in range(1 + len(place.namespaces))]
+
+        def start_in(namespace: str) -> Informer[Seen]:
+            informer = Informer(
+                kubes.pop(),
+                *kind,
+                sink=self,
+                decode=seen(kind, place.managed_by),
+                pulse=self._pulse,
+                metrics=self._metrics,
+                namespace=namespace,
+            )
+            begin(informer.run())
+            return informer
+
+        feed = Feed(kind, start_in, place.namespaces)
+        self._feeds.append(feed)
+        for informer in feed.informers:
+            informer.on_standing(feed.standing_changed)
+
+    # What the informers say.
+
+    def put(self, item: Seen) -> None:
+        """There is a resource, or it has changed."""
+        before = self._seen.get(item.uid)
+        self._seen[item.uid] = item
+        if before is None or before.resource != item.resource:
+            self._paused.pop(item.uid, None)
+        # Those whose life has begun are told by the watch, which finds them by their marks.
+        begins = item.document is not None and item.uid not in self._begun_here
+        if begins or item.resource.deleting or not item.resource.marked:
+            self._hurry(item.uid)
+
+    def drop(self, item: Seen, revision: int) -> None:
+        """A resource is gone, or cannot be read any more."""
+        for memory in (self._seen, self._due, self._paused):
+            memory.pop(item.uid, None)
+        self._begun_here.discard(item.uid)
+
+    # What is done about it.
+
+    def _hurry(self, uid: str) -> None:
+        self._due[uid] = 0.0
+        self._wake.set()
+
+    def _later(self, uid: str) -> None:
+        pause = self._paused[uid] = min(AGAIN_LAST, self._paused.get(uid, AGAIN_FIRST / 2) * 2)
+        self._due.setdefault(uid, time.monotonic() + pause)
+
+    async def _attend(self) -> None:
+        while True:
+            for uid in in_turn(self._due, self._seen, time.monotonic()):
+                if uid in self._flying:
+                    continue
+                if len(self._flying) >= AT_ONCE:
+                    break
+                del self._due[uid]
+                if uid in self._seen:
+                    self._flying[uid] = asyncio.create_task(self._see_to(self._seen[uid]))
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(_TICK):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _see_to(self, item: Seen) -> None:
+        try:
+            if not await self._handled(item):
+                self._later(item.uid)
+        except (RPCError, KubeError, TimeoutError) as error:
+            why = getattr(error, "message", "") or str(error) or type(error).__name__
+            self._log(item).warning("a custom resource was not seen to: tried again", why=why)
+            self._later(item.uid)
+        except Exception:  # A mistake with one of them must not leave the others without their door.
+            self._log(item).exception("a custom resource was not seen to: tried again")
+            self._later(item.uid)
+        finally:
+            self._flying.pop(item.uid, None)
+            self._wake.set()
+
+    def _log(self, item: Seen) -> Any:
+        return Log.bind(kind=item.kind[1], namespace=item.namespace, name=item.name)
+
+    async def _handled(self, item: Seen) -> bool:
+        """Do what is to be done with a resource; false where it is to be looked at again."""
+        if item.over:
+            return True
+        fresh = not item.resource.deleting and item.document is not None and item.uid not in self._begun_here
+        # Most are new, and Temporal knows nothing of them: to begin says so without asking first.
+        verdict = judge(item.resource, None) if fresh else await self._judged(item)
+        if verdict.act is Act.BEGIN and not await self._begun(item, again=False):
+            verdict = await self._judged(item)
+            if verdict.act is Act.BEGIN:
+                return await self._begun(item, again=True)
+        match verdict.act:
+            case Act.RELEASE:
+                await self._release(item)
+            case Act.MARK:
+                await self._mark(item)
+            case Act.HOLD:
+                await self._say(item, verdict)
+                return False
+            case Act.BEGIN | Act.LEAVE:
+                pass
+        return True
+
+    async def _judged(self, item: Seen) -> Verdict:
+        run = await self._run_of(item)
+        verdict = judge(item.resource, run)
+        if verdict.act is Act.RELEASE:
+            labels = f"{names.LABEL_WORKLOAD_UID}={item.uid}"
+            left = await self._kube.list(names.API_VERSION, names.ATTEMPT_KIND, item.namespace, labels=labels)
+            verdict = judge(item.resource, run, remains=bool(left["items"]))
+        return verdict
+
+    def _workflow_id(self, item: Seen) -> str:
+        return names.workflow_id(self._place.cluster, item.namespace, item.name)
+
+    async def _run_of(self, item: Seen) -> Run | None:
+        found = await describe(self._place.client, self._workflow_id(item))
+        if found is None:
+            return None
+        uid = str((await found.memo()).get(names.MEMO_UID) or found.raw_info.first_run_id or "")
+        return Run(uid=uid, running=found.status is WorkflowExecutionStatus.RUNNING, word=word_for(found))
+
+    async def _begun(self, item: Seen, *, again: bool) -> bool:
+        """Begin the life of a resource; false where Temporal knows its workflow id already."""
+        assert item.document is not None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DocumentWarning)
+                workload = formats.asking(item.document, cluster=self._place.cluster)
+        except HoldfastError as error:
+            await self._refuse(item, str(error))
+            return True
+        # Also where it is marked: what it says is what its life begins with, unless it has changed meanwhile.
+        await self._patch(
+            item,
+            self._marking(item, item.document),
+            version=str(item.document["metadata"]["resourceVersion"]),
+        )
+        created = time_of(mapping(item.document["metadata"]).get("creationTimestamp"))
+        workload = workload.model_copy(update={"submitted_at": created or datetime.now(UTC)})
+        options = start.options(workload, again=again)
+        try:
+            await self._place.client.start_workflow(names.WORKLOAD_WORKFLOW, **options, rpc_timeout=_DEADLINE)
+        except WorkflowAlreadyStartedError:
+            return False
+        self._begun_here.add(item.uid)
+        self._log(item).info("its life has begun", workflow_id=workload.workflow_id)
+        return True
+
+    async def _fresh(self, item: Seen) -> tuple[Object, Seen] | None:
+        """Return a resource as it is now; None where it is not any more what was judged."""
+        found = await self._kube.find(*item.kind, item.name, item.namespace)
+        now = seen(item.kind, self._place.managed_by)(found) if found is not None else None
+        if found is None or now is None or now.resource != item.resource:
+            return None
+        return {**found, "apiVersion": item.kind[0], "kind": item.kind[1]}, now
+
+    async def _patch(self, item: Seen, patch: Object, *, version: str, subresource: str = "") -> None:
+        key = (*item.kind, item.name, item.namespace)
+        await self._kube.patch(*key, uid=item.uid, resource_version=version, patch=patch, subresource=subresource)
+
+    def _marking(self, item: Seen, document: Object) -> Object:
+        return marking(self._place.installation, item.uid, names.shard_of(item.uid), document)
+
+    async def _mark(self, item: Seen) -> None:
+        """Mark a living resource again, whose marks somebody has taken off, as `kubectl replace` does."""
+        fresh = await self._fresh(item)
+        if fresh is not None:
+            found, _ = fresh
+            version = str(found["metadata"]["resourceVersion"])
+            await self._patch(item, self._marking(item, found), version=version)
+            self._log(item).warning("its marks were taken off: marked again")
+
+    async def _refuse(self, item: Seen, why: str) -> None:
+        """Say that what a resource asks for cannot be run, for good."""
+        message = why[:_MESSAGE_MAXIMUM]
+        events = (Event(type="Warning", reason=Reason.REFUSED, message=message),)
+        self._log(item).warning("a custom resource was refused", why=message)
+        report = Report(sequence=0, phase=Phase.FAILED, reason=Reason.REFUSED, message=message, events=events)
+        await self._tell(item, lambda _: report, formats.RESOURCES[item.kind].status)
+
+    async def _say(self, item: Seen, verdict: Verdict) -> None:
+        """Say in a resource's status what it waits for; what its workflow said of it last stays."""
+
+        def report(life: Life | None) -> Report:
+            return Report(
+                sequence=life.sequence if life is not None else 0,
+                attempt=life.attempt if life is not None else 0,
+                phase=life.phase if life is not None else Phase.PENDING,
+                reason=verdict.reason,
+                message=verdict.why[:_MESSAGE_MAXIMUM],
+            )
+
+        await self._tell(item, report, noted)
+
+    async def _tell(
+        self,
+        item: Seen,
+        report_of: Callable[[Life | None], Report],
+        shown: Callable[[Object, Report, datetime], Object],
+    ) -> None:
+        fresh = await self._fresh(item)
+        if fresh is None:
+            return  # It is looked at again as it is now.
+        (found, now_seen), now = fresh, datetime.now(UTC)
+        report = report_of(now_seen.life)
+        status = shown(found, report, now)
+        if status == mapping(found.get("status")):
+            return
+        self._log(item).info("said on it", reason=report.reason.value, why=report.message)
+        version = str(found["metadata"]["resourceVersion"])
+        with contextlib.suppress(Conflict, NotFound):  # It has changed meanwhile, and is looked at again.
+            await self._patch(item, {"status": status}, version=version, subresource="status")
+            for event in events_of(report, found, now, item.kind):
+                with contextlib.suppress(AlreadyExists):
+                    await self._kube.create(event)
+
+    async def _release(self, item: Seen) -> None:
+        fresh = await self._fresh(item)
+        if fresh is None:
+            return
+        metadata = mapping(fresh[0]["metadata"])
+        left = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
+        await self._patch(item, {"metadata": {"finalizers": left}}, version=str(metadata["resourceVersion"]))
+        self._log(item).info("let go: nothing of it is left")
+
+    # What nobody says.
+
+    async def _compare(self) -> None:
+        """Compare resources with workflows: those that have ended lately, and now and then all."""
+        since, audited = datetime.now(UTC) - _OVERLAP, 0.0
+        while True:
+            await asyncio.sleep(LISTEN)
+            begun, whole = datetime.now(UTC), time.monotonic() - audited >= AUDIT
+            try:
+                if whole and self._settled:
+                    await self._audit()
+                    audited = time.monotonic()
+                if any(not item.over for item in self._seen.values()):
+                    await self._hear_ends(since)
+                since = begun - _OVERLAP
+            except (RPCError, KubeError, TimeoutError) as error:
+                why = getattr(error, "message", "") or str(error) or type(error).__name__
+                Log.warning("resources were not compared with workflows: later", why=why)
+
+    @property
+    def _settled(self) -> bool:
+        """Whether all resources have been listed: none are where their kind is not installed, or not ours to see."""
+        if any(feed.unseen for feed in self._feeds):
+            return False
+        # Where all namespaces at once may not be seen, those that are named are.
+        informers = [one for feed in self._feeds for one in feed.informers if not one.unseen]
+        return all(one.standing is Standing.SYNCED for one in informers)
+
+    async def _hear_ends(self, since: datetime) -> None:
+        """See to those whose workflow has ended lately: it let go of them, or nobody decides for them any more."""
+        ended = self._listed(f"ExecutionStatus != 'Running' AND CloseTime > '{since.isoformat()}'")
+        ids = {one.id async for one in ended}
+        for uid, item in self._seen.items():
+            if self._workflow_id(item) in ids and not item.over:
+                self._hurry(uid)
+
+    async def _audit(self) -> None:
+        """See to all that have no workflow, and end the workflows that have no resource any more."""
+        living = {self._workflow_id(item): uid for uid, item in self._seen.items() if not item.over}
+        async for one in self._listed("ExecutionStatus = 'Running'"):
+            living.pop(one.id, None)
+            memo: Mapping[str, Any] = await one.memo()
+            uid = str(memo.get(names.MEMO_UID) or "")
+            if memo.get(names.MEMO_APPLIED) and uid not in self._seen:
+                await self._end(one, uid)
+        for uid in living.values():
+            self._hurry(uid)
+
+    async def _end(self, run: WorkflowExecution, uid: str) -> None:
+        """Have a workload removed whose resource is gone, as its finalizer was taken off."""
+        _, namespace, name = names.parse_workflow_id(run.id)
+        for kind in formats.RESOURCES:
+            try:
+                found = await self._kube.find(*kind, name, namespace)
+            except Forbidden:
+                return  # It may be there: what cannot be seen is not known to be gone.
+            if found is not None and mapping(found["metadata"]).get("uid") == uid:
+                return
+        handle = self._place.client.get_workflow_handle(run.id, run_id=run.run_id)
+        await handle.signal(names.SIGNAL_CANCEL, args=["its custom resource is gone", uid], rpc_timeout=_DEADLINE)
+        Log.warning("its custom resource is gone: what is left of it is removed", workflow_id=run.id)
+
+    def _listed(self, which: str) -> AsyncIterator[WorkflowExecution]:
+        cluster = self._place.cluster.replace("\\", "\\\\").replace("'", "\\'")
+        kinds = ", ".join(f"'{kind}'" for _, kind in formats.RESOURCES)
+        query = (
+            f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND {names.SA_CLUSTER} = '{cluster}' "
+            f"AND {names.SA_KIND} IN ({kinds}) AND {which}"
+        )
+        return self._place.client.list_workflows(query, rpc_timeout=_DEADLINE)

@@ -1,0 +1,292 @@
+"""One resource kept in view: listed page by page, then watched, and listed again only when that is the only way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, Generic, Protocol, TypeVar
+
+from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.client import PAGE, Forbidden, Gone, KubeError, Object, UnknownKind, Unreachable
+from holdfast.worker.runtime.kube import WorkerKube
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch.cache import revision_of
+from holdfast.worker.watch.pulse import Pulse
+
+T = TypeVar("T")
+S = TypeVar("S", contravariant=True)
+
+WATCH_SECONDS: Final = 300
+QUIET_SECONDS: Final = 10.0
+"""A stream silent for so long is opened anew. It costs one request, and finds a connection that died without a word."""
+SHORTEST: Final = 0.2
+"""Seconds a stream must have lasted to be opened anew at once."""
+BACKOFF_FIRST: Final = 0.2
+BACKOFF_LAST: Final = 2.0
+BACKOFF_UNWATCHABLE: Final = 30.0
+BACKOFF_ESSENTIAL: Final = 5.0
+FAILURES_BORNE: Final = 8
+"""Failed first lists, while the API server answers others, until a kind counts as one that cannot be read."""
+
+
+class Standing(StrEnum):
+    """How far an informer is."""
+
+    STARTING = "starting"
+    SYNCED = "synced"
+    FORBIDDEN = "forbidden"
+    UNSERVED = "unserved"
+    FAILING = "failing"
+
+
+class Sink(Protocol[S]):
+    """Who is told of the changes."""
+
+    def put(self, item: S) -> None:
+        """There is a new object, or a new version of one."""
+        ...
+
+    def drop(self, item: S, revision: int) -> None:
+        """An object is gone, as of this version."""
+        ...
+
+
+class Restored(Exception):
+    """The cluster is at an earlier version than it was: it was put back to one, and what is remembered is doubtful."""
+
+
+class StreamSight(Sight):
+    """An informer's sight: a mere silence while the API server answers others is no blindness."""
+
+    def __init__(self, pulse: Pulse) -> None:
+        """Begin with nothing seen."""
+        super().__init__()
+        self._pulse = pulse
+
+    def lost(self, at: datetime | None = None) -> None:
+        """Note that nothing was heard since `at`, unless the pulse has been felt since."""
+        when = at or datetime.now(UTC)
+        felt = self._pulse.felt
+        if felt is None or when >= felt:
+            super().lost(when)
+
+
+class Informer(Generic[T]):
+    """Keeps one collection in view, and tells a sink of each change in order."""
+
+    def __init__(
+        self,
+        kube: WorkerKube,
+        api_version: str,
+        kind: str,
+        *,
+        sink: Sink[T],
+        decode: Callable[[Object], T | None],
+        pulse: Pulse,
+        metrics: Metrics,
+        namespace: str = "",
+        labels: str = "",
+        quiet: float = QUIET_SECONDS,
+        essential: bool = False,
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            kube: this informer's own client, whose sight is this informer's sight.
+            api_version: of the kind.
+            kind: what to watch.
+            sink: is told of each change.
+            decode: what is kept of an object; None passes it over.
+            pulse: whether the API server answers at all.
+            metrics: counts relists.
+            namespace: empty for all.
+            labels: label selector.
+            quiet: seconds of silence after which the stream is opened anew.
+            essential: nothing can be said without it, so it is tried more often and never given up.
+        """
+        self.kind = (api_version, kind)
+        self.namespace = namespace
+        self.standing = Standing.STARTING
+        self.message = ""
+        self._kube = kube
+        self._sink = sink
+        self._decode = decode
+        self._pulse = pulse
+        self._metrics = metrics
+        self._labels = labels
+        self._quiet = quiet
+        self._essential = essential
+        self._version = ""
+        self._known = 0
+        self._highest = 0  # However often it is listed anew.
+        self._items: dict[str, T] = {}
+        self._failures = 0
+        self._begun = 0.0
+        self._changed: Callable[[], None] = lambda: None
+
+    @property
+    def sight(self) -> Sight:
+        """When this collection could not be seen."""
+        return self._kube.sight
+
+    @property
+    def version(self) -> int:
+        """The version up to which everything of this collection is known, deletions and absences too."""
+        return self._known
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has been listed once, or cannot be."""
+        return self.standing is not Standing.STARTING
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it cannot be read."""
+        return self.standing in {Standing.FORBIDDEN, Standing.UNSERVED, Standing.FAILING}
+
+    def on_standing(self, changed: Callable[[], None]) -> None:
+        """Have a function called whenever `standing` changes."""
+        self._changed = changed
+
+    async def run(self) -> None:
+        """List and watch for ever.
+
+        Raises:
+            Restored: if the cluster was put back to an earlier version.
+        """
+        reason = "start"
+        try:
+            while True:
+                try:
+                    if not self._version:
+                        await self._list(reason)
+                    reason = "error"
+                    await self._watch()
+                    await self._pause()
+                except Gone:
+                    self._version, reason = "", "expired"
+                    await self._pause()
+                except UnknownKind as error:
+                    await self._cannot(Standing.UNSERVED, error)
+                except Forbidden as error:
+                    await self._cannot(Standing.FORBIDDEN, error)
+                except Unreachable as error:
+                    self._bear(error)
+                    await self._pause()
+                except KubeError as error:
+                    self._version, reason = "", "error"
+                    self._bear(error)
+                    await self._pause()
+        finally:
+            await self._kube.close()
+
+    async def _list(self, reason: str) -> None:
+        resource = await self._kube.resource(*self.kind)
+        self._metrics.relists.labels(resource.plural, reason).inc()
+        path = resource.path(self.namespace)
+        query = {"limit": str(PAGE)} | ({"labelSelector": self._labels} if self._labels else {})
+        seen: set[str] = set()
+        # Without a resourceVersion a list is a quorum read: it never shows less than was seen before.
+        page = await self._kube.page(path, query)
+        version = revision_of(page)
+        self._confirm(version)
+        while True:
+            token = page["metadata"].get("continue")
+            # One page is let go of before the next is read.
+            seen.update(map(self._put, page.pop("items", None) or ()))
+            if not token:
+                break
+            await asyncio.sleep(0)
+            page = await self._kube.page(path, {**query, "continue": token})
+            version = revision_of(page) or version
+        for uid in self._items.keys() - seen:
+            self._sink.drop(self._items.pop(uid), version)
+        self._version = str(version)
+        self._known = max(self._known, version)
+        self._failures = 0
+        self._stand(Standing.SYNCED, "")
+
+    async def _confirm_order(self) -> None:
+        """Ask for the cluster's own version: a stream from one that is still to come would open, and stay silent."""
+        resource = await self._kube.resource(*self.kind)
+        query = {"limit": "1"} | ({"labelSelector": self._labels} if self._labels else {})
+        self._confirm(revision_of(await self._kube.page(resource.path(self.namespace), query)))
+
+    def _confirm(self, version: int) -> None:
+        """Raise `Restored` if a quorum read is of an earlier version than one before it."""
+        if version < self._highest:
+            raise Restored(f"the cluster was at version {self._highest}, and is at {version}: it was restored")
+        self._highest = version
+
+    async def _watch(self) -> None:
+        if self._begun:
+            await self._confirm_order()
+        self._begun = asyncio.get_running_loop().time()
+        events = self._kube.watch(
+            *self.kind,
+            self.namespace,
+            resource_version=self._version,
+            labels=self._labels,
+            timeout_seconds=WATCH_SECONDS,
+            quiet_seconds=self._quiet * random.uniform(0.8, 1.2),
+        )
+        async for event in events:
+            self._failures = 0
+            raw: Object = event["object"]
+            match event["type"]:
+                case "ADDED" | "MODIFIED":
+                    self._put(raw)
+                case "DELETED":
+                    item = self._items.pop(raw["metadata"]["uid"], None)
+                    if item is not None:
+                        self._sink.drop(item, revision_of(raw))
+                case _:
+                    pass
+            self._version = str(raw["metadata"]["resourceVersion"])
+            self._highest = max(self._highest, revision_of(raw))
+            self._known = max(self._known, revision_of(raw))  # Of bookmarks too: nothing happened up to there.
+
+    def _put(self, raw: Object) -> str:
+        uid: str = raw["metadata"]["uid"]
+        item = self._decode(raw)
+        if item is not None and self._items.get(uid) != item:
+            self._items[uid] = item
+            self._sink.put(item)
+        return uid
+
+    def _stand(self, standing: Standing, message: str) -> None:
+        self.message = message
+        if standing is not self.standing:
+            self.standing = standing
+            self._changed()
+
+    def _bear(self, error: KubeError) -> None:
+        """Give up waiting for a first list that fails again and again, though the API server is well."""
+        starting = self.standing is Standing.STARTING and not self._essential
+        if starting and self._failures >= FAILURES_BORNE and self._pulse.alive:
+            self._stand(Standing.FAILING, error.message)
+
+    async def _cannot(self, standing: Standing, error: KubeError) -> None:
+        for item in self._items.values():
+            self._sink.drop(item, 0)
+        self._items.clear()
+        self._version, self._known = "", 0
+        self._stand(standing, error.message)
+        pause = BACKOFF_ESSENTIAL if self._essential else BACKOFF_UNWATCHABLE
+        await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+
+    async def _pause(self) -> None:
+        """Wait a little, longer each time, but no longer than until the API server answers again.
+
+        A stream that had lasted is opened anew at once; a server that ends each at once is not asked in a circle.
+        """
+        lasted = asyncio.get_running_loop().time() - self._begun >= SHORTEST
+        if self._version and lasted and not self.sight.blind:
+            self._failures = 0
+            return  # A stream came to its end or fell silent, while the server is well.
+        self._failures += 1
+        pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2 ** (self._failures - 1)) * random.uniform(0.5, 1)
+        await self._pulse.wait(pause)

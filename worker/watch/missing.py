@@ -1,0 +1,94 @@
+"""Workloads that Temporal believes to run, and of which the cluster shows nothing: nobody else would ever wake them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from temporalio.client import Client, WorkflowExecution
+from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError
+
+from holdfast import names
+from holdfast.model import Observation, Phase
+from holdfast.worker.watch.cache import Cache
+
+PATIENCE: Final = 3.0
+"""Seconds for which what is not there is given time to come: the list of workloads may be behind, or ahead."""
+AGAIN: Final = 10.0
+_DEADLINE: Final = timedelta(seconds=10)
+_ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
+
+Log: Any = structlog.stdlib.get_logger("holdfast.watch")
+
+
+class Missing:
+    """Asks Temporal once, when a watch begins, since what went while nobody watched left no trace in the cluster."""
+
+    def __init__(self, client: Client, cluster: str, shards: tuple[int, int], cache: Cache) -> None:
+        """Prepare.
+
+        Args:
+            client: to list workloads and signal them.
+            cluster: the cluster's name in workflow ids.
+            shards: first and last shard, inclusive.
+            cache: what is seen.
+        """
+        self._client = client
+        self._cluster = cluster
+        self._shards = shards
+        self._cache = cache
+
+    async def tell(self, version: Callable[[], int]) -> int:
+        """Signal each workload that is said to run and is not there; it looks for itself. Return how many."""
+        while True:
+            try:
+                await asyncio.sleep(PATIENCE)
+                return await self._tell(version)
+            except RPCError as error:
+                Log.warning("Temporal cannot list workloads: asked again", why=error.message)
+                await asyncio.sleep(AGAIN)
+
+    async def _tell(self, version: Callable[[], int]) -> int:
+        cluster = self._cluster.replace("\\", "\\\\").replace("'", "\\'")
+        query = (
+            f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running' "
+            f"AND {names.SA_CLUSTER} = '{cluster}' AND {names.SA_PHASE} = '{Phase.RUNNING.value}'"
+        )
+        told = 0
+        async for execution in self._client.list_workflows(query, rpc_timeout=_DEADLINE):
+            uid, attempt = await _uid(execution), execution.typed_search_attributes.get(_ATTEMPT)
+            if not uid or not attempt or not self._shards[0] <= names.shard_of(uid) <= self._shards[1]:
+                continue
+            if self._cache.newest(uid) is not None:
+                continue
+            seen = Observation(
+                workload_uid=uid,
+                attempt=attempt,
+                owner_uid="",
+                at=datetime.now(UTC),
+                revision=version(),
+                owner_found=False,
+            )
+            handle = self._client.get_workflow_handle(execution.id, run_id=execution.run_id)
+            try:
+                await handle.signal(names.SIGNAL_OBSERVE, seen, rpc_timeout=_DEADLINE)
+            except RPCError as error:
+                Log.info("a workload that is missing cannot be told", workflow_id=execution.id, why=error.message)
+                continue
+            Log.warning("said to run, and nothing of it is there", workflow_id=execution.id, attempt=attempt)
+            told += 1
+        return told
+
+
+async def _uid(execution: WorkflowExecution) -> str:
+    """Return a workload's uid, empty if it cannot be read."""
+    try:
+        memo: Mapping[str, Any] = await execution.memo()
+    except Exception as error:  # A codec that is not here fails in a way of its own.
+        Log.warning("a memo cannot be read", workflow_id=execution.id, why=repr(error)[:200])
+        return ""
+    return str(memo.get(names.MEMO_UID) or execution.raw_info.first_run_id or "")

@@ -1,0 +1,66 @@
+"""Does the API server answer? One light quorum read every two seconds, so that silence is never taken for peace."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final
+
+from holdfast.activities.kube.client import Kube, KubeError, Unreachable
+
+PERIOD: Final = 2.0
+DEADLINE: Final = 3.0
+"""Seconds after which a read counts as unanswered: to be given to this pulse's own client."""
+
+
+class Pulse:
+    """Asks the API server again and again, and lets others wait for its answer."""
+
+    def __init__(self, kube: Kube) -> None:
+        """Begin without an answer; the client's sight is the pulse's sight."""
+        self._kube = kube
+        self._back = asyncio.Event()
+        self.felt: datetime | None = None
+        """When the last answered question was asked."""
+        self.message = ""
+
+    @property
+    def kube(self) -> Kube:
+        """Its own client."""
+        return self._kube
+
+    @property
+    def alive(self) -> bool:
+        """Whether the last question was answered."""
+        return self.felt is not None and not self._kube.sight.blind
+
+    async def run(self) -> None:
+        """Ask for ever."""
+        while True:
+            await self.ask()
+            await asyncio.sleep(PERIOD if self.alive else PERIOD / 4)
+
+    async def ask(self) -> None:
+        """Ask once."""
+        was = self.alive
+        asked = datetime.now(UTC)
+        try:
+            await self._kube.get("v1", "Namespace", "kube-system")
+        except Unreachable as error:
+            self.message = error.message
+            return
+        except KubeError:
+            pass  # A refusal is an answer too.
+        self.felt = asked
+        self.message = ""
+        if not was:
+            self._back.set()
+            self._back = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Return after so many seconds, or when the API server answers again, whichever is first."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._back.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,137 @@
+"""When a signal goes out: coalesced, spaced per workload, limited over all, failures first. Pure; time is given."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from holdfast.worker.watch.facts import DELAYS, Urgency
+
+GAP: Final = 2.0
+"""Seconds between two signals to one workload, urgent ones apart."""
+LAZY_GAP: Final = 10.0
+URGENT_BURST: Final = 3
+"""Urgent signals to one workload in `URGENT_WINDOW` seconds that need not keep the gap."""
+URGENT_WINDOW: Final = 10.0
+RETRY_FIRST: Final = 0.5
+RETRY_LAST: Final = 15.0
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A signal that is to go out to one workload."""
+
+    key: str
+    urgency: Urgency
+    since: float
+    due: float
+
+
+@dataclass(slots=True)
+class _Past:
+    sent: deque[float] = field(default_factory=lambda: deque[float](maxlen=URGENT_BURST))
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class Signals:
+    """The signals that wait, and the times of those that went."""
+
+    def __init__(self, rate: float, burst: float | None = None) -> None:
+        """Begin with none waiting and a full bucket.
+
+        Args:
+            rate: signals per second over all workloads.
+            burst: how many may go at once after a pause; one second's worth by default.
+        """
+        self._rate = rate
+        self._burst = max(1.0, burst if burst is not None else rate)
+        self._tokens = self._burst
+        self._filled = 0.0
+        self._wanted: dict[str, Wanted] = {}
+        self._past: dict[str, _Past] = {}
+
+    def __len__(self) -> int:
+        """How many signals wait."""
+        return len(self._wanted)
+
+    def __contains__(self, key: str) -> bool:
+        """Whether a signal to this workload waits."""
+        return key in self._wanted
+
+    def want(self, key: str, urgency: Urgency, now: float, since: float | None = None) -> bool:
+        """Have a signal sent; say whether one was waiting already, which this change then joins."""
+        begun = now if since is None else since
+        due = max(begun + DELAYS[urgency], now, self._earliest(key, urgency))
+        waiting = self._wanted.get(key)
+        if waiting is None:
+            self._wanted[key] = Wanted(key, urgency, begun, due)
+            return False
+        waiting.urgency = min(waiting.urgency, urgency)
+        waiting.due = min(waiting.due, due)
+        return True
+
+    def drop(self, key: str) -> bool:
+        """Let a waiting signal fall, because it would be no news any more; say whether there was one."""
+        return self._wanted.pop(key, None) is not None
+
+    def forget(self, key: str) -> None:
+        """Let go of all that is known of a workload."""
+        self._wanted.pop(key, None)
+        self._past.pop(key, None)
+
+    def take(self, now: float, most: int, busy: Iterable[str] = ()) -> list[Wanted]:
+        """Return the signals that go out now, the most urgent first; those to `busy` workloads stay."""
+        self._fill(now)
+        held = set(busy)
+        due = [one for one in self._wanted.values() if one.due <= now and one.key not in held]
+        due.sort(key=lambda one: (one.urgency, one.due, one.key))
+        taken = due[: max(0, min(most, int(self._tokens)))]
+        for one in taken:
+            del self._wanted[one.key]
+            self._past.setdefault(one.key, _Past()).sent.append(now)
+        self._tokens -= len(taken)
+        return taken
+
+    def sent(self, key: str) -> None:
+        """Note that a signal arrived."""
+        if key in self._past:
+            self._past[key].failures = 0
+            self._past[key].not_before = 0.0
+
+    def failed(self, one: Wanted, now: float) -> None:
+        """Note that a signal did not arrive, and have it sent again after a pause."""
+        past = self._past.setdefault(one.key, _Past())
+        past.failures += 1
+        past.not_before = now + min(RETRY_LAST, RETRY_FIRST * 2 ** (past.failures - 1))
+        self.want(one.key, one.urgency, now, since=one.since)
+
+    def next_due(self, now: float, busy: Iterable[str] = ()) -> float | None:
+        """Return when `take` will next have something, None if nothing waits."""
+        held = set(busy)
+        due = min((one.due for one in self._wanted.values() if one.key not in held), default=None)
+        if due is None:
+            return None
+        self._fill(now)
+        lacking = max(0.0, 1.0 - self._tokens)
+        return max(due, now + lacking / self._rate)
+
+    def _earliest(self, key: str, urgency: Urgency) -> float:
+        past = self._past.get(key)
+        if past is None:
+            return 0.0
+        earliest = past.not_before
+        if past.sent:
+            last, oldest = past.sent[-1], past.sent[0]
+            if urgency is not Urgency.URGENT:
+                earliest = max(earliest, last + (LAZY_GAP if urgency is Urgency.LAZY else GAP))
+            elif len(past.sent) == URGENT_BURST and last - oldest < URGENT_WINDOW:
+                earliest = max(earliest, last + GAP)
+        return earliest
+
+    def _fill(self, now: float) -> None:
+        if now > self._filled:
+            self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
+            self._filled = now

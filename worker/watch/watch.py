@@ -1,0 +1,441 @@
+"""The activity that watches a cluster: informers in, a few signals out, a heartbeat that remembers what was told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import names
+from holdfast.activities.facts import refused_pods
+from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.facts.objects import component_facts
+from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
+from holdfast.activities.kube.client import Kube, KubeError, NotFound, UnknownKind, Unreachable
+from holdfast.model import Interval
+from holdfast.model.calls.cluster import WatchInput
+from holdfast.policy.failures.blindness import union
+from holdfast.worker.runtime.endless import beat, other_cluster, while_all_last, worker_leaves
+from holdfast.worker.runtime.kube import WorkerKube
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch.attention import HOT, WARM, Attention, Doubt, Send
+from holdfast.worker.watch.blind_kinds import Darkness
+from holdfast.worker.watch.cache import AttemptSeen, Cache
+from holdfast.worker.watch.feeds import CORE, Feeds
+from holdfast.worker.watch.front_door import FrontDoor, Place
+from holdfast.worker.watch.informer import Restored
+from holdfast.worker.watch.missing import Missing
+from holdfast.worker.watch.pulse import Pulse
+from holdfast.worker.watch.signals import Signals
+
+SIGNALS_AT_ONCE: Final = 20
+DOUBTS_AT_ONCE: Final = 10
+SIGNAL_DEADLINE: Final = 5.0
+TICK: Final = 1.0
+REFUSALS_EVERY: Final = 5.0
+REFUSALS_AT_ONCE: Final = 20
+"""Namespaces whose Events are read in one turn."""
+UNWATCHED: Final = timedelta(seconds=3)
+"""A pause between two watchers that is worth being told as blindness."""
+
+Log: Any = structlog.stdlib.get_logger("holdfast.watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one try of the activity leaves to the next in its heartbeat."""
+
+    digests: str = ""
+    at: datetime | None = None
+    blind: tuple[Interval, ...] = ()
+    version: int = 0
+    """The highest version of the cluster that was seen: a lower one now means that the cluster was restored."""
+
+    def wire(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "v": 1,
+            "digests": self.digests,
+            "at": self.at.isoformat() if self.at is not None else None,
+            "version": self.version,
+            "blind": [[span.begin.isoformat(), span.end.isoformat()] for span in self.blind],
+        }
+
+    @classmethod
+    def read(cls, details: Sequence[Any]) -> Memory:
+        """Read it from a heartbeat's details; anything unreadable is as good as nothing."""
+        try:
+            wire: Mapping[str, Any] = details[0]
+            return cls(
+                digests=str(wire["digests"]),
+                at=datetime.fromisoformat(wire["at"]) if wire["at"] else None,
+                blind=tuple(
+                    Interval(begin=datetime.fromisoformat(begin), end=datetime.fromisoformat(end))
+                    for begin, end in wire["blind"]
+                ),
+                version=int(wire.get("version", 0)),
+            )
+        except (IndexError, KeyError, TypeError, ValueError):
+            return cls()
+
+
+class WatchActivities:
+    """The watch, with what it needs of its process."""
+
+    def __init__(
+        self,
+        client: Client,
+        connect: Callable[[Sight, float | None], Awaitable[WorkerKube]],
+        *,
+        cluster_uid: str,
+        installation: str,
+        metrics: Metrics,
+        namespaces: Sequence[str] = (),
+        signals_per_second: float = 200,
+        marks: Marks | None = None,
+        managed_by: str = names.MANAGED_BY,
+    ) -> None:
+        """Prepare to watch.
+
+        Args:
+            client: for the signals and heartbeats.
+            connect: makes a client of the cluster with a sight, and a deadline in seconds for its requests.
+            cluster_uid: the cluster's own identity.
+            installation: the label value that marks what is ours.
+            metrics: where to count.
+            namespaces: where to look if looking everywhere at once is forbidden.
+            signals_per_second: over all workloads.
+            marks: by what a bad node is told.
+            managed_by: what custom resources that are run here say in `managedBy`.
+        """
+        self._managed_by = managed_by
+        self._marks = marks or Marks()
+        self._client = client
+        self._connect = connect
+        self._cluster_uid = cluster_uid
+        self._installation = installation
+        self._metrics = metrics
+        self._namespaces = namespaces
+        self._rate = signals_per_second
+        self.running: dict[tuple[int, int], Feeds] = {}
+        """The parts that are watched here now."""
+
+    @activity.defn(name=names.ACTIVITY_WATCH)
+    async def watch(self, input: WatchInput) -> None:
+        """Watch some shards until cancelled, until the lease is lost, or until this worker goes away.
+
+        Raises:
+            ApplicationError: `ClusterMismatch` if this worker's cluster is another; retried, as another's may be right.
+        """
+        if input.cluster_uid and input.cluster_uid != self._cluster_uid:
+            raise other_cluster(input.cluster, self._cluster_uid, f"{input.cluster_uid} is to be watched")
+        watching = _Watching(self, input, Memory.read(activity.info().heartbeat_details))
+        self.running[input.shards] = watching.feeds
+        try:
+            await watching.run()
+        finally:
+            self.running.pop(input.shards, None)
+
+    def feeds(self, cache: Cache, given: WatchInput, touch: Callable[[set[str], bool], None]) -> Feeds:
+        """Return the feeds of one part."""
+        return Feeds(
+            cache,
+            connect=self._connect,
+            installation=self._installation,
+            shards=given.shards,
+            cluster=given.cluster,
+            namespaces=self._namespaces,
+            metrics=self._metrics,
+            touch=touch,
+            marks=self._marks,
+        )
+
+    def door(self, given: WatchInput, pulse: Pulse) -> FrontDoor:
+        """Return the front door of the cluster."""
+        place = Place(self._client, given.cluster, self._installation, self._managed_by, self._namespaces)
+        return FrontDoor(place, self._connect, pulse, self._metrics)
+
+    def intervals(self, since: datetime) -> tuple[Interval, ...]:
+        """Return the spans since a time in which the parts watched here could not be seen."""
+        return union((span for feeds in self.running.values() for span in feeds.intervals(since)), SPANS_KEPT)
+
+    @property
+    def client(self) -> Client:
+        """For signals and heartbeats."""
+        return self._client
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where to count."""
+        return self._metrics
+
+    @property
+    def rate(self) -> float:
+        """Signals per second over all workloads."""
+        return self._rate
+
+
+class _Watching:
+    """One try of the activity: its tasks, and the loop that ties them together."""
+
+    def __init__(self, owner: WatchActivities, given: WatchInput, memory: Memory) -> None:
+        self._owner, self._given = owner, given
+        self._client, self._metrics = owner.client, owner.metrics
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._planned = 0.0
+        self._flying: set[asyncio.Task[None]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
+        self._cache = Cache()
+        self.feeds = owner.feeds(self._cache, given, self._touched)
+        self._signals = Signals(owner.rate)
+        self._attention = Attention(
+            self._cache,
+            self._signals,
+            blind=self.feeds.intervals,
+            unseen=self.feeds.unseen,
+            unserved=self.feeds.unserved,
+            settled=self.feeds.settled_for,
+            listed=lambda: self.feeds.settled,
+            version=self.feeds.version,
+        )
+        self._memory = memory
+        self._attention.recall(memory.digests)
+        self._compared = False
+        self._version = memory.version
+        self._missing = Missing(owner.client, given.cluster, given.shards, self._cache)
+        self._darkness = Darkness()
+        self._sampled = self._loop.time()
+        self._counted: dict[str, int] = {}
+
+    async def run(self) -> None:
+        begun = datetime.now(UTC)
+        earlier = self._memory.blind
+        if self._memory.at is not None and begun - self._memory.at > UNWATCHED:
+            earlier = (*earlier, Interval(begin=self._memory.at, end=begun))
+        self.feeds.recall(earlier)
+        await self.feeds.open()
+        works = (
+            self._attend(),
+            self._hear_refusals(),
+            beat(self._client, self._remember),
+            worker_leaves(self._remember),
+            self._unbroken(),
+            self._open_door(),
+        )
+        await while_all_last(works, self._close)
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        flying = [*self._flying, *self._settling]
+        for task in flying:
+            task.cancel()
+        await asyncio.gather(*tasks, *flying, return_exceptions=True)
+        await self.feeds.close()
+        self._metrics.pods.set(0)
+        self._metrics.attempts.set(0)
+
+    async def _open_door(self) -> None:
+        """See to the custom resources of the cluster, if this is the part whose watch does that."""
+        if self._given.shards[0] == 0:
+            await self._unrestored(self._owner.door(self._given, self.feeds.pulse).run())
+        await asyncio.Event().wait()
+
+    async def _unbroken(self) -> None:
+        """Return never.
+
+        Raises:
+            ApplicationError: if the cluster was restored; retried, and the next try begins from what is there now.
+        """
+        await self._unrestored(self.feeds.broken())
+
+    async def _unrestored(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Restored as restored:
+            raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
+
+    def _compare(self, now: float) -> None:
+        """Once all is listed: find out whether the cluster is an earlier one than whoever watched before has seen."""
+        if not self.feeds.settled:
+            self._compared = False  # What went while it could not be read left no trace: it is asked for again.
+            return
+        if self._compared:
+            return
+        self._compared = True
+        if self.feeds.highest < self._memory.version:
+            Log.warning("the cluster was restored", version=self.feeds.highest, seen_before=self._memory.version)
+            self._attention.forget(now)
+            self._version = 0
+        self._fly(self._missing.tell(lambda: self.feeds.highest), self._settling)
+
+    # Changes in, signals out.
+
+    def _touched(self, workloads: set[str], hot: bool) -> None:
+        now = self._loop.time()
+        self._attention.changed(workloads, now, hot)
+        due = now + (HOT if hot else WARM)
+        if due < self._planned:
+            self._planned = due
+            self._wake.set()
+
+    async def _attend(self) -> None:
+        while True:
+            now, at = self._loop.time(), datetime.now(UTC)
+            self._sample(now)
+            self._compare(now)
+            self._attention.look(now, at)
+            for doubt in self._attention.doubts(now, DOUBTS_AT_ONCE - len(self._settling)):
+                self._fly(self._settle(doubt), self._settling)
+            for send in self._attention.take(now, at, SIGNALS_AT_ONCE - len(self._flying)):
+                self._fly(self._tell(send), self._flying)
+            await asyncio.sleep(0)
+            now = self._loop.time()
+            due = self._attention.next_due(now, asking=len(self._settling) < DOUBTS_AT_ONCE)
+            # With every slot taken, the next to come back wakes this loop.
+            full = len(self._flying) >= SIGNALS_AT_ONCE
+            self._planned = now + TICK if due is None or full else min(now + TICK, due)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(max(0.0, self._planned - now)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _fly(self, work: Any, among: set[asyncio.Task[None]]) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        among.add(task)
+        task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._flying.discard(task)
+        self._settling.discard(task)
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            Log.error("a signal could not be prepared", error=repr(error))
+
+    async def _tell(self, send: Send) -> None:
+        handle = self._client.get_workflow_handle(send.workflow_id)
+        log = Log.bind(workflow_id=send.workflow_id, attempt=send.observation.attempt)
+        try:
+            async with asyncio.timeout(SIGNAL_DEADLINE):
+                await handle.signal(names.SIGNAL_OBSERVE, send.observation)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND and not self._attention.is_beginning(send):
+                self._metrics.signals.labels("closed").inc()
+                self._attention.closed(send)
+                log.info("its workflow has ended: nothing more is told of this attempt")
+                return
+            self._lost(send, log, f"{error.status.name}: {error.message}")
+            return
+        except TimeoutError:
+            self._lost(send, log, f"no answer in {SIGNAL_DEADLINE:g} s")
+            return
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._lost(send, log, repr(error))
+            return
+        now = self._loop.time()
+        self._metrics.signals.labels("sent").inc()
+        self._metrics.lag.labels(send.wanted.urgency.name.lower()).observe(now - send.wanted.since)
+        self._attention.arrived(send, now)
+        log.debug("told", urgency=send.wanted.urgency.name.lower(), failures=send.observation.failures_total)
+
+    def _lost(self, send: Send, log: Any, why: str) -> None:
+        self._metrics.signals.labels("failed").inc()
+        self._attention.lost(send, self._loop.time())
+        log.warning("a signal did not arrive: it is tried again", why=why)
+
+    async def _settle(self, doubt: Doubt) -> None:
+        """Ask for a component by name: its stream may be late, or it may be gone."""
+        api_version, kind, namespace, name = doubt.place
+        kube: Kube = self.feeds.pulse.kube
+        try:
+            raw = await kube.get(api_version, kind, name, namespace)
+        except UnknownKind:
+            return  # Nothing is known of it; its feed says so in a moment.
+        except NotFound:
+            self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
+            self._touched({doubt.workload_uid}, True)
+            return
+        except Unreachable:
+            return  # Asked again later.
+        except KubeError as error:
+            Log.warning("a component cannot be asked for", kind=kind, namespace=namespace, name=name, why=error.message)
+            return
+        facts = component_facts(api_version, kind)(raw)
+        if doubt.attempt_uid in facts.owner_uids:
+            touched = self._cache.put_object(doubt.place, facts)
+        else:  # Somebody else's object stands in its place: ours is gone.
+            self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
+            touched = {doubt.workload_uid}
+        self._touched(touched, True)
+
+    async def _hear_refusals(self) -> None:
+        """Read why pods are not created, namespace by namespace, as long as some are absent (row D34).
+
+        It costs one list for each such namespace in `REFUSALS_EVERY`, however many pods and workloads are in it.
+        """
+        turn = 0
+        while True:
+            await asyncio.sleep(REFUSALS_EVERY)
+            waiting: dict[str, list[AttemptSeen]] = {}
+            for attempt in self._attention.unadmitted(self._loop.time()):
+                waiting.setdefault(attempt.namespace, []).append(attempt)
+            places = sorted(waiting)
+            turn = turn % len(places) if places else 0
+            chosen = (places[turn:] + places[:turn])[:REFUSALS_AT_ONCE]
+            turn += len(chosen)
+            for namespace in chosen:
+                try:
+                    events = await refused_pods.events_of(self.feeds.pulse.kube, namespace)
+                except KubeError:
+                    continue  # Asked again later.
+                touched = set[str]()
+                for attempt in waiting[namespace]:
+                    since = attempt.facts.created or datetime.now(UTC)
+                    words = refused_pods.words(events, attempt.plan, since)
+                    touched |= self._cache.put_refused(attempt.workload_uid, words)
+                if touched:
+                    self._touched(touched, False)
+
+    def _sample(self, now: float) -> None:
+        """Count blindness, and tell of it once it has ended."""
+        if self._darkness.since.keys() & CORE:
+            self._metrics.blind.inc(now - self._sampled)
+        self._sampled = now
+        new, back = self._darkness.turn(self.feeds.dark(), now)
+        if new:
+            why = self.feeds.pulse.message or "a stream broke and cannot be opened again"
+            Log.warning("cannot see", kinds=sorted(kind for _, kind in new), why=why)
+        if back:
+            Log.info("can see again", kinds=sorted(kind for _, kind in back), seconds=round(max(back.values()), 1))
+        if self._darkness.lifted:
+            self._attention.sight_regained(now, lambda attempt: self._darkness.is_over_for(attempt.kinds))
+        self._metrics.pods.set(self._cache.pod_count)
+        self._metrics.attempts.set(self._cache.attempt_count)
+        counts = self._attention.counts
+        for counter, name, value in (
+            (self._metrics.suppressed.labels("same"), "same", counts.same),
+            (self._metrics.suppressed.labels("own-deletion"), "own", counts.own_deletion),
+            (self._metrics.suppressed.labels("not-submitted"), "early", counts.not_submitted),
+            (self._metrics.coalesced, "coalesced", counts.coalesced),
+        ):
+            counter.inc(value - self._counted.get(name, 0))
+            self._counted[name] = value
+
+    # Staying alive.
+
+    def _remember(self) -> dict[str, Any]:
+        now = datetime.now(UTC)
+        blind = self.feeds.intervals(now - timedelta(hours=1))
+        self._version = max(self._version, self.feeds.highest)
+        return Memory(digests=self._attention.digests(), at=now, blind=blind, version=self._version).wire()

@@ -1,0 +1,1 @@
+"""The workflows of entities: one file each."""

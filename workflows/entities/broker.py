@@ -1,0 +1,158 @@
+"""The workflow of a cluster's checkpoint broker: each cycle all that run are weighed, and some asked to save (L11)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from holdfast import names
+    from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
+    from holdfast.model.entities.broker import Asked, Broker, BrokerState, BrokerStatus, Weighed
+    from holdfast.policy.entities import broker as policy
+    from holdfast.workflows.clock import Clock
+    from holdfast.workflows.entity import RunLength, read
+    from holdfast.workflows.operations.dispatch import RETRY
+
+CYCLES_MAXIMUM: Final = 200
+"""Cycles after which a new run begins."""
+_WEIGH_TIMEOUT: Final = timedelta(minutes=5)
+_CYCLE_TIMEOUT: Final = timedelta(minutes=6)
+"""After which a look counts as failed, retries included: the next cycle begins with another one (row D8)."""
+_HEARTBEAT: Final = timedelta(seconds=30)
+_ASK_TIMEOUT: Final = timedelta(seconds=20)
+_ASK_RETRY: Final = RetryPolicy(maximum_attempts=3)
+
+
+@workflow.defn(name=names.BROKER_WORKFLOW)
+class CheckpointBroker:
+    """A broker's life: until a person ends it."""
+
+    @workflow.init
+    def __init__(self, document: Any, carried: BrokerState | None = None) -> None:
+        """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
+        self._problem = ""
+        self._clock = Clock()
+        self._length = RunLength()
+        self._state: BrokerState | None = carried
+        self._over = ""
+        self._changed = False
+        if carried is not None:
+            return
+        broker, self._problem = read(Broker, document)
+        if broker is not None:
+            self._state = policy.begun(broker)
+
+    @workflow.run
+    async def run(self, document: Any, carried: BrokerState | None = None) -> BrokerStatus:
+        """Have running workloads save their state when that is worth its cost, for as long as the broker is wanted.
+
+        Args:
+            document: what the operator says of it (`Broker`), as one JSON document.
+            carried: the memory of the run before, when this one continues it.
+
+        Returns:
+            How it stood at its end.
+
+        Raises:
+            ApplicationError: type `InvalidBroker`, before anything begins.
+        """
+        if self._state is None:
+            raise ApplicationError(self._problem, type=names.ERROR_INVALID_BROKER, non_retryable=True)
+        first = self._state.cycle
+        while not self._over:
+            self._changed = False
+            await self._cycle(self._state)
+            if self._over:
+                break
+            if self._state.cycle - first >= CYCLES_MAXIMUM or self._length.is_enough:
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(args=[document, self._state])
+            try:
+                await workflow.wait_condition(
+                    lambda: bool(self._over) or self._changed,
+                    timeout=self._state.broker.every,
+                    timeout_summary="until all that run are weighed again",
+                )
+            except TimeoutError:
+                continue
+            except asyncio.CancelledError:
+                self._over = "cancelled through Temporal"
+        return policy.status(self._state)
+
+    async def _cycle(self, state: BrokerState) -> None:
+        try:
+            seen = await workflow.execute_activity(
+                names.ACTIVITY_WEIGH,
+                WeighInput(broker=state.broker, later=state.later),
+                task_queue=names.queue_cluster(state.broker.cluster),
+                result_type=Weighed,
+                start_to_close_timeout=_WEIGH_TIMEOUT,
+                schedule_to_close_timeout=_CYCLE_TIMEOUT,
+                heartbeat_timeout=_HEARTBEAT,
+                retry_policy=RETRY,
+                summary="who runs, and how much of each is unsaved",
+            )
+        except ActivityError:
+            return  # They are weighed in the next cycle.
+        except asyncio.CancelledError:
+            self._over = "cancelled through Temporal"
+            return
+        assert self._state is not None
+        if self._state.broker != state.broker:
+            return  # It goes by other numbers since: all are weighed by them.
+        self._state, asked = policy.looked(self._state, seen, self._clock.now())
+        workflow.set_current_details(policy.details(self._state))
+        await asyncio.gather(*(self._ask(one) for one in asked))
+
+    async def _ask(self, one: Asked) -> None:
+        assert self._state is not None
+        try:
+            done = await workflow.execute_activity(
+                names.ACTIVITY_ASK,
+                AskInput(workload=one.workload, note=f"the broker: {one.why}"),
+                task_queue=names.queue_cluster(self._state.broker.cluster),
+                result_type=AskDone,
+                start_to_close_timeout=_ASK_TIMEOUT,
+                retry_policy=_ASK_RETRY,
+                summary=f"{policy.name_of(one.workload)}: {one.why}"[:200],
+            )
+        except ActivityError as error:
+            done = AskDone(why=str(error.cause or error))
+        except asyncio.CancelledError:
+            self._over = "cancelled through Temporal"
+            return
+        if not done.number:
+            workflow.logger.info("%s takes no request now: %s", one.workload, done.why)
+            self._state = policy.refused(self._state, one, self._clock.now())
+
+    @workflow.signal(name=names.SIGNAL_CANCEL, description="Ask nobody any more, and end")
+    def cancel(self, reason: str = "") -> None:
+        """Ask nobody any more, and end; requests under way go on."""
+        self._over = reason or "a person asked for it"
+
+    @workflow.update(name=names.UPDATE_CONFIGURE, description="Change its cycle, its numbers, how many save at once")
+    def configure(self, broker: Broker) -> BrokerStatus:
+        """Change what it goes by from now on; all that run are weighed anew at once."""
+        assert self._state is not None
+        self._state, self._changed = policy.configured(self._state, broker), True
+        return policy.status(self._state)
+
+    @configure.validator
+    def _check_configuration(self, broker: Broker) -> None:
+        if self._state is None:
+            raise ApplicationError(self._problem, type=names.ERROR_INVALID_BROKER)
+        if broker.workflow_id != workflow.info().workflow_id:
+            raise ApplicationError(
+                f"broker of {broker.cluster}: expected {workflow.info().workflow_id}", type=names.ERROR_INVALID_BROKER
+            )
+
+    @workflow.query(name=names.QUERY_STATUS, description="Who is due, who saves, whom it asked last and why")
+    def status(self) -> BrokerStatus | None:
+        """Return how it stands; None before it has begun."""
+        return None if self._state is None else policy.status(self._state)

@@ -1,0 +1,273 @@
+"""The workflow that keeps the book of a cluster's nodes: Healthy, Degraded, Down, Returning (L4, L5, L8, L12, L15)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from holdfast import names
+    from holdfast.model import NodeBook, NodeRecord, NodeState, NodeTimings, NodeWish, Payload
+    from holdfast.model.calls.cluster import (
+        LookedNodes,
+        LookNodesInput,
+        MarkedNodes,
+        MarkNodesInput,
+        NodesSeen,
+        WatchNodesInput,
+    )
+    from holdfast.model.entities.provisioner import FenceNews
+    from holdfast.policy.nodes import fence as node_fence
+    from holdfast.policy.nodes.monitor import Plan, looked, marked, plan, saw, settle
+    from holdfast.workflows.clock import Clock
+    from holdfast.workflows.entity import Message, RunLength, Timer, send
+    from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY
+
+SIGNAL_STOP: Final = "stop"
+SIGNAL_TIMINGS: Final = "timings"
+MEMO_TIMINGS: Final = "holdfast.nodeTimings"
+
+# As of the cluster's watch: a partitioned activity is surely ended only by this.
+WATCH_LENGTH: Final = timedelta(hours=12)
+OPERATION_LENGTH: Final = timedelta(minutes=5)
+SHOWN: Final = 20
+
+
+class NodeMonitorInput(Payload):
+    """Whose nodes, and how long they may be silent."""
+
+    cluster: str
+    cluster_uid: str
+    timings: NodeTimings = NodeTimings()
+    book: NodeBook = NodeBook()
+    """What the run before this one knew."""
+
+
+class NodeMonitorStatus(NodeMonitorInput):
+    """Answer of the query `status`: the nodes that are not healthy, and how many there are in all."""
+
+    stopping: bool = False
+
+
+class _Asked(NamedTuple):
+    """Whom the provisioner was told of, and of whom it could not be."""
+
+    asked: tuple[str, ...]
+    withdrawn: tuple[str, ...]
+    unasked: dict[str, str]
+
+
+@workflow.defn(name=names.NODE_MONITOR_WORKFLOW)
+class NodeMonitor:
+    """Decides which nodes are Down, and says so on their objects; it hears of what changes, never of heartbeats."""
+
+    @workflow.init
+    def __init__(self, input: NodeMonitorInput) -> None:
+        """Remember whose nodes; what a run before this one knew is carried over."""
+        self._input = input
+        self._timings = input.timings
+        self._stopping = False
+        self._book = input.book
+        self._inbox: list[NodesSeen] = []
+        self._off: list[FenceNews] = []
+        self._operation: asyncio.Task[Any] | None = None
+        self._begun: datetime | None = None
+        self._clock = Clock()
+        self._timer = Timer()
+        self._length = RunLength()
+
+    @workflow.run
+    async def run(self, input: NodeMonitorInput) -> None:
+        """Keep the nodes watched and their states true, until told to stop.
+
+        Raises:
+            ActivityError: if the watch refuses for good; anything else Temporal retries for ever.
+        """
+        watch = self._watch()
+        while True:
+            now = self._clock.now()
+            self._take_in(now)
+            self._book = settle(self._book, input.timings, now)
+            wanted = plan(self._book, input.timings, now)
+            workflow.set_current_details(_details(input.cluster, self._book))
+            if self._is_over():
+                if self._operation is None or self._length.is_most:
+                    break
+            elif self._operation is None:
+                self._begin(wanted, now)
+            self._timer.set(wanted.until, wanted.why, now)
+            await workflow.wait_condition(lambda: self._is_woken() or watch.done())
+            if watch.done():
+                await watch  # It never ends by itself, unless it cannot go on.
+        # What still looks at nodes or marks them is begun anew by the next run.
+        left = [watch] if self._operation is None else [watch, self._operation]
+        for one in left:
+            one.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if not self._stopping:
+            self._take_in(self._clock.now())
+            memo = {**workflow.memo(), MEMO_TIMINGS: self._timings.model_dump_json()}
+            workflow.continue_as_new(
+                NodeMonitorInput(
+                    cluster=input.cluster, cluster_uid=input.cluster_uid, timings=self._timings, book=self._book
+                ),
+                memo=memo,
+            )
+
+    @workflow.signal(name=names.SIGNAL_NODES, description="News of nodes: silence, a voice again, broken hardware")
+    def nodes(self, seen: NodesSeen) -> None:
+        """Take in news of nodes."""
+        self._inbox.append(seen)
+
+    @workflow.signal(name=names.SIGNAL_FENCED, description="A node's power is off, by proof (by the provisioner)")
+    def fenced(self, news: FenceNews) -> None:
+        """Take in that a node's power is off."""
+        self._off.append(news)
+
+    @workflow.signal(name=SIGNAL_STOP, description="Watch over this cluster's nodes no longer; marks stay as they are.")
+    def stop(self) -> None:
+        """End."""
+        self._stopping = True
+
+    @workflow.signal(name=SIGNAL_TIMINGS, description="Change how long nodes may be silent.")
+    def timings(self, timings: NodeTimings) -> None:
+        """Take other timings from now on."""
+        self._timings = timings
+
+    @workflow.query(name=names.QUERY_STATUS, description="Nodes that are not healthy, since when and why.")
+    def status(self) -> NodeMonitorStatus:
+        """Say how the nodes stand."""
+        return NodeMonitorStatus(
+            cluster=self._input.cluster,
+            cluster_uid=self._input.cluster_uid,
+            timings=self._input.timings,
+            book=self._book,
+            stopping=self._stopping,
+        )
+
+    def _is_over(self) -> bool:
+        changed = self._timings != self._input.timings
+        return self._stopping or changed or self._length.is_enough
+
+    def _is_woken(self) -> bool:
+        return (
+            bool(self._inbox)
+            or bool(self._off)
+            or (self._operation is not None and self._operation.done())
+            or self._timer.is_due
+            or (self._is_over() and (self._operation is None or self._length.is_most))
+        )
+
+    def _take_in(self, now: datetime) -> None:
+        inbox, self._inbox = self._inbox, []
+        for seen in inbox:
+            self._book = saw(self._book, seen)
+        off, self._off = self._off, []
+        for news in off:
+            self._book = node_fence.fenced(self._book, news)
+        self._timer.take()
+        operation = self._operation
+        if operation is not None and operation.done():
+            self._operation = None
+            try:
+                result = operation.result()
+            except (ActivityError, asyncio.CancelledError) as error:
+                workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
+                return
+            begun = self._begun or now
+            if isinstance(result, LookedNodes):
+                self._book = looked(self._book, result.nodes, begun, result.blind)
+            elif isinstance(result, MarkedNodes):
+                self._book = marked(self._book, result.nodes, now)
+            elif isinstance(result, _Asked):
+                self._book = node_fence.asked(self._book, *result, now)
+
+    def _begin(self, wanted: Plan, now: datetime) -> None:
+        """Begin what is wanted first: what has been decided is said before anything else is looked at."""
+        given = {"cluster": self._input.cluster, "cluster_uid": self._input.cluster_uid}
+        if wanted.mark:
+            mark = MarkNodesInput(**given, nodes=wanted.mark)
+            self._start(names.ACTIVITY_MARK_NODES, mark, MarkedNodes, _marking(wanted.mark), now)
+        elif wanted.ask:
+            self._operation = asyncio.create_task(self._ask(wanted.ask))
+        elif wanted.look:
+            look = LookNodesInput(**given, nodes=tuple(one.name for one in wanted.look))
+            self._start(names.ACTIVITY_LOOK_NODES, look, LookedNodes, _looking(wanted.look), now)
+
+    def _start(self, activity: str, argument: Any, result: Any, summary: str, now: datetime) -> None:
+        self._begun = now
+        self._operation = workflow.start_activity(
+            activity,
+            argument,
+            task_queue=names.queue_cluster(self._input.cluster),
+            result_type=result,
+            start_to_close_timeout=OPERATION_LENGTH,
+            heartbeat_timeout=HEARTBEAT,
+            retry_policy=RETRY,
+            summary=summary[:200],
+        )
+
+    async def _ask(self, records: tuple[NodeRecord, ...]) -> _Asked:
+        """Ask the provisioner to have some nodes off, or to leave on those that are heard again."""
+        place = names.provisioner_id(self._input.cluster)
+        unasked: dict[str, str] = {}
+        for one in records:
+            if one.withdraw:
+                problem = await send(Message(place, names.SIGNAL_WITHDRAW, one.name, one.uid))
+            else:
+                problem = await send(Message(place, names.SIGNAL_FENCE, node_fence.ask_of(one)))
+            if problem:
+                unasked[one.name] = f"the provisioner is not there: {problem}"[:200]
+        asked = tuple(one.name for one in records if not one.withdraw)
+        return _Asked(asked, tuple(one.name for one in records if one.withdraw), unasked)
+
+    def _watch(self) -> asyncio.Task[None]:
+        given = self._input
+        watch = WatchNodesInput(cluster=given.cluster, cluster_uid=given.cluster_uid, timings=given.timings)
+        return asyncio.create_task(_watched(given.cluster, watch))
+
+
+async def _watched(cluster: str, given: WatchNodesInput) -> None:
+    await workflow.execute_activity(
+        names.ACTIVITY_WATCH_NODES,
+        given,
+        task_queue=names.queue_watch(cluster),
+        heartbeat_timeout=timedelta(seconds=5),
+        start_to_close_timeout=WATCH_LENGTH,
+        retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2)),
+        cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+        summary=f"watching the nodes of {cluster}: their leases and their hardware",
+    )
+
+
+def _looking(nodes: tuple[NodeRecord, ...]) -> str:
+    return f"looking at {len(nodes)} node(s) before it is decided: {', '.join(one.name for one in nodes[:3])}"
+
+
+def _marking(nodes: tuple[NodeWish, ...]) -> str:
+    said = ", ".join(f"{one.name} {one.word.value or NodeState.HEALTHY.value}" for one in nodes[:3])
+    return f"saying on {len(nodes)} node(s) how they stand: {said}"
+
+
+def _details(cluster: str, book: NodeBook) -> str:
+    """Return the book as the Temporal UI shows it (Markdown)."""
+    there = [one for one in book.nodes.values() if one.state is not NodeState.HEALTHY]
+    lines = [f"Nodes of **{cluster}**: {book.total} with a lease, {book.silent} silent, {len(there)} not healthy."]
+    if book.held_since is not None:
+        lines.append(
+            f"Since {book.held_since:%H:%M:%S} UTC most leases are not renewed: it may be our sight of them, the API "
+            "server or etcd, so no node is found Down by its silence."
+        )
+    lines += [
+        f"- `{one.name}` **{one.state.value}** since {one.since:%m-%d %H:%M:%S} UTC: {one.why}"
+        + (f"; it could not be marked: {one.refused}" if one.refused else "")
+        + (f"; {one.unasked}" if one.unasked else "")
+        for one in sorted(there, key=lambda one: one.since)[:SHOWN]
+    ]
+    return "\n".join(lines)

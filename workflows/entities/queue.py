@@ -1,0 +1,209 @@
+"""The workflow of an admission queue: it hears who waits, and lets in whom its quota has room for (row L9)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from holdfast import names
+    from holdfast.model.calls.queue import LookQueueInput, QueueHolder, SeenQueue
+    from holdfast.model.entities.queue import Queue, QueueNews, QueueState, QueueStatus
+    from holdfast.policy.entities import queue as policy
+    from holdfast.policy.entities.queue_outbox import carried_over, taken_over
+    from holdfast.workflows.clock import Clock
+    from holdfast.workflows.entity import WORDS_MAXIMUM, Message, Outbox, RunLength, Timer, read
+    from holdfast.workflows.operations.dispatch import RETRY
+
+HEARD_MAXIMUM: Final = WORDS_MAXIMUM
+_LOOK_TIMEOUT: Final = timedelta(minutes=5)
+_LOOK_HEARTBEAT: Final = timedelta(seconds=30)
+
+
+@workflow.defn(name=names.QUEUE_WORKFLOW)
+class QueueWorkflow:
+    """An admission queue's life: until a person ends it, and nobody is left in it."""
+
+    @workflow.init
+    def __init__(self, document: Any, carried: QueueState | None = None) -> None:
+        """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
+        self._problem = ""
+        self._clock = Clock()
+        self._timer = Timer()
+        self._length = RunLength()
+        self._state: QueueState | None = None
+        self._inbox: list[QueueNews] = []
+        self._outbox = Outbox[policy.Order](_message)
+        self._given: Queue | None = None
+        self._closing = ""
+        self._look: workflow.ActivityHandle[SeenQueue] | None = None
+        self._shown: QueueState | None = None
+        if carried is not None:
+            self._state, orders = taken_over(carried)
+            self._outbox.put(orders)
+            return
+        queue, self._problem = read(Queue, document)
+        if queue is not None:
+            self._state = policy.begun(queue)
+
+    @workflow.run
+    async def run(self, document: Any, carried: QueueState | None = None) -> QueueStatus:
+        """Let workloads in, in their order, for as long as the queue is wanted.
+
+        Args:
+            document: the queue (`Queue`), as one JSON document.
+            carried: the memory of the run before, when this one continues it.
+
+        Returns:
+            How it stood at its end.
+
+        Raises:
+            ApplicationError: type `InvalidQueue`, before anything begins.
+        """
+        if self._state is None:
+            raise ApplicationError(self._problem, type=names.ERROR_INVALID_QUEUE, non_retryable=True)
+        while True:
+            now = self._clock.now()
+            # Asked before anything is taken in, so that each run lets in and tells some, whatever it begins with.
+            leaves = self._leaves()
+            state = self._take_in(self._state, now)
+            if not leaves:
+                state, orders = policy.step(state)
+                self._outbox.put(orders)
+                self._outbox.begin()
+            self._state = state
+            self._show(state)
+            if not self._outbox.is_sending and (leaves or policy.over(state)):
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                if self._has_news():
+                    continue
+                if policy.over(state) and not self._outbox.waiting:
+                    return policy.status(state)
+                workflow.continue_as_new(args=[document, carried_over(state, self._outbox.waiting)])
+            if not leaves:
+                self._look_and_wake(state, now)
+            try:
+                await workflow.wait_condition(self._woken)
+            except asyncio.CancelledError:
+                self._closing = "cancelled through Temporal"
+
+    def _leaves(self) -> bool:
+        """Whether the next run is to begin: nothing is begun any more, and what was heard and not answered goes along.
+
+        A look at the cluster is waited for, since nobody is let in before the first one, and a queue under load would
+        else never see its end; but not for ever.
+        """
+        return self._length.is_most or (self._length.is_enough and self._look is None)
+
+    def _look_and_wake(self, state: QueueState, now: datetime) -> None:
+        if policy.looks(state, now) and self._look is None:
+            self._look = self._looking(state)
+        until, due = policy.wakes(state, now, looking=self._look is not None), self._timer.until
+        # One that is due before wakes early enough, and sees then what is next.
+        self._timer.set(min(until, due) if until and due else until, "until who waits is looked at again", now)
+
+    def _woken(self) -> bool:
+        return self._has_news() or (self._leaves() and not self._outbox.is_sending)
+
+    def _has_news(self) -> bool:
+        return (
+            bool(self._inbox)
+            or bool(self._closing)
+            or self._given is not None
+            or (self._look is not None and self._look.done())
+            or self._timer.is_due
+            or self._outbox.has_ended
+        )
+
+    def _take_in(self, state: QueueState, now: datetime) -> QueueState:
+        inbox, self._inbox = self._inbox, []
+        self._length.count(len(inbox))
+        for news in inbox:
+            state, answer = policy.heard(state, news, now)
+            if answer is not None:
+                self._outbox.put([policy.Order(news.workload, answer)])
+        for order, lost in self._outbox.ended():
+            if lost:
+                state = policy.gone(state, order)
+        self._timer.take()
+        given, self._given = self._given, None
+        if given is not None:
+            state = policy.configured(state, given)
+        why, self._closing = self._closing, ""
+        if why:
+            state = policy.closing(state, why)
+        look = self._look
+        if look is not None and look.done():
+            self._look = None
+            try:
+                seen = look.result()
+            except (ActivityError, asyncio.CancelledError):
+                return state  # It is looked at anew.
+            state, orders = policy.seen(state, policy.Seen(seen.kueue, seen.workloads, seen.gone), now)
+            self._outbox.put(orders)
+        return state
+
+    def _looking(self, state: QueueState) -> workflow.ActivityHandle[SeenQueue]:
+        queue = state.queue
+        holders = tuple(QueueHolder(workload=one.workload, uid=uid) for uid, one in state.items.items() if one.admitted)
+        return workflow.start_activity(
+            names.ACTIVITY_LOOK_QUEUE,
+            LookQueueInput(cluster=queue.cluster, queue=queue.name, holders=holders),
+            task_queue=names.queue_cluster(queue.cluster),
+            result_type=SeenQueue,
+            start_to_close_timeout=_LOOK_TIMEOUT,
+            heartbeat_timeout=_LOOK_HEARTBEAT,
+            retry_policy=RETRY,
+            summary="who is there of those that it knows, and of those that it does not",
+        )
+
+    def _show(self, state: QueueState) -> None:
+        if state == self._shown:
+            return
+        self._shown = state
+        workflow.set_current_details(policy.details(state))
+        meter, labels = workflow.metric_meter(), {"cluster": state.queue.cluster, "queue": state.queue.name}
+        admitted = sum(one.admitted for one in state.items.values())
+        counts = ((names.METRIC_QUEUE_ADMITTED, admitted), (names.METRIC_QUEUE_WAITING, len(state.items) - admitted))
+        for name, count in counts:
+            meter.create_gauge(name, "Workloads of a queue.").set(count, labels)
+
+    @workflow.signal(name=names.SIGNAL_NEWS, description="How one of its workloads stands, by that workload")
+    def news(self, news: QueueNews) -> None:
+        """Take in that a workload asks to be let in, or holds nothing any more."""
+        self._inbox.append(news)
+
+    @workflow.signal(name=names.SIGNAL_CANCEL, description="Let nobody in any more, and end once nobody is left")
+    def cancel(self, reason: str = "") -> None:
+        """Let nobody in any more; it ends once nobody waits and nobody holds anything."""
+        self._closing = reason or "a person asked for it"
+
+    @workflow.update(name=names.UPDATE_CONFIGURE, description="Change its quota or strategy from now on")
+    def configure(self, queue: Queue) -> QueueStatus:
+        """Change its quota, strategy or stop policy from now on; what was let in stays."""
+        assert self._state is not None
+        self._given = queue
+        return policy.status(policy.configured(self._state, queue))
+
+    @configure.validator
+    def _check_configuration(self, queue: Queue) -> None:
+        if self._state is None:
+            raise ApplicationError(self._problem, type=names.ERROR_INVALID_QUEUE)
+        if queue.workflow_id != workflow.info().workflow_id:
+            raise ApplicationError(
+                f"queue {queue.cluster}/{queue.name}: expected {workflow.info().workflow_id}",
+                type=names.ERROR_INVALID_QUEUE,
+            )
+
+    @workflow.query(name=names.QUERY_STATUS, description="What is taken of its quota, who waits, and why")
+    def status(self) -> QueueStatus | None:
+        """Return how it stands; None before it has begun."""
+        return None if self._state is None else policy.status(self._state)
+
+
+def _message(order: policy.Order) -> Message:
+    return Message(order.workload, names.SIGNAL_QUEUE, order.given)

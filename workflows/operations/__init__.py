@@ -1,0 +1,1 @@
+"""How the workload's workflow carries out an operation."""

@@ -1,0 +1,383 @@
+"""How an operation becomes an activity call: its name, queue, input, timeouts. No decisions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+with workflow.unsafe.imports_passed_through():
+    from holdfast import names
+    from holdfast.model import Component, InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
+    from holdfast.model.calls.cluster import (
+        AnchorKind,
+        Checkpointed,
+        CheckpointInput,
+        Cleared,
+        ClearInput,
+        Created,
+        CreateInput,
+        DataVolume,
+        GangPods,
+        Observation,
+        ObserveInput,
+        Parked,
+        ParkInput,
+        PodBounds,
+        Prepared,
+        PrepareInput,
+        Probed,
+        ProbeInput,
+        Removed,
+        RemoveInput,
+        Replaced,
+        ReplaceInput,
+        Reported,
+        ReportInput,
+        Target,
+        Unparked,
+        UnparkInput,
+        planned,
+    )
+    from holdfast.model.calls.stage import Staged, StageInput
+    from holdfast.model.spec.mount import readers
+    from holdfast.policy.attempt.checkpoint import asked
+    from holdfast.policy.attempt.health import grace_left, timings
+    from holdfast.policy.attempt.order import awaited
+    from holdfast.policy.failures.avoided_nodes import leaves_marked
+    from holdfast.policy.failures.selection import selection_of
+    from holdfast.policy.loop.operations import patience, patience_left
+    from holdfast.policy.values.edit import edit
+    from holdfast.policy.verdicts.fate import matters
+    from holdfast.policy.verdicts.walltime import USUAL_GRACE, backstop
+
+HEARTBEAT = timedelta(seconds=8)
+"""Short, so that a killed worker's operation moves to another within ten seconds."""
+
+RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=5),
+    non_retryable_error_types=[
+        names.ERROR_REFUSED,
+        names.ERROR_CONFLICT,
+        names.ERROR_FOREIGN_ATTEMPT,
+        names.ERROR_SUBMISSION_TIMEOUT,
+    ],
+)
+ENDLESS = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An activity call, ready to be made."""
+
+    activity: str
+    queue: str
+    argument: Any
+    result_type: Any
+    start_to_close: timedelta
+
+
+def target_of(spec: Workload, state: State, uid: str) -> Target:
+    """Return whose objects the activities may touch."""
+    return Target(
+        cluster=spec.cluster,
+        cluster_uid=state.cluster_uid,
+        namespace=spec.namespace,
+        name=spec.name,
+        workload_uid=uid,
+        workflow_id=spec.workflow_id,
+        shard=names.shard_of(uid),
+        run_as=spec.run_as,
+        source_kind=spec.source.kind,
+        anchor=(
+            AnchorKind(api_version=spec.source.api_version, kind=spec.source.kind)
+            if spec.source.generation is not None
+            else None
+        ),
+    )
+
+
+def made_of(spec: Workload, state: State) -> tuple[Component, ...]:
+    """Return the components as the attempt has them: where their pods run is as whoever admitted it has said (F4)."""
+    given = state.attempt.pod_sets if state.attempt is not None else {}
+    return tuple(edit(one, pod_sets=given[one.name]) if one.name in given else one for one in spec.components)
+
+
+def _patience(state: State, kind: OperationKind) -> float | None:
+    """Return for how many seconds a refusal that may pass is borne; None for ever."""
+    whole = timings(state).admission_grace_period.total_seconds()
+    if state.policy.refused_create is RefusedCreate.WAIT:
+        if kind is OperationKind.CREATE:
+            return patience_left(state)
+        if (timeout := patience(state)) is None:
+            return None
+        whole = timeout
+    borne = state.attempt.borne_again if kind is OperationKind.REPLACE and state.attempt is not None else 0.0
+    return max(0.0, whole - borne)
+
+
+def probe_of(spec: Workload, state: State, uid: str) -> Call:
+    """Return the activity call that asks the living attempt's pods whether they still serve (row L28)."""
+    if spec.probe is None or state.attempt is None:
+        raise ValueError("there is nothing to ask")
+    attempt = state.attempt
+    given = ProbeInput(
+        target=target_of(spec, state, uid), attempt=attempt.number, probe=spec.probe, failing=attempt.probe_failing
+    )
+    return Call(names.ACTIVITY_PROBE, names.queue_probe(spec.cluster), given, Probed, ENDLESS)
+
+
+def bounds_of(spec: Workload) -> PodBounds:
+    """Return what its nodes do to its pods by themselves: the same in all of its life, as what is sent must be."""
+    deadline, grace = backstop(spec), spec.policy.deletion.termination_grace
+    return PodBounds(
+        active_deadline=math.ceil(deadline.total_seconds()) if deadline is not None else None,
+        termination_grace=int(grace.total_seconds()) if grace is not None else None,
+    )
+
+
+def gang_of(spec: Workload, state: State) -> GangPods | None:
+    """Return how the pods of its gang are made in this attempt; None where it has none."""
+    if spec.gang is None or spec.members is None:
+        return None
+    meeting = state.attempt.meeting if state.attempt is not None else None
+    gang = meeting.gang if meeting is not None else spec.gang
+    return GangPods(component=spec.members.name, pods=gang.pods)
+
+
+def data_of(spec: Workload, state: State) -> tuple[DataVolume, ...]:
+    """Return the data sets that its pods read, by the versions that its whole life has (row L14)."""
+    digests = {one.mount: one.digest for one in state.staging.sets} if state.staging is not None else {}
+    return tuple(
+        DataVolume(
+            volume=mount.volume,
+            digest=digests[mount.name],
+            path=mount.path,
+            components=readers(mount, spec.components),
+            source=mount.source,
+        )
+        for mount in spec.mounts
+        if mount.name in digests
+    )
+
+
+def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | None:
+    """Return what the pods of the attempt are asked to save; None where they are not."""
+    request, operation = asked(state), state.operation
+    if request is None or spec.checkpoint is None or operation is None or operation.until is None:
+        return None
+    until = operation.until
+    if request.conflict is not None:
+        until = request.conflict.time + (state.policy.deletion.termination_grace or USUAL_GRACE)
+    return CheckpointInput(
+        target=target,
+        attempt=request.attempt,
+        checkpoint=spec.checkpoint,
+        components=spec.savers,
+        number=request.number,
+        reason=request.reason.value,
+        running=request.running,
+        finished=request.finished,
+        until=until,
+        report=operation.report,
+    )
+
+
+def deletes_anchor(spec: Workload, state: State) -> bool:
+    """Whether what stands for the workload goes with the last of it: a custom resource also after its TTL (A13)."""
+    expired = spec.source.generation is not None and state.outcome is Phase.SUCCEEDED
+    return expired or state.outcome is Phase.CANCELLED or state.intent.cancel
+
+
+def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
+    """Return the activity call for the operation that has just been begun in the state."""
+    operation, attempt = state.operation, state.attempt
+    if operation is None:
+        raise ValueError("no operation is under way")
+    number = attempt.number if attempt is not None else 0
+    owner = attempt.owner_uid if attempt is not None else ""
+    target = target_of(spec, state, uid)
+    waiting = attempt.waiting if attempt is not None else ()
+    news = awaited(spec, state)
+    plan = tuple(planned(component, uid, number, awaited=component.name in news) for component in spec.components)
+    avoided = attempt.avoided if attempt is not None else ()
+    excluded = tuple(sorted(node.name for node in avoided if node.required))
+    disliked = tuple(sorted(node.name for node in avoided if not node.required))
+    resume_from = attempt.resume_from if attempt is not None and spec.checkpoint is not None else None
+    kills = attempt is not None and attempt.kills
+    data = data_of(spec, state)
+    waits, bounds, gang = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec), gang_of(spec, state)
+    # An operation that may wait for ever is bounded by its heartbeats alone.
+    short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
+    short, wait = names.queue_cluster(spec.cluster), names.queue_wait(spec.cluster)
+    match operation.kind:
+        case OperationKind.PREPARE:
+            prepare = PrepareInput(
+                target=target,
+                attempt=number,
+                plan=plan,
+                spec_hash=spec.spec_hash(),
+                report=operation.report,
+                selection=selection_of(state.policy),
+                waits=waits,
+                waits_for_kinds=spec.allow_missing_kinds,
+                patience=patience_left(state),
+                borne=attempt.borne if attempt is not None else 0.0,
+                hands_over=True,
+                # Said once: what the API server accepted stays accepted, and the document is in history already.
+                components=spec.components if number == 1 else (),
+                config_hashes=spec.config_hashes if number == 1 else {},
+                labels=spec.labels if number == 1 else {},
+                bounds=bounds,
+                gang=gang,
+                data=data,
+            )
+            may_take = ENDLESS if spec.allow_missing_kinds else short_time
+            return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, may_take)
+        case OperationKind.STAGE:
+            sets = state.staging.sets if state.staging is not None else ()
+            stage = StageInput(target=target, mounts=spec.mounts, versions={one.mount: one.digest for one in sets})
+            return Call(names.ACTIVITY_STAGE, wait, stage, Staged, ENDLESS)
+        case OperationKind.CREATE:
+            create = CreateInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                components=tuple(one for one in made_of(spec, state) if one.name not in waiting),
+                config_hashes=spec.config_hashes,
+                labels=spec.labels,
+                resume_from=resume_from,
+                bounds=bounds,
+                gang=gang,
+                data=data,
+                nodes_excluded=excluded,
+                nodes_disliked=disliked,
+                nodes_unmarked=leaves_marked(state.policy),
+                waits=waits,
+                patience=_patience(state, operation.kind),
+                hands_over=True,
+                made=attempt.objects if attempt is not None else (),
+                replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
+                report=operation.report,
+                report_submitted=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_CREATE, short, create, Created, make_time)
+        case OperationKind.REPLACE:
+            again = attempt.replacing if attempt is not None else ()
+            replace = ReplaceInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                components=tuple(one for one in made_of(spec, state) if one.name in again),
+                config_hashes={name: spec.config_hashes[name] for name in again},
+                launches=operation.launches,
+                labels=spec.labels,
+                resume_from=resume_from,
+                bounds=bounds,
+                gang=gang,
+                data=data,
+                nodes_excluded=excluded,
+                nodes_disliked=disliked,
+                nodes_unmarked=leaves_marked(state.policy),
+                waits=waits,
+                patience=_patience(state, operation.kind),
+                grace=timings(state).forceful_deletion_grace_period.total_seconds(),
+                graces={name: grace_left(state, name, now) for name in again if operation.launches.get(name)},
+                parts=True,
+                report=operation.report,
+                report_done=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_REPLACE, wait, replace, Replaced, ENDLESS)
+        case OperationKind.CHECKPOINT:
+            ask = asking(spec, state, target)
+            if ask is None:
+                raise ValueError("no checkpoint is asked for")
+            # While the cluster cannot be seen it goes on past its end, and is bounded by its heartbeats alone.
+            return Call(names.ACTIVITY_CHECKPOINT, wait, ask, Checkpointed, ENDLESS)
+        case OperationKind.CLEAR:
+            clear = ClearInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=tuple(one for one in plan if one.name not in waiting),
+                until=operation.until,
+                grace=timings(state).forceful_deletion_grace_period.total_seconds(),
+                report=operation.report,
+                report_done=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_CLEAR, wait, clear, Cleared, ENDLESS)
+        case OperationKind.PARK:
+            park = ParkInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=tuple(one for one in plan if one.name not in waiting),
+                turn=attempt.turns if attempt is not None else 0,
+                grace=0.0 if kills else timings(state).forceful_deletion_grace_period.total_seconds(),
+                report=operation.report,
+                report_done=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_PARK, wait, park, Parked, ENDLESS)
+        case OperationKind.UNPARK:
+            resuming = attempt.resuming if attempt is not None else ()
+            unpark = UnparkInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                components=tuple(one for one in made_of(spec, state) if one.name in resuming),
+                config_hashes={name: attempt.config[name] for name in resuming} if attempt is not None else {},
+                launches={name: attempt.launches.get(name, 0) for name in resuming} if attempt is not None else {},
+                labels=spec.labels,
+                turn=attempt.turns if attempt is not None else 0,
+                gang=gang,
+                resume_from=resume_from,
+                report=operation.report,
+                report_done=operation.report_done or operation.report,
+            )
+            return Call(names.ACTIVITY_UNPARK, wait, unpark, Unparked, ENDLESS)
+        case OperationKind.OBSERVE:
+            there = tuple(one for one in plan if one.name not in waiting)
+            observe = ObserveInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=there,
+                report=operation.report,
+                leases=matters(state.policy),
+                decides=operation.decides,
+            )
+            return Call(names.ACTIVITY_OBSERVE, short, observe, Observation, timedelta(minutes=5))
+        case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
+            until = operation.until or now
+            forced = operation.kind is OperationKind.FORCE_REMOVE
+            grace = timedelta(0) if forced else timings(state).forceful_deletion_grace_period
+            remove = RemoveInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=plan,
+                objects=attempt.objects if attempt is not None else (),
+                until=until,
+                grace=grace.total_seconds(),
+                report=operation.report,
+                report_gone=operation.report_done or operation.report,
+                everything=attempt is not None and attempt.everything,
+                strip_finalizers=operation.strips,
+                release_anchor=operation.releases,
+                delete_anchor=operation.releases and deletes_anchor(spec, state),
+                follows=None if forced else asking(spec, state, target),
+            )
+            name = names.ACTIVITY_FORCE_REMOVE if forced else names.ACTIVITY_REMOVE
+            # It may last longer than `until`: a removal that began late gives its pods their grace all the same.
+            longest = max(until - now, timedelta(0)) + grace + timedelta(minutes=5)
+            return Call(name, wait, remove, Removed, longest)
+        case OperationKind.REPORT:
+            report = ReportInput(target=target, report=operation.report)
+            # An older worker returns nothing.
+            return Call(names.ACTIVITY_REPORT, short, report, Reported | None, timedelta(minutes=2))
