@@ -38,8 +38,9 @@ with workflow.unsafe.imports_passed_through():
         reconfigured,
     )
     from holdfast.policy.loop.fold import fold
+    from holdfast.policy.loop.results import refusal
     from holdfast.policy.loop.submission import submitted
-    from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, turn
+    from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
     from holdfast.policy.sides.gang import GangScale, scaled, unsized
     from holdfast.policy.sides.probe import probed
     from holdfast.policy.status.explain import explain_of, markdown, status_of
@@ -54,7 +55,6 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY, call_of, probe_of
     from holdfast.workflows.operations.gang import Meetings
     from holdfast.workflows.operations.notify import GraphSide, QueueSide
-    from holdfast.workflows.operations.outcome import refusal, succeeded
     from holdfast.workflows.operations.rehearsal import refused, rehearse
 
 _KEYWORD = SearchAttributeKey.for_keyword
@@ -200,11 +200,11 @@ class WorkloadWorkflow:
             if isinstance(cause, ApplicationError):
                 refused = refusal(operation, cause.type or "", cause.message, cause.details)
                 if refused is not None:
-                    return fold(state, refused, now)
+                    return landed(state, refused, now)
             if not isinstance(error, asyncio.CancelledError) and not isinstance(cause, CancelledError):
                 workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
-            return fold(state, events.OperationInterrupted(), now)
-        return succeeded(state, operation, result, now)
+            return landed(state, events.OperationInterrupted(), now)
+        return landed(state, result, now)
 
     def _answered(self, state: State, probe: workflow.ActivityHandle[Any], now: datetime) -> State:
         """Fold in how the asking of pods has ended; one that ended otherwise is begun again (row L28)."""

@@ -28,8 +28,9 @@ from holdfast.policy.loop.change import (
     reconfigured,
 )
 from holdfast.policy.loop.fold import fold
+from holdfast.policy.loop.results import refusal
 from holdfast.policy.loop.submission import submitted
-from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, turn
+from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
 from holdfast.policy.sides.gang import GangScale, scaled, unsized
 from holdfast.policy.status import blocked, queued
 from holdfast.policy.values import events
@@ -39,7 +40,6 @@ from holdfast.policy.values.events import RequeueRequest
 from holdfast.policy.values.steps import Run, Step
 from holdfast.policy.verdicts.strip import StripRequest
 from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
-from holdfast.workflows.operations.outcome import refusal, succeeded
 
 _CANCELLED: Final = "cancelled through Temporal"
 _ACTIVITIES: Final = {
@@ -326,11 +326,11 @@ class Life:
             return state
         self._busy, self._finished = False, None
         if not finished.broken_off:
-            return self._noted(state, succeeded(state, operation, finished.result, now))
-        done: events.Event = events.OperationInterrupted()
+            return self._noted(state, landed(state, finished.result, now))
+        done = None
         if finished.error is not None:
-            done = refusal(operation, finished.error, finished.message, finished.details) or done
-        return self._noted(state, fold(state, done, now))
+            done = refusal(operation, finished.error, finished.message, finished.details)
+        return self._noted(state, landed(state, done or events.OperationInterrupted(), now))
 
     def _noted(self, before: State, after: State) -> State:
         """Keep the causes that were added."""

@@ -24,31 +24,31 @@ from holdfast.model import (
     State,
     Workload,
 )
-from holdfast.model.calls.cluster import copies_ref, planned
+from holdfast.model.calls.cluster import (
+    Checkpointed,
+    Cleared,
+    Created,
+    Parked,
+    Prepared,
+    Removed,
+    Replaced,
+    Reported,
+    Unparked,
+    copies_ref,
+    planned,
+)
+from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import STANDSTILL
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.health import grace_left, timings
-from holdfast.policy.values.events import (
-    CheckpointDone,
-    ClearDone,
-    CreateDone,
-    Event,
-    OperationInterrupted,
-    ParkDone,
-    PrepareDone,
-    RemoveDone,
-    ReplaceDone,
-    ReportDone,
-    StageDone,
-    UnparkDone,
-)
+from holdfast.policy.values.events import OperationEnd, OperationInterrupted
 from holdfast.simulation.cluster.objects import Pod, Thing
 from holdfast.simulation.cluster.outages import EVER
 from holdfast.simulation.cluster.saving import Followed, saved
 from holdfast.simulation.cluster.views import observe, remnants
 from holdfast.simulation.cluster.world import World
 
-Ended = Event | Observation
+Ended = OperationEnd | Observation
 
 
 class Activity:
@@ -98,11 +98,16 @@ class Activity:
             return None
         match self.kind:
             case OperationKind.PREPARE:
-                return PrepareDone("cluster", self._world.own(self._number).uid, self._limits)
+                return Prepared(
+                    cluster_uid="cluster",
+                    anchor_uid="anchor",
+                    owner_uid=self._world.own(self._number).uid,
+                    limits=self._limits,
+                )
             case OperationKind.CREATE:
                 return self._create()
             case OperationKind.STAGE:
-                return StageDone(self._staged())
+                return Staged(sets=self._staged())
             case OperationKind.REPLACE:
                 return self._replace()
             case OperationKind.CLEAR:
@@ -120,7 +125,7 @@ class Activity:
             case OperationKind.FORCE_REMOVE:
                 return self._force_remove()
             case OperationKind.REPORT:
-                return ReportDone()
+                return Reported()
 
     # --- making
 
@@ -128,16 +133,16 @@ class Activity:
         """Return data sets as if they lay in the cache: a simulation knows nothing of what they hold."""
         return tuple(DataSet(mount=one.name, digest="0" * 64, files=0, bytes=0) for one in self._spec.mounts)
 
-    def _create(self) -> CreateDone | None:
+    def _create(self) -> Created | None:
         for component in self._first[len(self._made) :]:
             refusal = self._refusal(component)
             if refusal is not None:
-                return CreateDone(tuple(self._made), refusal, exhausted=not self._is_final(refusal.reason))
+                return Created(objects=tuple(self._made), failure=refusal, exhausted=not self._is_final(refusal.reason))
             if self._refused_at is not None:
                 return None
             self._made.append(self._make(component, 0))
         self._world.submitted(self._number)
-        return CreateDone(tuple(self._made), None)
+        return Created(objects=tuple(self._made))
 
     def _make(self, component: Component, launch: int) -> ObjectRef:
         shuns = [node.name for node in self._avoided if node.required]
@@ -187,7 +192,7 @@ class Activity:
             attempt=self._number,
         )
 
-    def _replace(self) -> ReplaceDone | None:
+    def _replace(self) -> Replaced | None:
         """Make components again, each for itself; what pods read goes after them and comes before them."""
         world = self._world
         self._begun = self._begun or world.clock.now
@@ -200,7 +205,7 @@ class Activity:
                 continue
             refusal = self._refusal(component)
             if refusal is not None:
-                return ReplaceDone(tuple(self._again.values()), refusal)
+                return Replaced(objects=tuple(self._again.values()), failure=refusal)
             if self._refused_at is not None:
                 refused = True
                 continue
@@ -209,11 +214,13 @@ class Activity:
         self._refused_at = world.clock.now if refused else None
         left = tuple(one.name for one in again if one.name not in self._again)
         if not left:
-            return ReplaceDone(tuple(self._again.values()), None)
+            return Replaced(objects=tuple(self._again.values()))
         if self._moved is not None:
             still = self._moved + STANDSTILL
             if world.clock.now >= still:
-                return ReplaceDone(tuple(self._again.values()), None, left, self._borne_by_now().total_seconds())
+                return Replaced(
+                    objects=tuple(self._again.values()), left=left, borne=self._borne_by_now().total_seconds()
+                )
             world.clock.wake(still)
         return None
 
@@ -264,7 +271,7 @@ class Activity:
 
     # --- removing
 
-    def _clear(self) -> ClearDone | None:
+    def _clear(self) -> Cleared | None:
         """Delete what has not ended; what has ended stays as it is."""
         world = self._world
         world.ended(self._number)
@@ -279,16 +286,16 @@ class Activity:
             for pod in pods:
                 world.delete_pod(pod, forced=True)
         if not any(one in world.things for one in ours) and not any(pod.thing in ours for pod in world.pods):
-            return ClearDone(True)
+            return Cleared(done=True)
         until = self._operation.until
         if until is not None and world.clock.now >= until:
-            return ClearDone(False)
+            return Cleared(done=False)
         due = [each for each in (until, world.clock.now + left if left > timedelta(0) else None) if each is not None]
         if due:
             world.clock.wake(min(due))
         return None
 
-    def _park(self) -> ParkDone | None:
+    def _park(self) -> Parked | None:
         """Suspend what has not ended where it is, and wait until no pod of it is left."""
         world = self._world
         self._begun = self._begun or world.clock.now
@@ -301,29 +308,29 @@ class Activity:
             going = [pod for pod in going if pod in world.pods]
         if not going:
             world.parked(self._number)
-            return ParkDone(True)
+            return Parked(done=True)
         if left > timedelta(0):
             world.clock.wake(world.clock.now + left)
         return None
 
-    def _unpark(self) -> UnparkDone:
+    def _unpark(self) -> Unparked:
         """Resume what was suspended where it is."""
         owner = self._world.owners.get(self._number)
         if owner is None or owner.deleting is not None:
-            return UnparkDone(False, "what owns it is gone or being deleted")
+            return Unparked(done=False, refused="what owns it is gone or being deleted")
         self._world.resume(self._number, self._resuming)
-        return UnparkDone(True)
+        return Unparked(done=True)
 
-    def _checkpoint(self) -> CheckpointDone | None:
+    def _checkpoint(self) -> Checkpointed | None:
         """Ask the pods that run to save, and wait until they have, or their time is over."""
         world, request = self._world, self._request
         assert request is not None
         until = self._operation.until or world.clock.now
         before = (request.running, request.finished)
         answers = saved(world, self._number, self._spec.savers, request.number, before, until)
-        return CheckpointDone(request.number, answers, world.blindness()) if answers is not None else None
+        return Checkpointed(answers=answers, blind=world.blindness()) if answers is not None else None
 
-    def _remove(self) -> RemoveDone | None:
+    def _remove(self) -> Removed | None:
         world = self._world
         self._follow()
         world.delete_attempt(self._number)
@@ -336,11 +343,13 @@ class Activity:
         # A removal that began late gives its pods their grace all the same.
         grace = self._waits.forceful_deletion_grace_period
         if world.clock.now >= until and (dying is None or world.seen(dying) >= grace):
-            return RemoveDone(False, left, total, world.blindness(), self._saved())
+            return Removed(
+                gone=False, remnants=left, remnants_total=total, blind=world.blindness(), answers=self._saved()
+            )
         world.clock.wake(max(until, world.clock.now + grace - world.seen(dying)) if dying is not None else until)
         return None
 
-    def _force_remove(self) -> RemoveDone | None:
+    def _force_remove(self) -> Removed | None:
         world = self._world
         world.delete_attempt(self._number)
         for pod in [one for one in world.pods if one.thing.attempt == self._number]:
@@ -350,12 +359,12 @@ class Activity:
             return self._gone()
         until = self._operation.until or world.clock.now
         if world.clock.now >= until:
-            return RemoveDone(False, left, total, world.blindness())
+            return Removed(gone=False, remnants=left, remnants_total=total, blind=world.blindness())
         world.clock.wake(until)
         return None
 
-    def _gone(self) -> RemoveDone:
-        return RemoveDone(True, (), 0, self._world.blindness(), self._saved())
+    def _gone(self) -> Removed:
+        return Removed(gone=True, blind=self._world.blindness(), answers=self._saved())
 
     def _follow(self) -> None:
         """Note which pods save in their termination grace, if it was a walltime that ended while they did."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model import Attempt, Limits, Operation, OperationKind, Report, Stage
+from holdfast.model.calls.cluster import Replaced
 from holdfast.model.life.state import STANDSTILL
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import OperationInterrupted, ReplaceDone
+from holdfast.policy.values.events import OperationInterrupted
 from holdfast.simulation.cluster import nodes
 from holdfast.simulation.cluster.saving import saved
 from holdfast.simulation.cluster.world import World
@@ -77,7 +78,7 @@ def test_D17_pods_that_are_held_hold_up_nothing_that_they_do_not_read():
     while done is None and clock.now < since + timedelta(minutes=5):
         passes(clock, 1)
         done = activity.go_on(interrupted=False)
-    assert isinstance(done, ReplaceDone)
+    assert isinstance(done, Replaced)
     assert done.left == names[2:]
     assert [one.kind for one in done.objects] == ["ConfigMap", "Job"]
     assert clock.now - since < STANDSTILL + timedelta(seconds=60)

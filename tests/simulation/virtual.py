@@ -129,7 +129,7 @@ class VirtualCluster:
     async def prepare(self, payload: PrepareInput) -> Prepared:
         self._begin()
         owner = self.world.own(payload.attempt)
-        return Prepared(cluster_uid="kube", anchor_uid="anchor", owner_uid=owner.uid)
+        return Prepared(cluster_uid="kube", owner_uid=owner.uid)
 
     @activity.defn(name=names.ACTIVITY_CREATE)
     async def create(self, payload: CreateInput) -> Created:

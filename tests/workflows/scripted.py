@@ -142,7 +142,7 @@ class ScriptedCluster:
         await self._enter("prepare", payload.report)
         self.uid = payload.target.workload_uid
         self.owners[payload.attempt] = f"owner-{payload.attempt}"
-        return Prepared(cluster_uid="kube", anchor_uid="anchor", owner_uid=self.owners[payload.attempt])
+        return Prepared(cluster_uid="kube", owner_uid=self.owners[payload.attempt])
 
     @activity.defn(name=names.ACTIVITY_REHEARSE)
     async def rehearse(self, payload: RehearseInput) -> Rehearsed:

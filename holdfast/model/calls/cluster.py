@@ -106,8 +106,8 @@ class Prepared(Payload):
     """The owner to create under, and what the operator allows."""
 
     cluster_uid: str
-    anchor_uid: str
     owner_uid: str
+    anchor_uid: str = ""
     limits: Limits = Limits()
     sequence: int = 0
     """Of the report that the anchor bears: this workload's reports must go on above it."""

@@ -15,13 +15,13 @@ from holdfast.model import (
     SuspendMode,
     Workload,
 )
+from holdfast.model.calls.cluster import Cleared, Created, Parked, Removed, Replaced, Unparked
 from holdfast.policy.attempt.health import timings
 from holdfast.policy.attempt.park import mergeable
 from holdfast.policy.attempt.settle import settle
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.report import events_of, report_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import ClearDone, CreateDone, ParkDone, RemoveDone, ReplaceDone, UnparkDone
 from holdfast.policy.values.record import cause
 from holdfast.policy.values.steps import Run
 
@@ -119,17 +119,17 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
         return None
     match operation.kind:
         case OperationKind.CREATE:
-            event = CreateDone(objects=(), failure=None)
+            event = Created()
         case OperationKind.REPLACE:
-            event = ReplaceDone(objects=(), failure=None)
+            event = Replaced()
         case OperationKind.CLEAR:
-            event = ClearDone(done=True)
+            event = Cleared(done=True)
         case OperationKind.PARK:
-            event = ParkDone(done=True)
+            event = Parked(done=True)
         case OperationKind.UNPARK:
-            event = UnparkDone(done=True)
+            event = Unparked(done=True)
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
-            event = RemoveDone(gone=True, remnants=(), remnants_total=0)
+            event = Removed(gone=True)
         case OperationKind.PREPARE | OperationKind.CHECKPOINT | OperationKind.OBSERVE | OperationKind.REPORT:
             return None
         case OperationKind.STAGE:

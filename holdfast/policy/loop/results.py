@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from holdfast import names
 from holdfast.model import (
+    Answers,
     Attempt,
     Failure,
     FailureClass,
@@ -19,6 +22,18 @@ from holdfast.model import (
     Stage,
     State,
 )
+from holdfast.model.calls.cluster import (
+    Checkpointed,
+    Cleared,
+    Created,
+    Parked,
+    Prepared,
+    Removed,
+    Replaced,
+    Reported,
+    Unparked,
+)
+from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.policy.attempt.ending import idle
 from holdfast.policy.attempt.health import LIVE, pause_of, removal_due
@@ -28,22 +43,7 @@ from holdfast.policy.failures.blindness import union
 from holdfast.policy.sides.staging import ended as staged
 from holdfast.policy.status.audit import written
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import (
-    CheckpointDone,
-    ClearDone,
-    CreateDone,
-    Event,
-    Observed,
-    OperationInterrupted,
-    OperationRefused,
-    ParkDone,
-    PrepareDone,
-    RemoveDone,
-    ReplaceDone,
-    ReportDone,
-    StageDone,
-    UnparkDone,
-)
+from holdfast.policy.values.events import Looked, OperationEnd, OperationInterrupted, OperationRefused
 from holdfast.policy.values.record import cause, shortened
 from holdfast.policy.verdicts.hold import hold
 
@@ -54,23 +54,16 @@ _REFUSALS = {
 }
 
 
-def ended(
-    state: State,
-    event: PrepareDone
-    | CreateDone
-    | StageDone
-    | ReplaceDone
-    | ClearDone
-    | ParkDone
-    | UnparkDone
-    | CheckpointDone
-    | RemoveDone
-    | ReportDone
-    | OperationRefused
-    | OperationInterrupted
-    | Observed,
-    now: datetime,
-) -> State:
+def refusal(operation: Operation, type_: str, message: str, details: Sequence[Any]) -> OperationRefused | None:
+    """Return what an activity's own error means; None where the operation is merely begun again."""
+    if type_ == names.ERROR_FOREIGN_ATTEMPT:
+        return OperationRefused(type_, message, int(details[0]))
+    if operation.kind in {OperationKind.PREPARE, OperationKind.CREATE, OperationKind.STAGE}:
+        return OperationRefused(type_, message)
+    return None
+
+
+def ended(state: State, event: OperationEnd, now: datetime) -> State:
     """Remember how the operation under way ended."""
     operation = state.operation
     state = edit(state, operation=None)
@@ -81,42 +74,40 @@ def ended(
     told_causes = state.told_causes
     state = _told(state, event, operation)
     match event:
-        case PrepareDone(cluster_uid, owner_uid, limits, sequence, borne, pod_sets):
-            if sequence > operation.report.sequence:
+        case Prepared():
+            if event.sequence > operation.report.sequence:
                 # The cluster bears what was told before this memory was restored: its own is told again, above that.
                 state = edit(state, told=None, told_causes=told_causes)
-            sequence = max(sequence, state.sequence)
-            state = edit(state, cluster_uid=cluster_uid, limits=limits, anchored=True, sequence=sequence)
+            sequence = max(event.sequence, state.sequence)
+            state = edit(state, cluster_uid=event.cluster_uid, limits=event.limits, anchored=True, sequence=sequence)
             if attempt is not None and attempt.number == operation.attempt:
                 stage = Stage.PREPARED if live else attempt.stage
-                attempt = edit(attempt, owner_uid=owner_uid, stage=stage, borne=attempt.borne + borne)
-                state = edit(state, attempt=edit(attempt, pod_sets=dict(pod_sets)) if pod_sets else attempt)
-        case CreateDone() if attempt is not None and attempt.number == operation.attempt:
+                attempt = edit(attempt, owner_uid=event.owner_uid, stage=stage, borne=attempt.borne + event.borne)
+                state = edit(state, attempt=edit(attempt, pod_sets=event.pod_sets) if event.pod_sets else attempt)
+        case Created() if attempt is not None and attempt.number == operation.attempt:
             return _created(state, attempt, event, now)
-        case ReplaceDone() if attempt is not None and attempt.number == operation.attempt:
+        case Replaced() if attempt is not None and attempt.number == operation.attempt:
             return _replaced(state, attempt, operation, event, now)
-        case StageDone() | OperationRefused() if operation.kind is OperationKind.STAGE:
-            problem = event.message if isinstance(event, OperationRefused) else ""
-            done = event if isinstance(event, StageDone) else StageDone(problem=problem, refused=True)
-            return staged(state, done, operation.attempt, now)
-        case ClearDone(True) if live and attempt is not None:
+        case Staged() | OperationRefused() if operation.kind is OperationKind.STAGE:
+            return staged(state, event, operation.attempt, now)
+        case Cleared(done=True) if live and attempt is not None:
             return _cleared(state, attempt, now)
-        case ParkDone() if live and attempt is not None and attempt.parking is Parking.GOING:
+        case Parked() if live and attempt is not None and attempt.parking is Parking.GOING:
             return _parked(state, attempt, event, now)
-        case UnparkDone() if live and attempt is not None:
+        case Unparked() if live and attempt is not None:
             return _unparked(state, attempt, event, now)
-        case CheckpointDone(number, answers, blind):
+        case Checkpointed(answers=answers, blind=blind):
             request = state.checkpoint
             state = edit(state, blind=union((*state.blind, *blind), INTERVALS_KEPT))
-            if live and request is not None and request.number == number:
+            if live and request is not None:
                 return edit(state, checkpoint=edit(request, answers=edit(answers, at=now)))
-        case RemoveDone() if attempt is None or attempt.number == operation.attempt:
+        case Removed() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
-        case ReportDone(sequence) if sequence <= state.sequence and operation.audits:
-            return written(state, operation.audits)
-        case ReportDone(sequence) if sequence > state.sequence:
+        case Reported(sequence=sequence) if sequence > state.sequence:
             # The cluster bears what was told before this memory was restored: it is told again, above that.
             return edit(state, sequence=sequence, told=None, told_causes=told_causes)
+        case Reported() if operation.audits:
+            return written(state, operation.audits)
         case OperationInterrupted(borne, objects):
             if attempt is not None and attempt.number == operation.attempt:
                 # The next one goes on where this one stood.
@@ -137,7 +128,7 @@ def ended(
     return state
 
 
-def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -> State:
+def _created(state: State, attempt: Attempt, event: Created, now: datetime) -> State:
     """Remember how a submission ended (rows S2, S4, S12). Its owner's uid is the submission's own id."""
     failure, submission = event.failure, f"submission {attempt.owner_uid}"
     attempt = edit(attempt, objects=event.objects)
@@ -160,7 +151,7 @@ def _created(state: State, attempt: Attempt, event: CreateDone, now: datetime) -
     return cause(state, Reason.SUBMISSION_FAILED, f"{submission}: {failure.sentence()}", now)
 
 
-def _replaced(state: State, attempt: Attempt, operation: Operation, event: ReplaceDone, now: datetime) -> State:
+def _replaced(state: State, attempt: Attempt, operation: Operation, event: Replaced, now: datetime) -> State:
     """Remember the new objects, and that nothing is known of them yet; what joined meanwhile is still to be made."""
     made = [name for name in attempt.replacing if name in operation.launches and name not in event.left]
     left = () if event.failure is not None else tuple(name for name in attempt.replacing if name not in made)
@@ -189,7 +180,7 @@ def _cleared(state: State, attempt: Attempt, now: datetime) -> State:
     return cause(state, Reason.DELETION_COMPLETE, text, now)
 
 
-def _parked(state: State, attempt: Attempt, event: ParkDone, now: datetime) -> State:
+def _parked(state: State, attempt: Attempt, event: Parked, now: datetime) -> State:
     """Remember that an attempt is suspended in place, and no pod of it left; or that it has to go otherwise (J14)."""
     if event.refused:
         return edit(state, attempt=edit(attempt, interrupted=shortened(event.refused)))
@@ -202,7 +193,7 @@ def _parked(state: State, attempt: Attempt, event: ParkDone, now: datetime) -> S
     return cause(state, Reason.SUSPENDED_IN_PLACE, text, now)
 
 
-def _unparked(state: State, attempt: Attempt, event: UnparkDone, now: datetime) -> State:
+def _unparked(state: State, attempt: Attempt, event: Unparked, now: datetime) -> State:
     """Remember that what was suspended in place is resumed, and that nothing is known of it yet (J14)."""
     if event.refused:
         why = f"attempt {attempt.number} cannot be resumed in place: {event.refused}"
@@ -213,23 +204,23 @@ def _unparked(state: State, attempt: Attempt, event: UnparkDone, now: datetime) 
     return edit(state, observation=None, looked_at=None, in_doubt=True)
 
 
-def _told(state: State, event: Event, operation: Operation) -> State:
+def _told(state: State, event: OperationEnd, operation: Operation) -> State:
     """Remember which status has reached the cluster. An operation broken off may have brought it or not."""
     match event:
-        case OperationInterrupted() | OperationRefused() | StageDone():
+        case OperationInterrupted() | OperationRefused() | Staged():
             return state  # A staging tells the cluster nothing: at first there is nothing there yet to bear it.
-        case CreateDone(_, failure, interrupted, _) if failure is not None or interrupted:
+        case Created(failure=failure, interrupted=interrupted) if failure is not None or interrupted:
             ended = False
-        case ReplaceDone(_, failure, left) if failure is not None or left:
+        case Replaced(failure=failure, left=left) if failure is not None or left:
             ended = False
-        case RemoveDone(gone):
+        case Removed(gone=gone):
             ended = gone
-        case ClearDone(done) | ParkDone(done) | UnparkDone(done):
+        case Cleared(done=done) | Parked(done=done) | Unparked(done=done):
             ended = done
         case _:
             ended = True
     # What is left to the next operation counts as told: it brings that before anything of its own.
-    owed = operation.report if isinstance(event, ReportDone) and event.untold else None
+    owed = operation.report if isinstance(event, Looked) and event.untold else None
     told = (operation.report_done if ended else None) or operation.report
     # Its last report told what it caused itself; what else has happened meanwhile is still to be told.
     undisturbed = ended and state.causes_total == operation.causes
@@ -237,12 +228,14 @@ def _told(state: State, event: Event, operation: Operation) -> State:
     return edit(state, told=told, told_causes=max(state.told_causes, causes), owed=owed)
 
 
-def _removed(state: State, event: RemoveDone, operation: Operation, now: datetime) -> State:
+def _removed(state: State, event: Removed, operation: Operation, now: datetime) -> State:
     kind = operation.kind
     attempt = state.attempt
     state = edit(state, blind=union((*state.blind, *event.blind), INTERVALS_KEPT))
-    if state.checkpoint is not None and state.checkpoint.conflict is not None and event.answers is not None:
-        state = edit(state, checkpoint=edit(state.checkpoint, answers=edit(event.answers, at=now)))
+    if state.checkpoint is not None and state.checkpoint.conflict is not None:
+        # A worker that follows nothing answers nothing: what nobody saw saved is not.
+        answers = event.answers or Answers(at=now)
+        state = edit(state, checkpoint=edit(state.checkpoint, answers=edit(answers, at=now)))
     if event.gone:
         if operation.releases:
             state = edit(state, anchored=False)

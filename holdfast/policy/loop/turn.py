@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.model import Observation, Phase, State, Workload
+from holdfast.model.calls.cluster import Cleared, Created, Parked, Prepared, Replaced, Reported
 from holdfast.policy.loop import fold as folding
 from holdfast.policy.loop.advance import Taken, decisions, step_of
 from holdfast.policy.loop.breakable import is_breakable
 from holdfast.policy.loop.operations import begin
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Event, ReportDone
+from holdfast.policy.values.events import Looked, OperationEnd, OperationInterrupted, SourceSeen
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
 
 
@@ -98,15 +99,35 @@ def turn(spec: Workload, state: State, now: datetime, *, full: bool) -> Turn:
     return Turn(taken, state, step, act)
 
 
-def landed(state: State, ended: Event | Observation, now: datetime) -> State:
-    """Return the state after the operation under way has ended: by a look's snapshot, or by what it has done."""
+def landed(state: State, end: OperationEnd | Observation | None, now: datetime) -> State:
+    """Return the state after the operation under way has come back.
+
+    Args:
+        state: the memory; where nothing is under way, it is returned as it is.
+        end: what the operation's activity returns, or why it returned nothing; None from a report of an early release.
+        now: the time of the workflow task.
+    """
     operation = state.operation
     if operation is None:
         return state
-    if not isinstance(ended, Observation):
-        return folding.fold(state, ended, now)
-    state = folding.fold(state, ReportDone(untold=ended.untold), now)
-    return folding.observed(state, edit(ended, untold=False), operation.since, now)
+    seen = None
+    match end:
+        case Observation():
+            end, seen = Looked(untold=end.untold), edit(end, untold=False)
+        case Prepared(broken_off=True):
+            end = OperationInterrupted(end.borne)
+        case Created(broken_off=True) | Replaced(broken_off=True):
+            end = OperationInterrupted(end.borne, end.objects)
+        case Prepared(asked=asked) if asked is not None:
+            state = folding.fold(state, SourceSeen(asked), now)
+        case Cleared() | Parked():
+            seen = end.seen
+        case None:
+            end = Reported()
+        case _:
+            pass
+    state = folding.fold(state, end, now)
+    return folding.observed(state, seen, operation.since, now) if seen is not None else state
 
 
 def _broken_off(state: State) -> State:

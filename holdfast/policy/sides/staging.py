@@ -10,11 +10,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.model import Failure, FailureClass, Phase, Reason, Scope, Stage, State, Workload
+from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import Staging
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.values.decision import Decision, Fail, Fetch, Retry, Wait
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import StageDone
+from holdfast.policy.values.events import OperationRefused
 from holdfast.policy.values.record import cause, shortened
 
 FIRST = timedelta(seconds=5)
@@ -98,19 +99,20 @@ def is_paused(state: State) -> bool:
     return state.outcome is None and state.staging is not None and state.staging.until is not None
 
 
-def ended(state: State, event: StageDone, number: int, now: datetime) -> State:
+def ended(state: State, event: Staged | OperationRefused, number: int, now: datetime) -> State:
     """Remember how a staging after attempt `number` has ended."""
     before = staging_of(state)
+    if isinstance(event, OperationRefused):
+        return edit(state, staging=edit(before, problem=shortened(event.message), refused=True, until=None))
     if event.problem:
-        problem = shortened(event.problem)
-        return edit(state, staging=edit(before, problem=problem, refused=event.refused, until=None))
+        return edit(state, staging=edit(before, problem=shortened(event.problem), refused=False, until=None))
     if event.away:
         return _away(state, before, event, now)
     state = edit(state, staging=Staging(staged=number + 1, sets=event.sets))
     return cause(state, Reason.STAGED, _told(event, number + 1), now)
 
 
-def _away(state: State, before: Staging, event: StageDone, now: datetime) -> State:
+def _away(state: State, before: Staging, event: Staged, now: datetime) -> State:
     tries = 1 if event.fetched else before.tries + 1
     since = now if event.fetched or before.away_since is None else before.away_since
     pause = min(FIRST * 2 ** min(tries - 1, 16), LONGEST)
@@ -127,7 +129,7 @@ def _away(state: State, before: Staging, event: StageDone, now: datetime) -> Sta
     return state
 
 
-def _told(event: StageDone, attempt: int) -> str:
+def _told(event: Staged, attempt: int) -> str:
     files, size = sum(one.files for one in event.sets), sum(one.bytes for one in event.sets)
     fetched = f"{size_of(event.fetched)} of it fetched" if event.fetched else "all of it from the cache"
     names = ", ".join(one.mount for one in event.sets)

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from holdfast.model import (
-    Answers,
-    Claims,
     Failure,
     FailureClass,
-    Interval,
-    Limits,
     ObjectRef,
     Observation,
     Payload,
     Phase,
-    PodSet,
     Policy,
     Reason,
-    Remnant,
 )
+from holdfast.model.calls.cluster import (
+    Checkpointed,
+    Cleared,
+    Created,
+    Parked,
+    Prepared,
+    Removed,
+    Replaced,
+    Reported,
+    Unparked,
+)
+from holdfast.model.calls.stage import Staged
 from holdfast.model.entities.graph import GraphNews, GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
 from holdfast.model.gang.state import Gang
 from holdfast.model.observation import Asked
-from holdfast.model.spec.mount import DataSet
 
 
 class RequeueRequest(Payload):
@@ -243,108 +247,6 @@ class Reconfigured:
 
 
 @dataclass(frozen=True, slots=True)
-class PrepareDone:
-    """Anchor and owner exist."""
-
-    cluster_uid: str
-    owner_uid: str
-    limits: Limits
-    sequence: int = 0
-    """The highest sequence of a report that the anchor bears."""
-    borne: float = 0.0
-    """Seconds for which it has borne refusals."""
-    pod_sets: Mapping[str, tuple[PodSet, ...]] = field(default_factory=dict[str, tuple[PodSet, ...]])
-    """Of each component, as its custom resource has them now, where one stands for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CreateDone:
-    """All components exist, or one of them cannot, or an earlier try left them half-made."""
-
-    objects: tuple[ObjectRef, ...]
-    failure: Failure | None
-    interrupted: str = ""
-    exhausted: bool = False
-    """Whether the refusal was one that may pass, and was borne for as long as was asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageDone:
-    """The data sets that the next attempt reads lie ready, or the store is away, or one is not what it must be."""
-
-    sets: tuple[DataSet, ...] = ()
-    fetched: int = 0
-    """Bytes that came from the store, also where it was away in the end."""
-    away: str = ""
-    """What does not answer, and how; empty where all lies ready."""
-    problem: str = ""
-    """What no waiting mends."""
-    refused: bool = False
-    """Whether that is a thing that the workload may not have."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaceDone:
-    """Some components have been made again, but for those that are left to wait, or one of them cannot."""
-
-    objects: tuple[ObjectRef, ...]
-    failure: Failure | None
-    left: tuple[str, ...] = ()
-    borne: float = 0.0
-    """Seconds for which refusals were borne."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClearDone:
-    """Nothing of a settled workload is active any more, or its time was over before."""
-
-    done: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ParkDone:
-    """The attempt is suspended in place with no pod left, or the suspension was overtaken or cannot be done so."""
-
-    done: bool
-    refused: str = ""
-    """Why it cannot be suspended in place; empty where it can."""
-    turn: int = 0
-    """The later turn that the cluster has seen, where memory was restored to before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnparkDone:
-    """Components of an attempt that was suspended in place are resumed, or cannot be."""
-
-    done: bool
-    refused: str = ""
-    turn: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointDone:
-    """How the pods that were asked to save their state stand: there is nothing to wait for, or their time is over."""
-
-    number: int
-    answers: Answers
-    blind: tuple[Interval, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveDone:
-    """The removal came back: proven gone, or with what is left."""
-
-    gone: bool
-    remnants: tuple[Remnant, ...]
-    remnants_total: int
-    blind: tuple[Interval, ...] = ()
-    answers: Answers | None = None
-    """How its pods stood that were saving as its removal began; None where nobody asked."""
-    claims: Claims | None = None
-    """What was there of the claims of its pods once it was gone."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProbeEnded:
     """The asking of an attempt's pods has ended: one has been silent for too long, or it was broken off."""
 
@@ -355,13 +257,11 @@ class ProbeEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportDone:
-    """The status reached the cluster."""
+class Looked:
+    """A live look has come back; its snapshot is folded in beside it."""
 
-    sequence: int = 0
-    """Of the later status that the cluster bears instead, which a restored memory does not know of; else 0."""
     untold: bool = False
-    """Whether it is left to the next operation to bring."""
+    """Whether the status it was to bring is left to the next operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +283,10 @@ class OperationInterrupted:
     objects: tuple[ObjectRef, ...] = ()
     """What it has made (creations)."""
 
+
+Result = Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported
+"""What an operation comes back with: what its activity returns."""
+OperationEnd = Result | Looked | OperationRefused | OperationInterrupted
 
 Event = (
     Suspended
@@ -410,17 +314,6 @@ Event = (
     | GangResized
     | GangUnsized
     | Reconfigured
-    | PrepareDone
-    | CreateDone
-    | StageDone
-    | ReplaceDone
-    | ClearDone
-    | ParkDone
-    | UnparkDone
-    | CheckpointDone
-    | RemoveDone
     | ProbeEnded
-    | ReportDone
-    | OperationRefused
-    | OperationInterrupted
+    | OperationEnd
 )

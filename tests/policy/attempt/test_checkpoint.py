@@ -26,7 +26,7 @@ from holdfast.policy.attempt.checkpoint import check_ask, is_over
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, CheckpointAsked, CheckpointDone, Resumed, Suspended
+from holdfast.policy.values.events import Cancelled, CheckpointAsked, Resumed, Suspended
 from holdfast.policy.values.steps import Sleep
 from tests.policy.lives.life import START, Life, workload
 
@@ -474,10 +474,3 @@ def test_U11_it_is_said_whom_it_waits_for_until_when_and_what_follows():
     assert "with their extension" in explained(life)
     kills = preempted(saving(on_unresponsive=OnUnresponsive.KILL))
     assert "removed without grace, and resumes from the beginning" in explained(kills)
-
-
-def test_an_answer_to_an_earlier_request_is_none_to_this():
-    life = preempted()
-    life.state = fold(life.state, CheckpointDone(0, Answers(at=life.now, running=4, done=4, uri="s3://old")), life.now)
-    assert life.state.checkpoint is not None
-    assert life.state.checkpoint.answers is None

@@ -17,9 +17,10 @@ from holdfast.model import (
     Reason,
     Workload,
 )
+from holdfast.model.calls.cluster import Removed
 from holdfast.policy.attempt.checkpoint import is_conflict
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, CheckpointAsked, RemoveDone, Resumed, Suspended
+from holdfast.policy.values.events import Cancelled, CheckpointAsked, Resumed, Suspended
 from tests.policy.attempt.test_checkpoint import PREEMPTED, come, quota, resumed_from, saving
 from tests.policy.lives.life import Life
 
@@ -45,7 +46,7 @@ def removed(life: Life, *, gone: bool = True, **counts: Any) -> Life:
     alive = sum(value for name, value in counts.items() if name != "finished")
     told = Answers(at=life.now, running=alive, uri="s3://saved/7" if counts.get("done") else "", **counts)
     life.hold.discard(OperationKind.REMOVE)
-    life.tell_result(RemoveDone(gone, (), 0, answers=told))
+    life.tell_result(Removed(gone=gone, answers=told))
     life.settle()
     return life
 

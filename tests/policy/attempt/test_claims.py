@@ -9,9 +9,9 @@ import pytest
 from holdfast.cli.common.render import explanation, status
 from holdfast.client.views import ExplanationView, StatusView
 from holdfast.model import Claims, Component, OperationKind, Reason, Workload
-from holdfast.model.calls.cluster import planned
+from holdfast.model.calls.cluster import Removed, planned
 from holdfast.policy.status.explain import explain_of, markdown, status_of
-from holdfast.policy.values.events import Cancelled, RemoveDone, Suspended
+from holdfast.policy.values.events import Cancelled, Suspended
 from tests.policy.lives.life import Life, workload
 
 pytestmark = pytest.mark.row("D25", level="pure")
@@ -44,7 +44,7 @@ def removed(spec: Workload, claims: Claims | None) -> Life:
     life.sees(running=2)
     life.hold = {OperationKind.REMOVE}
     life.tell(Suspended())
-    life.tell_result(RemoveDone(True, (), 0, claims=claims))
+    life.tell_result(Removed(gone=True, claims=claims))
     life.settle()
     return life
 
@@ -90,7 +90,7 @@ def test_the_end_of_a_workload_says_what_it_leaves():
     life.settle()
     life.hold = {OperationKind.REMOVE}
     life.tell(Cancelled())
-    life.tell_result(RemoveDone(True, (), 0, claims=Claims(names=("data-web-0",), total=1)))
+    life.tell_result(Removed(gone=True, claims=Claims(names=("data-web-0",), total=1)))
     life.settle()
     assert "kept: 1 PersistentVolumeClaim (data-web-0)" in life.state.causes[-1].message
 

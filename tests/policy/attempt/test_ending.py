@@ -28,6 +28,7 @@ from holdfast.model import (
     SuccessOperator,
     Timings,
 )
+from holdfast.model.calls.cluster import Cleared, Created
 from holdfast.model.entities.graph import Place
 from holdfast.policy.attempt.ending import active_in, idle
 from holdfast.policy.loop.fold import fold
@@ -35,16 +36,7 @@ from holdfast.policy.status.blocked import owed
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import quota_in
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import (
-    Cancelled,
-    ClearDone,
-    CreateDone,
-    GraphTold,
-    Observed,
-    OperationInterrupted,
-    Retried,
-    Suspended,
-)
+from holdfast.policy.values.events import Cancelled, GraphTold, Observed, OperationInterrupted, Retried, Suspended
 from holdfast.policy.values.steps import Sleep
 from tests.policy.attempt.test_order import after
 from tests.policy.lives.elements import Elements, config, element, job, jobs
@@ -118,7 +110,7 @@ def test_J12_quota_is_kept_until_what_was_active_is_gone_and_then_let_go_althoug
     assert done is not None
     assert not quota_in(done), "told by the same operation when it ends"
     assert deleting(one) == (True, Reason.DELETION_INITIATED)
-    one.ends(ClearDone(True))
+    one.ends(Cleared(done=True))
     assert not quota(one)
     assert deleting(one) == (False, Reason.DELETION_COMPLETE)
     one.tell(Cancelled())
@@ -167,7 +159,7 @@ def test_J12_of_copies_each_stays_or_goes_by_itself():
     one.hold = {OperationKind.CLEAR}
     one.says(driver="Complete")
     assert active_in(one.spec, one.state) == ("worker",)
-    one.ends(ClearDone(True))
+    one.ends(Cleared(done=True))
     seen = status_of(one.spec, one.state, one.now, "uid").copies["worker"]
     assert (seen.succeeded, seen.failed, seen.active) == (2, 1, 0)
     done = edit(view, copies=edit(counts, active=0, succeeded=3))
@@ -189,7 +181,7 @@ def test_J12_the_time_may_be_over_while_what_is_active_still_goes():
     assert operation is not None
     assert operation.until == one.now + HOUR
     one.now += HOUR
-    one.ends(ClearDone(False))
+    one.ends(Cleared(done=False))
     assert (one.ended, one.kinds()[-2:]) == (Phase.SUCCEEDED, ["clear", "remove"])
 
 
@@ -257,7 +249,7 @@ def test_explain_says_what_is_deleted_and_what_is_kept():
         "and its quota until that is gone"
     )
     assert [each.what for each in told.next] == ["success TTL is over: its resources are removed"]
-    one.ends(ClearDone(True))
+    one.ends(Cleared(done=True))
     assert explain_of(one.spec, one.state, one.now).now == (
         "its outcome is settled (Succeeded); its resources are held"
     )
@@ -269,7 +261,7 @@ def test_J12_a_set_that_failed_before_all_of_it_was_made_is_cleared_too():
     failure = Failure(
         cls=FailureClass.LAUNCH, scope=Scope.COMPONENT, reason="Invalid", time=one.now, component="worker", attempt=1
     )
-    one.ends(CreateDone((), failure))
+    one.ends(Created(failure=failure))
     assert (one.state.phase, one.kinds()[-1]) == (Phase.FAILED, "clear")
     assert not quota(one)
 
@@ -283,7 +275,7 @@ def test_J12_quota_is_kept_while_it_is_deleted_also_where_no_pod_was_seen(how: s
         one.views[name] = edit(one.views[name], pods=PodCounts(expected=2))
     ends(one, how)
     assert quota(one)
-    one.ends(ClearDone(True))
+    one.ends(Cleared(done=True))
     assert not quota(one)
 
 
@@ -291,7 +283,7 @@ def test_a_deletion_that_came_back_undone_has_told_nothing_of_its_end():
     one = ends(life(hold=True), "success")
     operation = one.state.operation
     assert operation is not None
-    after = fold(one.state, ClearDone(False), one.now)
+    after = fold(one.state, Cleared(done=False), one.now)
     assert after.told == operation.report, "its good end's report never reached the cluster"
     assert after.attempt is not None
     assert not after.attempt.cleared

@@ -16,11 +16,11 @@ from holdfast.model import (
     Reason,
     Scope,
 )
+from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.attempt.replace import backed_off
 from holdfast.policy.status.explain import status_of
 from holdfast.policy.values.decision import Look, Replace, Wait
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import ReplaceDone
 from holdfast.policy.verdicts.decide import decide
 from holdfast.profiles.rules import LAUNCH
 from holdfast.profiles.streams import POLICY
@@ -152,7 +152,7 @@ def test_what_was_made_is_remembered_beside_what_was_not_made_again():
     life.state = edit(life.state, attempt=edit(life.state.attempt, objects=old))
     life.deleted("pe-1")
     life.hold = {OperationKind.OBSERVE}
-    life.tell_result(ReplaceDone((ObjectRef(name="pe-1", uid="new-1", **ref),), None))
+    life.tell_result(Replaced(objects=(ObjectRef(name="pe-1", uid="new-1", **ref),)))
     state, attempt = life.state, life.state.attempt
     assert attempt is not None
     assert [one.uid for one in attempt.objects] == ["old-0", "new-1"]

@@ -30,8 +30,9 @@ from holdfast.model import (
     Timings,
     Workload,
 )
+from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.status.explain import explain_of, status_of
-from holdfast.policy.values.events import Cancelled, Observed, ReplaceDone, Resumed, Suspended
+from holdfast.policy.values.events import Cancelled, Observed, Resumed, Suspended
 from tests.policy.lives.elements import Elements, config, fresh, job, jobs
 
 ROW = pytest.mark.row
@@ -238,7 +239,7 @@ def test_J13_one_that_cannot_be_created_is_ruled_as_any_other():
     one.hold.add(OperationKind.REPLACE)
     run(one, "first", "free")
     failure = {"cls": "Launch", "scope": "Component", "reason": "Invalid", "component": "second", "time": one.now}
-    one.ends(ReplaceDone((), failure_of(failure)))
+    one.ends(Replaced(failure=failure_of(failure)))
     assert (one.state.phase, one.state.reason) == (Phase.FAILED, Reason.CREATE_FAILED)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from holdfast.model import ObjectRef, OperationKind, Phase, Policy, Reason, Rule, Scope, Timings
+from holdfast.model.calls.cluster import Replaced
 from holdfast.model.spec.policy import Action
 from holdfast.policy.attempt.health import grace_left
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Observed, OperationInterrupted, ReplaceDone
+from holdfast.policy.values.events import Observed, OperationInterrupted
 from holdfast.policy.values.steps import Sleep
 from tests.policy.lives.elements import Elements, config, element, fresh, job, jobs, replacing, streams
 
@@ -45,7 +46,7 @@ def part(life: Elements, made: str, *left: str) -> None:
     """Let the operation come back with one component made, and news of it come by no watch."""
     component = next(one for one in life.spec.components if one.name == made)
     life.views[made] = fresh(component)
-    life.tell_result(ReplaceDone((ref(made),), None, left=left))
+    life.tell_result(Replaced(objects=(ref(made),), left=left))
     life.settle()
 
 
@@ -97,7 +98,7 @@ def test_what_is_done_in_part_tells_the_cluster_no_end():
     life.deleted("pe-1").settle()
     before = life.state.operation
     assert before is not None
-    life.tell_result(ReplaceDone((ref("pe-1"),), None, left=("pe-0",)))
+    life.tell_result(Replaced(objects=(ref("pe-1"),), left=("pe-0",)))
     assert life.state.told == before.report
 
 
@@ -187,7 +188,7 @@ def test_others_that_join_take_neither_grace_nor_patience_from_what_waits():
     assert (attempt.borne_again, attempt.borne) == (20.0, 0.0)
     assert ref("pe-1") in attempt.objects, "what was made before it was broken off is known"
     life.settle()
-    life.tell_result(ReplaceDone((), None, left=("pe-0",), borne=5.0))
+    life.tell_result(Replaced(left=("pe-0",), borne=5.0))
     assert life.state.attempt is not None
     assert life.state.attempt.borne_again == 25.0
     life.hold.clear()

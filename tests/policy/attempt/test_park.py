@@ -28,22 +28,14 @@ from holdfast.model import (
     Timings,
     Workload,
 )
+from holdfast.model.calls.cluster import Parked, Reported, Unparked
 from holdfast.policy.attempt.park import parked, waits_to_return
 from holdfast.policy.loop.fold import fold, observed
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import quota_in
 from holdfast.policy.values.decision import Suspend
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import (
-    Cancelled,
-    Observed,
-    OperationInterrupted,
-    ParkDone,
-    ReportDone,
-    Resumed,
-    Suspended,
-    UnparkDone,
-)
+from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, Resumed, Suspended
 from tests.policy.attempt.test_order import after
 from tests.policy.lives.cluster import Kind
 from tests.policy.lives.elements import Elements, config, element, job, jobs
@@ -127,7 +119,7 @@ def test_J14_its_quota_is_let_go_only_once_no_pod_is_left_and_taken_again_as_it_
         "pods that have not ended by then are deleted by force | "
         "once no pod is left: its quota is released, and it waits for resume | "
     )
-    one.ends(ParkDone(True))
+    one.ends(Parked(done=True))
     assert (one.state.phase, one.state.reason, quota(one)) == (Phase.SUSPENDED, Reason.PREEMPTED, False)
     assert one.state.preempted_at is None
     assert not condition(one, ConditionType.PODS_READY)
@@ -192,7 +184,7 @@ def test_pods_that_go_by_a_suspension_are_no_failure_although_rules_mind_missing
     one.pods("worker", running=0)
     one.after(hours=2)
     assert (one.state.phase, one.state.unhealthy, one.state.used) == (Phase.SUSPENDING, None, {})
-    one.ends(ParkDone(True)).after(days=3)
+    one.ends(Parked(done=True)).after(days=3)
     assert (one.state.phase, one.state.unhealthy, one.kinds()[-1]) == (Phase.SUSPENDED, None, "park")
     one.tell(Resumed())
     assert one.waits_for.startswith("warm-up grace"), "they have their graces anew"
@@ -243,11 +235,11 @@ def test_a_second_suspension_changes_only_what_is_told_of_it():
     one.tell(Suspended("a larger job needs the nodes", preempted=True))
     assert attempt(one).turns == 1
     assert one.kinds()[-2:] == ["park", "park"], "begun anew, since it tells another reason at its end"
-    one.ends(ParkDone(True))
+    one.ends(Parked(done=True))
     assert (one.state.phase, one.state.reason) == (Phase.SUSPENDED, Reason.PREEMPTED)
 
 
-@pytest.mark.parametrize("event", [OperationInterrupted(), ParkDone(False)])
+@pytest.mark.parametrize("event", [OperationInterrupted(), Parked(done=False)])
 def test_a_suspension_that_is_broken_off_or_taken_over_from_is_begun_anew(event: Any):
     one = life(hold=OperationKind.PARK)
     one.tell(Suspended())
@@ -255,7 +247,7 @@ def test_a_suspension_that_is_broken_off_or_taken_over_from_is_begun_anew(event:
     assert (one.state.phase, one.kinds()[-2:]) == (Phase.SUSPENDED, ["park", "park"])
 
 
-@pytest.mark.parametrize("event", [OperationInterrupted(), UnparkDone(False)])
+@pytest.mark.parametrize("event", [OperationInterrupted(), Unparked(done=False)])
 def test_a_resumption_that_is_broken_off_or_taken_over_from_is_begun_anew(event: Any):
     one = life()
     one.tell(Suspended())
@@ -268,7 +260,7 @@ def test_a_resumption_that_is_broken_off_or_taken_over_from_is_begun_anew(event:
 def test_what_cannot_be_suspended_in_place_is_deleted_as_ever():
     one = life(hold=OperationKind.PARK)
     one.tell(Suspended("make room"))
-    one.ends(ParkDone(False, "Job driver: may not be patched"))
+    one.ends(Parked(done=False, refused="Job driver: may not be patched"))
     assert (one.state.phase, one.kinds()[-2:]) == (Phase.SUSPENDED, ["park", "remove"])
     assert "it cannot be suspended in place: Job driver: may not be patched" in one.state.message
     one.tell(Resumed())
@@ -281,7 +273,7 @@ def test_what_cannot_be_resumed_in_place_is_made_anew_charged_to_nothing():
     one.tell(Suspended())
     one.hold = {OperationKind.UNPARK}
     one.tell(Resumed())
-    one.ends(UnparkDone(False, "Job driver: field is immutable"))
+    one.ends(Unparked(done=False, refused="Job driver: field is immutable"))
     assert (one.attempt, one.state.used, one.state.restarts) == (2, {}, 0)
     why = "cannot be resumed in place: Job driver: field is immutable"
     assert any(why in each.message for each in one.state.causes)
@@ -320,7 +312,7 @@ def test_what_has_lost_its_owner_is_deleted_as_ever(lost: dict[str, bool]):
 def test_a_suspension_that_is_not_done_is_begun_in_no_earlier_turn_than_the_cluster_has_seen(seen: int, turn: int):
     one = life(hold=OperationKind.PARK)
     one.tell(Suspended())
-    after = fold(one.state, ParkDone(False, turn=seen), one.now).attempt
+    after = fold(one.state, Parked(done=False, turn=seen), one.now).attempt
     assert after is not None
     assert after.turns == turn
 
@@ -331,7 +323,7 @@ def test_a_resumption_that_is_not_done_is_begun_in_no_earlier_turn_than_the_clus
     one.tell(Suspended())
     one.hold = {OperationKind.UNPARK}
     one.tell(Resumed())
-    after = fold(one.state, UnparkDone(False, turn=seen), one.now).attempt
+    after = fold(one.state, Unparked(done=False, turn=seen), one.now).attempt
     assert after is not None
     assert after.turns == turn
 
@@ -373,7 +365,7 @@ def test_the_loss_of_its_owner_while_suspended_is_confirmed_and_then_all_of_it_i
     one.hold.clear()
     operation = one.state.operation
     assert operation is not None
-    one.state = observed(fold(one.state, ReportDone(), one.now), seen, operation.since, one.now)
+    one.state = observed(fold(one.state, Reported(), one.now), seen, operation.since, one.now)
     one.settle()
     assert (one.state.phase, one.kinds()[-1], attempt(one).stage.value) == (Phase.SUSPENDED, "remove", "Gone")
     one.tell(Resumed())
@@ -387,7 +379,7 @@ def test_pods_that_come_although_it_is_suspended_are_confirmed_and_it_is_suspend
     one.pods("driver", running=1)
     assert (one.kinds()[-2:], one.state.phase) == (["observe", "park"], Phase.SUSPENDING)
     assert quota(one)
-    one.ends(ParkDone(True))
+    one.ends(Parked(done=True))
     assert (one.state.phase, quota(one), attempt(one).turns) == (Phase.SUSPENDED, False, 1)
 
 
@@ -504,7 +496,7 @@ def test_its_status_counts_suspended_copies():
     one.tell(Suspended())
     counts = CopyCounts(expected=2, suspended=2)
     one.views["worker"] = edit(one.views["worker"], copies=counts)
-    one.ends(ParkDone(True))
+    one.ends(Parked(done=True))
     one.tell(Observed(one.look()))
     assert status_of(one.spec, one.state, one.now, "uid").copies["worker"] == counts
 

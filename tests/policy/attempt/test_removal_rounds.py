@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 
 from holdfast.model import Interval, Observation, OperationKind, Phase, Reason, Remnant, Stage
+from holdfast.model.calls.cluster import Removed
 from holdfast.policy.loop.advance import advance
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, Observed, RemoveDone, Suspended
+from holdfast.policy.values.events import Cancelled, Observed, Suspended
 from holdfast.policy.values.steps import Run
 from holdfast.policy.verdicts.hold import hold
 from tests.policy.lives.life import Life
@@ -33,7 +34,7 @@ def removing() -> Life:
 def comes_back(life: Life, *left: str, after: timedelta = 10 * MINUTE, total: int | None = None) -> Life:
     """Let the removal under way come back with what is left, or with the proof that nothing is."""
     life.now += after
-    life.tell_result(RemoveDone(not left, pods(*left), len(left) if total is None else total))
+    life.tell_result(Removed(gone=not left, remnants=pods(*left), remnants_total=len(left) if total is None else total))
     return life.settle()
 
 
@@ -97,7 +98,7 @@ def test_U1_time_in_which_a_removal_could_not_be_seen_is_given_back_to_it():
     begun = life.now
     life.now += 10 * MINUTE
     blind = (Interval(begin=begun, end=begun + 4 * MINUTE),)
-    life.tell_result(RemoveDone(False, pods("a", "b"), 7, blind))
+    life.tell_result(Removed(gone=False, remnants=pods("a", "b"), remnants_total=7, blind=blind))
     attempt = life.state.attempt
     assert attempt is not None
     assert (attempt.stage, attempt.remnants, attempt.remnants_total) == (Stage.REMOVING, pods("a", "b"), 7)
@@ -131,7 +132,7 @@ def test_A8_the_proof_is_told_by_the_removal_that_brought_it_and_by_no_other(gon
     operation = life.state.operation
     assert operation is not None
     assert operation.report_done is not None
-    told = fold(life.state, RemoveDone(gone, (), 0), life.now).told
+    told = fold(life.state, Removed(gone=gone), life.now).told
     assert told == (operation.report_done if gone else operation.report)
 
 
@@ -148,7 +149,7 @@ def test_the_proof_names_three_nodes_where_processes_may_be_left(count: int, sai
     assert life.state.attempt is not None
     stranded = tuple(f"n{number}" for number in range(count))
     life.state = edit(life.state, attempt=edit(life.state.attempt, stranded=stranded))
-    life.state = fold(life.state, RemoveDone(True, (), 0), life.now)
+    life.state = fold(life.state, Removed(gone=True), life.now)
     assert life.state.causes[-1].message == f"attempt 1 is proven gone{said}"
 
 
@@ -162,7 +163,7 @@ def test_only_a_reset_is_followed_by_a_pause(wish: Suspended | Cancelled):
 def test_a_forced_removal_says_that_it_is_one():
     life = Life(hold={OperationKind.REMOVE, OperationKind.FORCE_REMOVE}).runs().tell(Suspended())
     life.now += 10 * MINUTE
-    life.tell_result(RemoveDone(False, pods("a"), 1))
+    life.tell_result(Removed(gone=False, remnants=pods("a"), remnants_total=1))
     _, step = advance(life.spec, life.state, life.now)
     assert step == Run(
         OperationKind.FORCE_REMOVE, "forcing out what is left of attempt 1", life.now + timedelta(seconds=30)

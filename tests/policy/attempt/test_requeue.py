@@ -15,6 +15,7 @@ from holdfast.model import (
     Phase,
     Reason,
 )
+from holdfast.model.calls.cluster import Removed
 from holdfast.policy.attempt.requeue import CYCLE
 from holdfast.policy.loop.advance import decisions
 from holdfast.policy.loop.fold import fold
@@ -22,16 +23,7 @@ from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import conditions
 from holdfast.policy.values.decision import Create, Fail, Hold, Restart
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import (
-    Cancelled,
-    Observed,
-    RemoveDone,
-    RequeueAsked,
-    RequeueRequest,
-    Resumed,
-    Retried,
-    Suspended,
-)
+from holdfast.policy.values.events import Cancelled, Observed, RequeueAsked, RequeueRequest, Resumed, Retried, Suspended
 from holdfast.profiles import lattice
 from tests.policy.attempt.requeue_matrix import POLICIES, Cell, cells, page
 from tests.policy.lives.elements import Elements, streams
@@ -215,7 +207,7 @@ def test_L27_what_came_back_in_a_cycle_is_admitted_in_the_next_and_never_in_that
     one.hold = {OperationKind.REMOVE}
     loses_its_node(one)
     at = one.now
-    one.state = fold(one.state, RemoveDone(True, (), 0), at)
+    one.state = fold(one.state, Removed(gone=True), at)
     taken = list(decisions(one.spec, one.state, at))
     assert not [each for each in taken if isinstance(each.decision, Create)], "it is in its queue for this cycle"
     one.hold = set()

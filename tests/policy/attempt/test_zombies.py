@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from holdfast.model import OperationKind, Phase, Reason, Remnant, Stage
+from holdfast.model.calls.cluster import Removed
 from holdfast.policy.loop.advance import FIRST_FORCED_ROUND, LATER_FORCED_ROUND
 from holdfast.policy.status.explain import explain_of
-from holdfast.policy.values.events import RemoveDone, Suspended
+from holdfast.policy.values.events import Suspended
 from tests.policy.lives.life import Life, workload
 
 ROW = pytest.mark.row
@@ -32,7 +33,7 @@ def leaves(life: Life, *remnants: Remnant) -> Life:
     assert operation is not None
     assert operation.until is not None
     life.now = max(life.now, operation.until)
-    life.tell_result(RemoveDone(not remnants, remnants, len(remnants)))
+    life.tell_result(Removed(gone=not remnants, remnants=remnants, remnants_total=len(remnants)))
     return life.settle()
 
 

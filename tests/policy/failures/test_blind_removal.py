@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model import Interval, OperationKind, Reason, Remnant, Stage
-from holdfast.policy.values.events import RemoveDone, Suspended
+from holdfast.model.calls.cluster import Removed
+from holdfast.policy.values.events import Suspended
 from tests.policy.lives.life import Life, workload
 
 GRACE = timedelta(seconds=60)
@@ -23,7 +24,7 @@ def test_what_passed_unseen_is_given_back_before_force():
     begun = life.now
     life.now = begun + timedelta(seconds=90)
     dark = Interval(begin=begun + timedelta(seconds=10), end=life.now)
-    life.tell_result(RemoveDone(False, (), 0, (dark,)))
+    life.tell_result(Removed(gone=False, blind=(dark,)))
     life.settle()
     assert life.state.attempt is not None
     assert life.state.attempt.stage is Stage.REMOVING
@@ -33,7 +34,7 @@ def test_what_passed_unseen_is_given_back_before_force():
     assert life.state.operation.until == until
 
     life.now = until
-    life.tell_result(RemoveDone(False, LEFT, 1, (dark,)))
+    life.tell_result(Removed(gone=False, remnants=LEFT, remnants_total=1, blind=(dark,)))
     life.settle()
     assert life.state.attempt.stage is Stage.FORCING
     assert life.state.causes[-1].reason is Reason.DELETION_FORCED
@@ -45,7 +46,7 @@ def test_what_was_dark_before_the_removal_gives_nothing_back():
     begun = life.now
     dark = Interval(begin=begun - timedelta(seconds=50), end=begun - timedelta(seconds=5))
     life.now = begun + GRACE
-    life.tell_result(RemoveDone(False, LEFT, 1, (dark,)))
+    life.tell_result(Removed(gone=False, remnants=LEFT, remnants_total=1, blind=(dark,)))
     life.settle()
     assert life.state.attempt is not None
     assert life.state.attempt.stage is Stage.FORCING

@@ -22,13 +22,13 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.model.calls.cluster import Created
 from holdfast.policy.attempt import health
 from holdfast.policy.attempt import replace as replacing
 from holdfast.policy.loop import advance, fold
 from holdfast.policy.status import report
 from holdfast.policy.values.decision import Restart
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import CreateDone
 from holdfast.policy.values.steps import Sleep, Step
 from holdfast.policy.verdicts import decide, restart
 from tests.policy.laws.laws import Law
@@ -80,7 +80,7 @@ class StrippingTheOwner(Activities):
 
 
 class FillingUp(Activities):
-    def create(self, given: Given, tries: int) -> Steps[CreateDone]:
+    def create(self, given: Given, tries: int) -> Steps[Created]:
         return super().create(replace(given, replaces_interrupted=False), 1)
 
 

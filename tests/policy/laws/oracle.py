@@ -21,20 +21,10 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.model.calls.cluster import Created, Prepared, Removed, Replaced, Unparked
 from holdfast.policy.attempt.order import without
 from holdfast.policy.status.explain import status_of
-from holdfast.policy.values.events import (
-    CreateDone,
-    Observed,
-    PolicyChanged,
-    PrepareDone,
-    RemoveDone,
-    ReplaceDone,
-    Retried,
-    StripAsked,
-    Suspended,
-    UnparkDone,
-)
+from holdfast.policy.values.events import Observed, PolicyChanged, Retried, StripAsked, Suspended
 from holdfast.policy.values.steps import End, Sleep
 from holdfast.profiles.rules import RESTART
 from tests.policy.laws.laws import AT_ONCE, WORDS, Law, Record, number_of, require
@@ -254,15 +244,15 @@ class Oracle:
             match task.ended:
                 case Observation():
                     self._given(task.ended, task.now)
-                case CreateDone(_, _, interrupted) if interrupted:
+                case Created(interrupted=interrupted) if interrupted:
                     why = f"attempt {number_of(before)} is made anew, and nobody interrupted it"
                     require(flow.tries > 1, Law.BUDGET, why)
                     self.of(number_of(before)).excused = True
-                case ReplaceDone() | UnparkDone():
+                case Replaced() | Unparked():
                     self.of(number_of(before)).told = None
-                case PrepareDone():
+                case Prepared():
                     self.of(number_of(before)).prepared = True
-                case RemoveDone(gone, remnants):
+                case Removed(gone=gone, remnants=remnants):
                     self.told_at = flow.result_at
                     if not gone and any(HOLD in one.finalizers for one in remnants):
                         self._names_what_holds(after)

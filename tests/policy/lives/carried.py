@@ -8,39 +8,25 @@ from typing import Any
 
 from holdfast.activities.facts.pods import PodState
 from holdfast.model import Answers, Observation, OperationKind, Remnant
+from holdfast.model.calls.cluster import (
+    Checkpointed,
+    Cleared,
+    Parked,
+    Removed,
+    Reported,
+    Unparked,
+)
+from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.checkpoint import is_over
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import (
-    CheckpointDone,
-    ClearDone,
-    CreateDone,
-    ParkDone,
-    PrepareDone,
-    RemoveDone,
-    ReplaceDone,
-    ReportDone,
-    StageDone,
-    UnparkDone,
-)
+from holdfast.policy.values.events import Result
 from tests.policy.lives.cluster import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
 from tests.policy.lives.hands import ANCHOR, Given, Steps
 from tests.policy.lives.making import Making
 from tests.policy.lives.weather import owner_name
 
-Ended = (
-    PrepareDone
-    | CreateDone
-    | StageDone
-    | ReplaceDone
-    | ClearDone
-    | ParkDone
-    | UnparkDone
-    | CheckpointDone
-    | RemoveDone
-    | ReportDone
-    | Observation
-)
+Ended = Result | Observation
 
 
 class Activities(Making):
@@ -75,12 +61,12 @@ class Activities(Making):
 
     # --- data sets
 
-    def stage(self) -> Steps[StageDone]:
+    def stage(self) -> Steps[Staged]:
         """Find the store away every other minute; what was staged before lies in the cache, but not always."""
         yield from self._send(lambda: None)
         if self.cluster.now.minute % 2 and self.cluster.now.second % 3:
-            return StageDone(away="the store does not answer", fetched=self.cluster.now.second % 2)
-        return StageDone((DataSet(mount="corpus", digest="d" * 64, files=1, bytes=5),))
+            return Staged(away="the store does not answer", fetched=self.cluster.now.second % 2)
+        return Staged(sets=(DataSet(mount="corpus", digest="d" * 64, files=1, bytes=5),))
 
     # --- looking
 
@@ -111,13 +97,13 @@ class Activities(Making):
             others=tuple(sorted(others)),
         )
 
-    def report(self, given: Given) -> Steps[ReportDone]:
+    def report(self, given: Given) -> Steps[Reported]:
         yield from self._report(given.report)
-        return ReportDone()
+        return Reported()
 
     # --- clearing
 
-    def clear(self, given: Given) -> Steps[ClearDone]:
+    def clear(self, given: Given) -> Steps[Cleared]:
         """Delete what has not ended, and prove it gone; what has ended stays."""
         yield from self._report(given.report)
         yield from self._send(lambda: self._mark_ended(given))
@@ -141,11 +127,11 @@ class Activities(Making):
             pods = [one for one in pods if one.owner not in kept]
             if not going and not pods:
                 yield from self._report(given.report_done)
-                return ClearDone(True)
+                return Cleared(done=True)
             for pod in pods if self._seen(begun) > given.grace else ():
                 yield from self._delete(pod, forced=True)
             if self.cluster.now >= given.until:
-                return ClearDone(False)
+                return Cleared(done=False)
 
     def _mark_ended(self, given: Given) -> None:
         owner = self.cluster.find(Kind.OWNER, owner_name(given.attempt))
@@ -160,7 +146,7 @@ class Activities(Making):
 
     # --- checkpoints
 
-    def checkpoint(self, given: Given) -> Steps[CheckpointDone]:
+    def checkpoint(self, given: Given) -> Steps[Checkpointed]:
         """Ask the pods that run to save, and look at what they say until nothing is left to wait for."""
         request = given.request
         assert request is not None
@@ -188,20 +174,20 @@ class Activities(Making):
                 disagree=len(places) > 1,
             )
             if late or is_over(answers, request.running, request.finished):
-                return CheckpointDone(request.number, answers, self.cluster.blind())
+                return Checkpointed(answers=answers, blind=self.cluster.blind())
 
     # --- suspension in place
 
-    def park(self, given: Given) -> Steps[ParkDone]:
+    def park(self, given: Given) -> Steps[Parked]:
         """Suspend what is unfinished, and prove that no pod of it is left."""
         yield from self._report(given.report)
         begun = self.cluster.now
         while True:
             owner = yield from self._owner(given)
             if owner is None or owner.deleting is not None:
-                return ParkDone(False, "its owner is gone")
+                return Parked(done=False, refused="its owner is gone")
             if owner.turn > given.turn:
-                return ParkDone(False, turn=owner.turn)
+                return Parked(done=False, turn=owner.turn)
             if owner.turn < given.turn:
                 yield from self._turn(owner, given.turn)
                 continue
@@ -219,17 +205,17 @@ class Activities(Making):
                 yield from self._delete(pod, forced=True)
         yield from self._turn(owner, given.turn, parked=given.turn)
         yield from self._report(given.report_done)
-        return ParkDone(True)
+        return Parked(done=True)
 
-    def unpark(self, given: Given) -> Steps[UnparkDone]:
+    def unpark(self, given: Given) -> Steps[Unparked]:
         """Resume what is unfinished of some components."""
         yield from self._report(given.report)
         while True:
             owner = yield from self._owner(given)
             if owner is None or owner.deleting is not None:
-                return UnparkDone(False, "its owner is gone")
+                return Unparked(done=False, refused="its owner is gone")
             if owner.turn > given.turn:
-                return UnparkDone(False, turn=owner.turn)
+                return Unparked(done=False, turn=owner.turn)
             if owner.turn < given.turn:
                 yield from self._turn(owner, given.turn)
                 continue
@@ -240,7 +226,7 @@ class Activities(Making):
             for thing in left:
                 yield from self._turn(thing, given.turn, suspended=False)
         yield from self._report(given.report_done)
-        return UnparkDone(True)
+        return Unparked(done=True)
 
     def _turn(self, thing: Thing, turn: int, *, suspended: bool | None = None, parked: int = 0) -> Steps[None]:
         version = thing.version
@@ -258,7 +244,7 @@ class Activities(Making):
 
     # --- removal
 
-    def remove(self, given: Given) -> Steps[RemoveDone]:
+    def remove(self, given: Given) -> Steps[Removed]:
         """Delete the attempt and prove it gone; what its pods save meanwhile is told."""
         followed: dict[str, Thing] = {}
         done = yield from self._removed(given, followed)
@@ -278,7 +264,7 @@ class Activities(Making):
         )
         return replace(done, answers=answers)
 
-    def _removed(self, given: Given, followed: dict[str, Thing]) -> Steps[RemoveDone]:
+    def _removed(self, given: Given, followed: dict[str, Thing]) -> Steps[Removed]:
         yield from self._report(given.report)
         while True:
             if given.request is not None and given.request.conflict is not None:
@@ -296,7 +282,7 @@ class Activities(Making):
             if self.cluster.now >= given.until and passed:
                 return self._give_up(left)
 
-    def force_remove(self, given: Given) -> Steps[RemoveDone]:
+    def force_remove(self, given: Given) -> Steps[Removed]:
         yield from self._report(given.report)
         owner = yield from self._owner(given)
         if owner is not None and owner.deleting is None:
@@ -342,7 +328,7 @@ class Activities(Making):
         self.cluster.ask()
         return self.cluster.of(Kind.POD)
 
-    def _give_up(self, left: list[Thing]) -> RemoveDone:
+    def _give_up(self, left: list[Thing]) -> Removed:
         remnants = tuple(
             Remnant(
                 kind=one.kind,
@@ -352,16 +338,16 @@ class Activities(Making):
             )
             for one in sorted(left, key=lambda one: HOLD not in one.finalizers)[:16]
         )
-        return RemoveDone(False, remnants, len(left), self.cluster.blind())
+        return Removed(gone=False, remnants=remnants, remnants_total=len(left), blind=self.cluster.blind())
 
-    def _conclude(self, given: Given) -> Steps[RemoveDone]:
+    def _conclude(self, given: Given) -> Steps[Removed]:
         blind = self.cluster.blind()
         yield from self._report(given.report_done)
         if given.release:
             for owner in (yield from self._send(lambda: self.cluster.of(Kind.OWNER))):
                 yield from self._delete(owner, foreground=True)
             yield from self._send(lambda: self._release(delete=given.delete_anchor))
-        return RemoveDone(True, (), 0, blind)
+        return Removed(gone=True, blind=blind)
 
     def _release(self, *, delete: bool) -> None:
         anchor = self.cluster.find(Kind.ANCHOR, ANCHOR)

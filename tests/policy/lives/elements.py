@@ -22,17 +22,9 @@ from holdfast.model import (
     StatusRule,
     Workload,
 )
+from holdfast.model.calls.cluster import Created, Parked, Replaced, Unparked
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import (
-    CreateDone,
-    Event,
-    Observed,
-    OperationRefused,
-    ParkDone,
-    Reconfigured,
-    ReplaceDone,
-    UnparkDone,
-)
+from holdfast.policy.values.events import Event, Observed, OperationRefused, Reconfigured
 from holdfast.profiles.streams import POLICY
 from tests.policy.lives.life import Life
 
@@ -129,18 +121,18 @@ class Elements(Life):
         if operation.kind is OperationKind.CREATE:
             begun = [one for one in self.spec.components if one.name not in attempt.waiting]
             self.views = {component.name: fresh(component) for component in begun}
-            self.tell_result(CreateDone((), None))
+            self.tell_result(Created())
         elif operation.kind is OperationKind.REPLACE:
             again = {one.name: fresh(one) for one in self.spec.components if one.name in attempt.replacing}
             self.views = {**self.views, **again}
-            self.tell_result(ReplaceDone((), None))
+            self.tell_result(Replaced())
         elif operation.kind is OperationKind.PARK:
             self.views = {name: parked(view) for name, view in self.views.items()}
-            self.tell_result(ParkDone(True))
+            self.tell_result(Parked(done=True))
         elif operation.kind is OperationKind.UNPARK:
             names = self.state.attempt.resuming if self.state.attempt is not None else ()
             self.views = {name: resumed(view) if name in names else view for name, view in self.views.items()}
-            self.tell_result(UnparkDone(True))
+            self.tell_result(Unparked(done=True))
         else:
             return super().finish()
         self._note()

@@ -13,7 +13,7 @@ from holdfast.model import Observation, Phase, State, Workload
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.turn import Act, Begin, Continue, Leave, Rest, landed, turn
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Event, Observed, OperationInterrupted
+from holdfast.policy.values.events import Event, Observed, OperationEnd, OperationInterrupted
 from holdfast.policy.values.steps import Step
 from tests.policy.lives.carried import Activities, Ended
 from tests.policy.lives.cluster import TICK, Cluster
@@ -27,7 +27,7 @@ class Task:
 
     now: datetime
     inbox: tuple[Event, ...]
-    ended: Event | Observation | None
+    ended: OperationEnd | Observation | None
     full: bool
 
 
@@ -52,7 +52,7 @@ class Flow:
     state: State
     inbox: list[Event] = field(default_factory=list[Event])
     work: Work | None = None
-    result: Event | Observation | None = None
+    result: OperationEnd | Observation | None = None
     timer: datetime | None = None
     step: Step | None = None
     full: bool = False

@@ -30,27 +30,25 @@ from holdfast.model import (
     Timings,
     Workload,
 )
+from holdfast.model.calls.cluster import (
+    Checkpointed,
+    Cleared,
+    Created,
+    Parked,
+    Prepared,
+    Removed,
+    Replaced,
+    Reported,
+    Unparked,
+)
+from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import DataSet
 from holdfast.model.spec.policy import Action
 from holdfast.policy.loop.advance import advance
 from holdfast.policy.loop.fold import fold, observed
 from holdfast.policy.loop.operations import begin
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import (
-    CheckpointDone,
-    ClearDone,
-    CreateDone,
-    Event,
-    Observed,
-    OperationInterrupted,
-    ParkDone,
-    PrepareDone,
-    RemoveDone,
-    ReplaceDone,
-    ReportDone,
-    StageDone,
-    UnparkDone,
-)
+from holdfast.policy.values.events import Event, Observed, OperationInterrupted
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -140,26 +138,33 @@ class Life:
         assert operation is not None
         match operation.kind:
             case OperationKind.PREPARE:
-                self.tell_result(PrepareDone("cluster", f"owner-{operation.attempt}", self.limits))
+                self.tell_result(
+                    Prepared(
+                        cluster_uid="cluster",
+                        anchor_uid="anchor",
+                        owner_uid=f"owner-{operation.attempt}",
+                        limits=self.limits,
+                    )
+                )
             case OperationKind.STAGE:
                 self.tell_result(self.staged())
             case OperationKind.CREATE:
                 self.view = {"pending": self.spec.expected_pods}
-                self.tell_result(CreateDone((), None))
+                self.tell_result(Created())
             case OperationKind.REPLACE:
                 self.view = {"pending": self.spec.expected_pods}
-                self.tell_result(ReplaceDone((), None))
+                self.tell_result(Replaced())
             case OperationKind.CLEAR:
-                self.tell_result(ClearDone(True))
+                self.tell_result(Cleared(done=True))
             case OperationKind.PARK:
-                self.tell_result(ParkDone(True))
+                self.tell_result(Parked(done=True))
             case OperationKind.UNPARK:
-                self.tell_result(UnparkDone(True))
+                self.tell_result(Unparked(done=True))
             case OperationKind.CHECKPOINT:
                 self.answers(done=self.view.get("running", 0), finished=self.view.get("succeeded", 0))
                 return self
             case OperationKind.OBSERVE:
-                self.state = fold(self.state, ReportDone(), self.now)
+                self.state = fold(self.state, Reported(), self.now)
                 self.state = observed(self.state, self.look(live=True), operation.since, self.now)
             case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
                 stuck = self.undying or (self.stubborn and operation.kind is OperationKind.REMOVE)
@@ -167,13 +172,13 @@ class Life:
                 if stuck:
                     assert operation.until is not None
                     self.now = max(self.now, operation.until)
-                self.tell_result(RemoveDone(not stuck, remnants, len(remnants)))
+                self.tell_result(Removed(gone=not stuck, remnants=remnants, remnants_total=len(remnants)))
             case OperationKind.REPORT:
-                self.tell_result(ReportDone())
+                self.tell_result(Reported())
         self._note()
         return self
 
-    def staged(self, **fields: Any) -> StageDone:
+    def staged(self, **fields: Any) -> Staged:
         """Return what a staging comes to: all lies ready, if nothing else is said."""
         if not fields:
             known = {one.mount: one for one in self.state.staging.sets} if self.state.staging is not None else {}
@@ -181,7 +186,7 @@ class Life:
                 one.name: DataSet(mount=one.name, digest="d" * 64, files=3, bytes=2048) for one in self.spec.mounts
             }
             fields = {"sets": tuple({**fresh, **known}.values()), "fetched": 0 if known else 2048}
-        return StageDone(**fields)
+        return Staged(**fields)
 
     def tell_result(self, event: Event) -> None:
         self.state = fold(self.state, event, self.now)
@@ -193,7 +198,7 @@ class Life:
         count = {name: value for name, value in counts.items() if isinstance(value, int)}
         alive = sum(value for name, value in count.items() if name != "finished")
         told = Answers(at=self.now, running=alive, uri=uri if count.get("done") else "", **counts)
-        self.tell_result(CheckpointDone(request.number, told, blind))
+        self.tell_result(Checkpointed(answers=told, blind=blind))
         self._note()
         return self
 

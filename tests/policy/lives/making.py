@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Scope
-from holdfast.model.calls.cluster import PlannedComponent
+from holdfast.model.calls.cluster import Created, PlannedComponent, Prepared, Replaced
 from holdfast.model.life.state import STANDSTILL
-from holdfast.policy.values.events import CreateDone, PrepareDone, ReplaceDone
 from tests.policy.lives.cluster import ConflictError, Hand, Kind, RefusedError, Thing
 from tests.policy.lives.cluster import Unreachable as Dark
 from tests.policy.lives.hands import ANCHOR, Given, Hands, Steps
@@ -20,12 +19,12 @@ INTERRUPTED = "Interrupted"
 class Making(Hands):
     """The operations that lead to a running attempt."""
 
-    def prepare(self, given: Given) -> Steps[PrepareDone]:
+    def prepare(self, given: Given) -> Steps[Prepared]:
         anchor = yield from self._make(Kind.ANCHOR, ANCHOR, "", 0)
         sequence = anchor.report.sequence if anchor.report is not None else 0
         yield from self._report(given.report)
         owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
-        return PrepareDone("cluster", owner.uid, Limits(), sequence)
+        return Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits(), sequence=sequence)
 
     def _make(self, kind: Kind, name: str, owner: str, attempt: int) -> Steps[Thing]:
         """Make an object, or find that it is there; an owner that is being deleted is waited out."""
@@ -38,35 +37,35 @@ class Making(Hands):
                 found.late = found.late and self.cluster.hand is Hand.LATE
                 return found
 
-    def create(self, given: Given, tries: int) -> Steps[CreateDone]:
+    def create(self, given: Given, tries: int) -> Steps[Created]:
         owner = yield from self._owner(given)
         if owner is None or owner.deleting is not None:
             return self._lost(given)
         if given.replaces_interrupted and owner.submitted:
             yield from self._report(given.report_done)
-            return CreateDone((), None)
+            return Created()
         if given.replaces_interrupted and tries > 1:
-            return CreateDone((), None, "it was interrupted")
+            return Created(interrupted="it was interrupted")
         yield from self._report(given.report)
         for component, copy in self._objects():
             if component.name in given.waiting:
                 continue
             reason = yield from self._create_patiently(given, component, copy)
             if reason == INTERRUPTED:
-                return CreateDone((), None, "it was there already, half-made")
+                return Created(interrupted="it was there already, half-made")
             if reason:
                 failure = self._failure(given, reason, component.name)
-                return CreateDone((), failure, exhausted=reason != OWNER_GONE)
+                return Created(failure=failure, exhausted=reason != OWNER_GONE)
         if not (yield from self._living_owner(given)):
             return self._lost(given)
         yield from self._send(lambda: self._mark(given))
         yield from self._report(given.report_done)
-        return CreateDone((), None)
+        return Created()
 
-    def replace(self, given: Given) -> Steps[ReplaceDone]:
+    def replace(self, given: Given) -> Steps[Replaced]:
         """Make some components of a living attempt again, each as soon as its own old one is gone."""
         if not (yield from self._living_owner(given)):
-            return ReplaceDone((), self._failure(given, OWNER_GONE))
+            return Replaced(failure=self._failure(given, OWNER_GONE))
         yield from self._report(given.report)
         left, begun, borne, moved = list(given.again), self.cluster.now, timedelta(0), None
         last = begun
@@ -80,12 +79,12 @@ class Making(Hands):
                     left.remove(name)
                     moved = self.cluster.now
                 elif reason == OWNER_GONE or (gone and borne >= given.patience):
-                    return ReplaceDone((), self._failure(given, reason, name if reason != OWNER_GONE else ""))
+                    return Replaced(failure=self._failure(given, reason, name if reason != OWNER_GONE else ""))
             borne, last = borne + self._seen(last), self.cluster.now
             if left and moved is not None and self.cluster.now - moved >= STANDSTILL:
-                return ReplaceDone((), None, tuple(left))
+                return Replaced(left=tuple(left))
         yield from self._report(given.report_done)
-        return ReplaceDone((), None)
+        return Replaced()
 
     def _create_all(self, given: Given, name: str) -> Steps[str]:
         """Create a component, or all its copies, once; return why one cannot be created now, or nothing."""
@@ -185,5 +184,5 @@ class Making(Hands):
             attempt=given.attempt,
         )
 
-    def _lost(self, given: Given) -> CreateDone:
-        return CreateDone((), self._failure(given, OWNER_GONE))
+    def _lost(self, given: Given) -> Created:
+        return Created(failure=self._failure(given, OWNER_GONE))

@@ -20,8 +20,9 @@ from holdfast.model import (
     Scope,
     Timings,
 )
+from holdfast.model.calls.cluster import Removed
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, CheckpointAsked, Observed, RemoveDone, Suspended
+from holdfast.policy.values.events import Cancelled, CheckpointAsked, Observed, Suspended
 from tests.policy.lives.elements import Elements, streams
 from tests.policy.lives.life import RULES, Life, workload
 
@@ -64,7 +65,7 @@ def _forcing(*left: Remnant) -> Life:
     life = Life(hold={OperationKind.REMOVE, OperationKind.FORCE_REMOVE}).runs().tell(Suspended("for room"))
     life.now += timedelta(minutes=10)
     life.hold = {OperationKind.FORCE_REMOVE}
-    life.tell_result(RemoveDone(False, left, len(left)))
+    life.tell_result(Removed(gone=False, remnants=left, remnants_total=len(left)))
     return life.settle()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import names
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Phase, Reason, Scope, Stage
+from holdfast.model.calls.cluster import Created, Prepared, Replaced
 from holdfast.policy.loop.advance import advance
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.operations import begin
@@ -16,14 +17,11 @@ from holdfast.policy.loop.results import ended
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import (
     Cancelled,
-    CreateDone,
     Event,
     Observed,
     OperationInterrupted,
     OperationRefused,
-    PrepareDone,
     Reconfigured,
-    ReplaceDone,
     Resumed,
     Suspended,
 )
@@ -189,7 +187,7 @@ def test_an_operation_that_changes_no_status_promises_none(kind: OperationKind):
 
 def prepared(**fields: Any) -> Life:
     life = Life(hold={OperationKind.PREPARE}).settle()
-    life.tell_result(PrepareDone(**{"cluster_uid": "c", "owner_uid": "o", "limits": Limits(), **fields}))
+    life.tell_result(Prepared(**{"cluster_uid": "c", "owner_uid": "o", "limits": Limits(), **fields}))
     return life
 
 
@@ -266,7 +264,7 @@ def test_X4_what_has_succeeded_is_not_failed_by_a_refusal_in_its_middle(view: di
     assert life.state.phase is phase
 
 
-@pytest.mark.parametrize("event", [OperationRefused("Refused", "no"), CreateDone((), None), ReplaceDone((), None)])
+@pytest.mark.parametrize("event", [OperationRefused("Refused", "no"), Created(), Replaced()])
 def test_what_ends_after_its_attempt_began_to_go_brings_nothing_back(event: Event):
     life = moment("resetting")
     before = life.state.attempt
@@ -287,7 +285,7 @@ def test_a_submission_seen_complete_before_all_of_it_was_made_is_looked_at_again
     life = Life(hold={OperationKind.CREATE}).settle()
     life.view = {"succeeded": 2, "complete": True}
     life.state = edit(life.state, observation=life.look(), looked_at=life.now)
-    life.tell_result(CreateDone((), None))
+    life.tell_result(Created())
     assert (life.state.observation, life.state.looked_at, life.state.in_doubt) == (None, None, True)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import Observation, OperationKind, Phase, PodSet, Reason, Source
+from holdfast.model.calls.cluster import Prepared
 from holdfast.model.observation import Asked
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.status.explain import explain_of, status_of
-from holdfast.policy.values.events import Observed, PrepareDone, SourceSeen, Suspended
+from holdfast.policy.values.events import Observed, SourceSeen, Suspended
 from holdfast.workflows.operations.dispatch import call_of, deletes_anchor, made_of, target_of
 from tests.policy.lives.life import Life, workload
 
@@ -78,7 +79,7 @@ def test_F7_a_preparation_learns_of_a_suspension_before_anything_is_made() -> No
     assert one.state.operation is not None
     assert one.state.operation.kind is OperationKind.PREPARE
     one.state = fold(one.state, SourceSeen(asked(2, suspend=True)), one.now)
-    one.state = fold(one.state, PrepareDone("c", "owner", one.state.limits), one.now)
+    one.state = fold(one.state, Prepared(cluster_uid="c", owner_uid="owner", limits=one.state.limits), one.now)
     one.settle()
     assert one.state.phase in {Phase.SUSPENDING, Phase.SUSPENDED}
     assert one.state.attempt is not None
@@ -92,7 +93,7 @@ def test_F4_an_attempt_runs_where_its_preparation_has_read_and_the_next_one_asks
     (component,) = one.spec.components
     pod_sets = {component.name: (PodSet(path=component.pod_sets[0].path, labels={"flavor": "spot"}),)}
     assert made_of(one.spec, one.state) == one.spec.components
-    one.tell(PrepareDone("c", "owner", one.state.limits, pod_sets=pod_sets))
+    one.tell(Prepared(cluster_uid="c", owner_uid="owner", limits=one.state.limits, pod_sets=pod_sets))
     (made,) = made_of(one.spec, one.state)
     assert made.pod_sets == pod_sets[component.name]
     create = call_of(one.spec, one.state, "u", one.now).argument

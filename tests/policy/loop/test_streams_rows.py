@@ -21,9 +21,10 @@ from holdfast.model import (
     Scope,
     Stage,
 )
+from holdfast.model.calls.cluster import Created, Replaced
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import conditions
-from holdfast.policy.values.events import Cancelled, CreateDone, Observed, Reconfigured, ReplaceDone, Suspended
+from holdfast.policy.values.events import Cancelled, Observed, Reconfigured, Suspended
 from holdfast.policy.values.steps import Interrupt, Sleep
 from holdfast.profiles.streams import POLICY
 from tests.policy.lives.elements import Elements, config, element, replacing, streams
@@ -46,7 +47,7 @@ def held(life: Elements, kind: ConditionType) -> bool:
 
 def interrupted(life: Elements) -> Elements:
     """Let the worker die in the middle of creation: its next try says so."""
-    return life.ends(CreateDone((), None, "the submission of attempt 1 was interrupted: it is replaced whole"))
+    return life.ends(Created(interrupted="the submission of attempt 1 was interrupted: it is replaced whole"))
 
 
 def creating(**changes: Any) -> Elements:
@@ -105,7 +106,7 @@ def test_S4_an_interrupted_submission_is_replaced_whole_as_often_as_it_takes_and
     life = creating()
     for attempt in (1, 2):
         assert life.attempt == attempt
-        life.tell_result(CreateDone((), None, f"the submission of attempt {attempt} was interrupted"))
+        life.tell_result(Created(interrupted=f"the submission of attempt {attempt} was interrupted"))
         life.settle()
     life.hold.clear()
     life.finish()
@@ -139,7 +140,7 @@ def test_S4_adopting_profiles_go_on_where_they_were():
 def test_S5_nothing_is_created_before_the_interrupted_attempt_is_proven_gone():
     life = creating()
     life.hold = {OperationKind.REMOVE}
-    life.tell_result(CreateDone((), None, "interrupted"))
+    life.tell_result(Created(interrupted="interrupted"))
     life.settle()
     assert life.kinds()[-1] == "remove"
     life.after(minutes=9)
@@ -154,7 +155,7 @@ def test_S5_nothing_is_created_before_the_interrupted_attempt_is_proven_gone():
 def test_S6_between_gone_and_made_again_nothing_is_forgotten():
     life = creating()
     life.hold = {OperationKind.PREPARE}
-    life.tell_result(CreateDone((), None, "interrupted"))
+    life.tell_result(Created(interrupted="interrupted"))
     life.settle()
     assert life.state.attempt is not None
     assert (life.attempt, life.state.attempt.stage) == (2, Stage.PLANNED)
@@ -363,7 +364,7 @@ def test_S9_with_all_elements_done_and_none_to_be_made_again_it_has_succeeded():
 def test_S10_a_refusal_that_may_pass_is_waited_for_and_ends_only_by_the_submission_timeout():
     assert (POLICY.refused_create, POLICY.timings.submission_timeout) == (RefusedCreate.WAIT, None)
     life = creating()
-    life.ends(CreateDone((), QUOTA, exhausted=True))
+    life.ends(Created(failure=QUOTA, exhausted=True))
     assert life.state.outcome is Phase.FAILED
     assert life.state.reason is Reason.SUBMISSION_TIMEOUT
     assert "SubmissionFailed" in life.reasons()
@@ -415,7 +416,7 @@ def test_S11_cancelled_during_submission_nothing_is_made_again():
 def test_S11_cancelled_while_an_interrupted_submission_is_removed_nothing_is_made_again():
     life = creating()
     life.hold = {OperationKind.REMOVE}
-    life.tell_result(CreateDone((), None, "interrupted"))
+    life.tell_result(Created(interrupted="interrupted"))
     life.settle()
     life.tell(Cancelled("no longer wanted"))
     life.hold.clear()
@@ -432,7 +433,7 @@ def test_a_replacement_that_fails_is_a_failure_of_the_workload():
     life = Elements(hold={OperationKind.REPLACE}).up()
     life.deleted("pe-1")
     invalid = QUOTA.model_copy(update={"reason": "Invalid", "message": "the name is taken"})
-    life.ends(ReplaceDone((), invalid))
+    life.ends(Replaced(failure=invalid))
     assert life.state.outcome is Phase.FAILED
 
 

@@ -10,11 +10,11 @@ import pytest
 from holdfast.model import ObjectRef, OperationKind, Phase, Policy, RefusedCreate, Timings
 from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput
 from holdfast.policy.loop.change import PolicyChange, changed
+from holdfast.policy.loop.turn import landed
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import CreateDone, PolicyChanged
+from holdfast.policy.values.events import PolicyChanged
 from holdfast.profiles.streams import POLICY
 from holdfast.workflows.operations.dispatch import call_of
-from holdfast.workflows.operations.outcome import succeeded
 from tests.policy.lives.elements import Elements, streams
 from tests.policy.lives.life import Life, workload
 
@@ -34,7 +34,7 @@ def submitting(kind: OperationKind, seconds: int | None = 300) -> Elements:
 def comes_to(life: Life, result: Prepared | Created) -> None:
     """Let the activity under way come back, and take in what it says as the workflow does."""
     assert life.state.operation is not None
-    life.state = succeeded(life.state, life.state.operation, result, life.now)
+    life.state = landed(life.state, result, life.now)
 
 
 def prepared(**fields: Any) -> Prepared:
@@ -96,7 +96,7 @@ def test_S10_the_next_attempt_has_a_clock_of_its_own():
     life = submitting(CREATE)
     comes_to(life, Created(broken_off=True, borne=200.0))
     life.settle()
-    life.tell_result(CreateDone((), None, "the submission of attempt 1 was interrupted: it is replaced whole"))
+    life.tell_result(Created(interrupted="the submission of attempt 1 was interrupted: it is replaced whole"))
     life.settle()
     assert (life.attempt, asked(life).patience) == (2, 300)
 

@@ -9,9 +9,10 @@ import pytest
 
 from holdfast import names
 from holdfast.model import Failure, FailureClass, ObjectRef, OperationKind, Phase, Reason, RefusedCreate, Scope, Stage
+from holdfast.model.calls.cluster import Created
 from holdfast.policy.values.decision import Fail, Look, Resubmit
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import CreateDone, OperationRefused
+from holdfast.policy.values.events import OperationRefused
 from holdfast.policy.verdicts.decide import decide
 from tests.policy.lives.life import START, Life, workload
 from tests.policy.lives.moments import moment
@@ -44,9 +45,9 @@ def test_A4_A5_graces_count_from_the_submission_and_not_from_the_attempt(seen: d
 
 def test_what_was_made_is_remembered_however_the_submission_ended():
     for event in (
-        CreateDone(MADE, None),
-        CreateDone(MADE, QUOTA),
-        CreateDone(MADE, None, "it was interrupted"),
+        Created(objects=MADE),
+        Created(objects=MADE, failure=QUOTA),
+        Created(objects=MADE, interrupted="it was interrupted"),
     ):
         life = creating()
         life.tell_result(event)
@@ -54,7 +55,7 @@ def test_what_was_made_is_remembered_however_the_submission_ended():
         assert life.state.attempt.objects == MADE
     late = moment("resetting")
     late.state = edit(late.state, operation=moment("creating").state.operation)
-    late.tell_result(CreateDone(MADE, None))
+    late.tell_result(Created(objects=MADE))
     assert late.state.attempt is not None
     assert (late.state.attempt.objects, late.state.attempt.stage) == (MADE, Stage.REMOVING)
 
@@ -73,7 +74,7 @@ def test_S10_only_a_workload_that_waits_in_submission_has_a_timeout_of_it(
     refused: RefusedCreate, exhausted: bool, reason: str
 ):
     life = creating(refused)
-    life.tell_result(CreateDone((), QUOTA, exhausted=exhausted))
+    life.tell_result(Created(failure=QUOTA, exhausted=exhausted))
     attempt = life.state.attempt
     assert attempt is not None
     assert attempt.launch_failure is not None
@@ -84,7 +85,7 @@ def test_S10_only_a_workload_that_waits_in_submission_has_a_timeout_of_it(
 @ROW("S4", level="pure")
 def test_S4_an_interrupted_submission_is_made_anew_for_the_reason_it_gave():
     life = creating()
-    life.tell_result(CreateDone((), None, "its worker died"))
+    life.tell_result(Created(interrupted="its worker died"))
     assert decide(life.spec, life.state, life.now) == Resubmit("its worker died")
     life.hold = {OperationKind.REMOVE}
     life.settle()

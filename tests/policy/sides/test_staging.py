@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from holdfast.model import OperationKind, Phase, Reason
+from holdfast.model.calls.stage import Staged
 from holdfast.model.entities.queue import Standing
 from holdfast.model.spec.mount import Mount
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import conditions, quota_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, OperationRefused, Resumed, Retried, StageDone, Suspended
+from holdfast.policy.values.events import Cancelled, OperationRefused, Resumed, Retried, Suspended
 from holdfast.policy.values.steps import Sleep
 from tests.policy.lives.life import Life, workload
 from tests.policy.status.test_queued import Queued
@@ -30,7 +31,7 @@ def life(**fields: Any) -> Life:
 
 def away(one: Life, fetched: int = 0) -> Life:
     """Let the staging under way find the store away."""
-    one.tell_result(StageDone(fetched=fetched, away=STORE))
+    one.tell_result(Staged(fetched=fetched, away=STORE))
     return one.settle()
 
 
@@ -137,7 +138,7 @@ def test_L14_suspension_and_deletion_wait_for_no_store(paused: bool) -> None:
 def test_L14_a_bad_data_set_is_a_failure_and_charges_nothing() -> None:
     one = life()
     problem = "mount corpus (s3://datasets/corpus): no object lies there"
-    one.tell_result(StageDone(problem=problem))
+    one.tell_result(Staged(problem=problem))
     one.settle()
     assert one.ended is Phase.FAILED
     assert (one.state.reason, one.state.message) == (Reason.STAGING_FAILED, problem)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import ConditionType, Operation, OperationKind, Phase, Policy, Reason, Report
+from holdfast.model.calls.cluster import Removed, Reported
 from holdfast.policy.loop.fold import fold, observed
-from holdfast.policy.values.events import OperationInterrupted, RemoveDone, ReportDone
+from holdfast.policy.values.events import Looked, OperationInterrupted
 from holdfast.profiles import appwrapper, lattice
 from tests.policy.lives.life import Life, workload
 
@@ -29,7 +30,7 @@ def under_way(life: Life) -> Operation:
 def leaves_untold(life: Life) -> Report:
     """Let the look come back without having told what it was given to tell; return that."""
     operation = under_way(life)
-    life.state = fold(life.state, ReportDone(untold=True), life.now)
+    life.state = fold(life.state, Looked(untold=True), life.now)
     life.state = observed(life.state, life.look(live=True), operation.since, life.now)
     life.settle()
     return operation.report
@@ -52,7 +53,7 @@ def test_L8_what_a_look_has_left_is_told_by_the_removal_that_was_decided_on_it()
     assert [one.reason for one in removal.report.events] == [Reason.REQUEUED], "what the look tells is not told twice"
     assert removal.report_done is not None
     assert removal.report_done.before is None
-    life.tell(RemoveDone(True, (), 0))
+    life.tell(Removed(gone=True))
     assert life.state.owed is None
 
 
@@ -73,7 +74,7 @@ def test_A10_what_a_look_has_left_is_told_by_itself_where_nothing_follows_from_i
     owed = leaves_untold(life)
     assert under_way(life).kind is OperationKind.REPORT
     assert under_way(life).report.before == owed
-    life.tell(ReportDone())
+    life.tell(Reported())
     assert life.state.owed is None
     assert life.state.operation is None
     assert "failure grace" in life.waits_for

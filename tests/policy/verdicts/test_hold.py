@@ -9,10 +9,11 @@ import pytest
 
 from holdfast import names
 from holdfast.model import ConditionType, Observation, OperationKind, Phase, Reason, Stage
+from holdfast.model.calls.cluster import Reported
 from holdfast.policy.loop.fold import observed
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.status.report import conditions
-from holdfast.policy.values.events import Cancelled, Observed, OperationRefused, ReportDone, Resumed, Retried, Suspended
+from holdfast.policy.values.events import Cancelled, Observed, OperationRefused, Resumed, Retried, Suspended
 from holdfast.policy.values.steps import Sleep
 from tests.policy.lives.life import Life, workload
 
@@ -216,7 +217,7 @@ def test_what_a_restored_memory_tells_is_told_again_with_its_events():
     life.tell(Observed(life.look().model_copy(update={"attempt": 9, "owner_uid": "another"})))
     first = life.state.operation
     assert first is not None
-    life.tell_result(ReportDone(sequence=50))
+    life.tell_result(Reported(sequence=50))
     life.settle()
     second = life.state.operation
     assert second is not None

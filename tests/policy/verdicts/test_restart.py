@@ -25,8 +25,9 @@ from holdfast.model import (
     Timings,
     Workload,
 )
+from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.status.explain import explain_of, status_of
-from holdfast.policy.values.events import Observed, ReplaceDone, Resumed, Suspended
+from holdfast.policy.values.events import Observed, Resumed, Suspended
 from holdfast.policy.values.steps import Sleep
 from tests.policy.lives.elements import Elements, streams
 from tests.policy.lives.life import Life
@@ -253,7 +254,7 @@ def test_U7_a_restart_that_cannot_be_made_restarts_the_workload():
     refused = Failure(
         cls=FailureClass.LAUNCH, scope=Scope.COMPONENT, reason="QuotaExceeded", time=one.now, component="pe-1"
     )
-    one.ends(ReplaceDone((), refused))
+    one.ends(Replaced(failure=refused))
     assert one.state.unhealthy is not None
     one.after(minutes=1)
     assert (one.state.phase, one.state.used) == (Phase.RESETTING, {"restart": 2})
