@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast import names
+from holdfast.activities.facts.node_annotations import word_on
+from holdfast.activities.facts.node_taints import is_fenced, is_own_taint
 from holdfast.activities.facts.pods import PodFacts, PodState
 from holdfast.activities.kube.raw import mapping, mappings, one_line, time_of
-from holdfast.activities.nodes.annotations import word_on
-from holdfast.activities.nodes.taints import is_fenced, is_own_taint
 from holdfast.model import Failure, FailureClass, NodeWord, Scope
 
 DOWN: Final = "NodeDown"

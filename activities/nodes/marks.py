@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from typing import Final, TypeVar
 
 from holdfast import names
+from holdfast.activities.facts.node_annotations import is_marked, is_ready, patch_of, with_fault_label
+from holdfast.activities.facts.node_taints import is_fenced, unfence
 from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound
 from holdfast.activities.kube.raw import mapping
-from holdfast.activities.nodes.annotations import is_marked, is_ready, patch_of, with_fault_label
-from holdfast.activities.nodes.taints import is_fenced, unfence
 from holdfast.activities.site.site import Pulse, Site, persist, told
 from holdfast.model import NodeMarked, NodeSight, NodeWish, NodeWord
 from holdfast.model.calls.cluster import LookedNodes, LookNodesInput, MarkedNodes, MarkNodesInput

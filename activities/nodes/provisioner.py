@@ -13,9 +13,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast import names
+from holdfast.activities.facts import node_taints
 from holdfast.activities.kube.client import Conflict, Forbidden, NotFound, Unreachable
 from holdfast.activities.kube.raw import mapping, mappings, one_line
-from holdfast.activities.nodes import taints
 from holdfast.activities.nodes.machine import (
     Away,
     Machine,
@@ -82,7 +82,7 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
             return Enlisted(uid=uid, refused=str(refusal))
         if request.action is NodeAction.WIPE:
             try:
-                await _change(site, request.node, uid, lambda raw: taints.quarantine(raw, site.installation))
+                await _change(site, request.node, uid, lambda raw: node_taints.quarantine(raw, site.installation))
             except _Gone:
                 return Enlisted(refused=f"there is no node {request.node} any more")
             except Forbidden as error:
@@ -177,7 +177,7 @@ async def _done(
     if request.fence:
         return await _fence(site, await _machine(site, port, request.node, node, identities), request, note)
     if request.action is NodeAction.WIPE:  # Before its pods are looked at: from then on none is added.
-        await _change(site, request.node, request.uid, lambda raw: taints.quarantine(raw, site.installation))
+        await _change(site, request.node, request.uid, lambda raw: node_taints.quarantine(raw, site.installation))
     busy = "" if _is_begun(request) or request.force else await _pods(site, request)
     if busy:
         return Provisioned(result=Result.WAITS, said=busy, progress=request.progress)
@@ -250,7 +250,7 @@ async def _by_hand(site: Site, request: NodeRequest) -> Provisioned:
 
 async def _say_off(site: Site, request: NodeRequest, at: datetime, said: str, renewed: str) -> None:
     ours = site.installation
-    await _change(site, request.node, request.uid, lambda raw: taints.fence(raw, ours, at, said, renewed))
+    await _change(site, request.node, request.uid, lambda raw: node_taints.fence(raw, ours, at, said, renewed))
 
 
 async def _renewal(site: Site, node: str) -> str:
@@ -288,10 +288,12 @@ def _living(pod: Mapping[str, Any]) -> str | None:
 
 
 async def _let_go(site: Site, request: NodeRequest) -> None:
-    await _change(site, request.node, request.uid, lambda raw: taints.let_go(raw, site.installation))
+    await _change(site, request.node, request.uid, lambda raw: node_taints.let_go(raw, site.installation))
 
 
-async def _change(site: Site, name: str, uid: str, change: Callable[[Mapping[str, Any]], taints.Patch | None]) -> None:
+async def _change(
+    site: Site, name: str, uid: str, change: Callable[[Mapping[str, Any]], node_taints.Patch | None]
+) -> None:
     """Change exactly this node's object, as it is when it is changed.
 
     Raises:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.facts.node_annotations import word_on
+from holdfast.activities.facts.node_taints import is_fenced
 from holdfast.activities.kube.client import Forbidden, NotFound, Object, UnknownKind, Unreachable
 from holdfast.activities.kube.owners import Ref, controller_of
 from holdfast.activities.kube.raw import mapping, mappings, one_line, time_of
 from holdfast.activities.kube.trim import PodTrace, Trace, owned_trace
-from holdfast.activities.nodes.annotations import word_on
-from holdfast.activities.nodes.taints import is_fenced
 from holdfast.activities.objects.ancestry import ancestry
 from holdfast.activities.objects.attempts import attempts_of
 from holdfast.activities.objects.claims import CLAIM

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-import shutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +58,10 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def write_project(folder: Path, imports: dict[str, str]) -> None:
-    shutil.copy(ROOT / "pyproject.toml", folder)
+    # The rooms inside packages are others here.
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    contracts = re.sub(r'\[\[tool\.importlinter\.contracts\]\]\nid = "rooms-of-.*?\n\n', "", settings, flags=re.DOTALL)
+    (folder / "pyproject.toml").write_text(contracts, encoding="utf-8")
     (folder / "holdfast").mkdir()
     (folder / "holdfast/__init__.py").touch()
     for module, text in imports.items():

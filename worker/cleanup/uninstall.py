@@ -17,11 +17,11 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import formats, names
+from holdfast.activities.facts.node_annotations import is_marked, patch_of, with_fault_label
+from holdfast.activities.facts.node_taints import power_off
 from holdfast.activities.kube.client import Conflict, NotFound, Object
 from holdfast.activities.kube.errors import UnknownKind
 from holdfast.activities.kube.raw import mapping, mappings
-from holdfast.activities.nodes.annotations import is_marked, patch_of, with_fault_label
-from holdfast.activities.nodes.taints import power_off
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeWish, NodeWord
 from holdfast.policy.entities.health import ENTITIES

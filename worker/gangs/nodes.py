@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from holdfast import names
+from holdfast.activities.facts.node_annotations import marked_by, word_on
 from holdfast.activities.kube.client import Kube, KubeError
 from holdfast.activities.kube.raw import mapping, mappings
-from holdfast.activities.nodes.annotations import marked_by, word_on
 from holdfast.model import NodeWord
 
 AT_ONCE: Final = 16

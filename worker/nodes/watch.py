@@ -15,10 +15,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.facts.node_annotations import own_marks
 from holdfast.activities.facts.nodes import Marks
 from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
 from holdfast.activities.kube.raw import mapping
-from holdfast.activities.nodes.annotations import own_marks
 from holdfast.model import Interval, NodeSight, NodesSeen, OwnMarks
 from holdfast.model.calls.cluster import WatchNodesInput
 from holdfast.policy.failures.blindness import union

@@ -68,12 +68,6 @@ class Taken(NamedTuple):
     after: State
 
 
-def advance(spec: Workload, state: State, now: datetime) -> tuple[State, Step]:
-    """Return the state after all that can be decided now is decided, and what to carry out."""
-    *_, last = decisions(spec, state, now)
-    return last.after, step_of(spec, last.after, last.decision, now)
-
-
 def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
     """Yield the decisions that are taken now, in order; the last one changes nothing any more.
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import names
+from holdfast.activities.facts import node_taints
+from holdfast.activities.facts.node_annotations import patch_of
 from holdfast.activities.facts.nodes import Marks, on_marked
 from holdfast.activities.facts.pods import pod_facts
-from holdfast.activities.nodes import taints as node_taints
-from holdfast.activities.nodes.annotations import patch_of
 from holdfast.activities.nodes.provisioner import _living
 from holdfast.model import NodeWish, NodeWord
 from holdfast.policy.failures.avoided_nodes import down_in

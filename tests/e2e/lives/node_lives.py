@@ -13,8 +13,8 @@ from temporalio.client import WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelle
 from temporalio.service import RPCError
 
 from holdfast import names
+from holdfast.activities.facts.node_annotations import word_on
 from holdfast.activities.kube.client import Unreachable
-from holdfast.activities.nodes.annotations import word_on
 from holdfast.model import NodeState, NodeWord, Phase
 from holdfast.model.entities.provisioner import NodeAction, NodeAsk, NodeRequest, ProvisionerStatus, Result
 from holdfast.workflows.entities.node_monitor import NodeMonitorStatus

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.activities.nodes.annotations import word_on
+from holdfast.activities.facts.node_annotations import word_on
 from holdfast.local import Stack
 from holdfast.model import (
     Action,

@@ -8,13 +8,13 @@ import pytest
 
 from holdfast.model import Interval, Observation, OperationKind, Phase, Reason, Remnant, Stage
 from holdfast.model.calls.cluster import Removed
-from holdfast.policy.loop.advance import advance
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Observed, Suspended
 from holdfast.policy.values.steps import Run
 from holdfast.policy.verdicts.hold import hold
+from tests.policy.lives.advanced import advance
 from tests.policy.lives.life import Life
 from tests.policy.lives.moments import moment
 

@@ -38,7 +38,6 @@ from holdfast.model.observation import FAILURES_MAXIMUM
 from holdfast.policy.attempt.success import judged
 from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.failures.selection import selection_of
-from holdfast.policy.loop.advance import advance
 from holdfast.policy.values.decision import Fail, Ignore, Replace, Restart
 from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.decide import decide
@@ -53,6 +52,7 @@ from tests.policy.jobset.naive_jobset import (
     JobSet,
     PolicyRule,
 )
+from tests.policy.lives.advanced import advance
 from tests.policy.lives.elements import jobs
 from tests.policy.lives.life import START
 

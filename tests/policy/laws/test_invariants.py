@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from holdfast.model import State, Workload
-from holdfast.policy.loop.advance import advance
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.values.events import Cancelled, Resumed, Suspended
+from tests.policy.lives.advanced import advance
 from tests.policy.lives.cluster import REFUSES, Kind
 from tests.policy.lives.life import Life
 from tests.policy.lives.play import Play

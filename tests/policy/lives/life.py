@@ -44,12 +44,12 @@ from holdfast.model.calls.cluster import (
 from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import DataSet
 from holdfast.model.spec.policy import Action
-from holdfast.policy.loop.advance import advance
 from holdfast.policy.loop.fold import fold, observed
 from holdfast.policy.loop.operations import begin
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Event, Observed, OperationInterrupted
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
+from tests.policy.lives.advanced import advance
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

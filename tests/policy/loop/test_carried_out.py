@@ -10,7 +10,6 @@ import pytest
 from holdfast import names
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Phase, Reason, Scope, Stage
 from holdfast.model.calls.cluster import Created, Prepared, Replaced
-from holdfast.policy.loop.advance import advance
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.operations import begin
 from holdfast.policy.loop.results import ended
@@ -28,6 +27,7 @@ from holdfast.policy.values.events import (
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
 from holdfast.policy.verdicts.decide import decide
 from holdfast.policy.verdicts.hold import hold
+from tests.policy.lives.advanced import advance
 from tests.policy.lives.elements import config
 from tests.policy.lives.life import Life, workload
 from tests.policy.lives.moments import moment

@@ -19,11 +19,11 @@ from holdfast.model import (
     Timings,
     Workload,
 )
-from holdfast.policy.loop.advance import advance
 from holdfast.policy.loop.change import PolicyChange, changed
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Observed, PolicyChanged, Resumed, Suspended
+from tests.policy.lives.advanced import advance
 from tests.policy.lives.elements import Elements, streams
 from tests.policy.lives.life import RULES, Life, workload
 

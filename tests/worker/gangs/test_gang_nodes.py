@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import names
+from holdfast.activities.facts.node_annotations import annotation_of
 from holdfast.activities.kube.client import Unreachable
-from holdfast.activities.nodes.annotations import annotation_of
 from holdfast.model import NodeWish, NodeWord
 from holdfast.worker.gangs.nodes import LEASE_SECONDS, NODES_MAXIMUM, GangNodes
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast import names
+from holdfast.activities.facts import node_taints
+from holdfast.activities.facts.node_annotations import patch_of, with_fault_label
 from holdfast.activities.facts.nodes import Marks
-from holdfast.activities.nodes import taints
-from holdfast.activities.nodes.annotations import patch_of, with_fault_label
 from holdfast.model import NodeBook, NodeMarked, NodeSight, NodeState, NodeTimings, NodeWish, NodeWord
 from holdfast.policy.nodes import fence
 from holdfast.policy.nodes.monitor import looked, marked, plan, saw, settle
@@ -35,7 +35,7 @@ def bare(name: str) -> dict[str, Any]:
 
 
 def after(raw: dict[str, Any], patch: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a raw node after a merge patch of its annotations, labels and taints."""
+    """Return a raw node after a merge patch of its annotations, labels and node_taints."""
     node = copy.deepcopy(raw)
     for field in ("annotations", "labels"):
         values = {**node["metadata"].get(field, {}), **(patch or {}).get("metadata", {}).get(field, {})}
@@ -51,7 +51,7 @@ def with_word(raw: dict[str, Any], word: NodeWord, heard: float = -600) -> dict[
 
 
 def with_power_off(raw: dict[str, Any]) -> dict[str, Any]:
-    return after(raw, taints.fence(raw, US, at(-400), "powered off at 11:53, by proof"))
+    return after(raw, node_taints.fence(raw, US, at(-400), "powered off at 11:53, by proof"))
 
 
 class Begun:
@@ -118,7 +118,7 @@ class Begun:
         raw = self.nodes[wish.name]
         patch = patch_of(raw, wish, US) if wish.name not in self.free_of_us else None
         if wish.word not in SILENT:
-            patch = taints.unfence(raw, US, patch)
+            patch = node_taints.unfence(raw, US, patch)
         patch = with_fault_label(raw, wish, US, patch)
         self.nodes[wish.name] = after(raw, patch)
         self.words.append((self.now, wish.name, wish.word))
@@ -225,7 +225,7 @@ def test_D11_a_node_that_was_to_be_off_is_asked_for_again_and_one_that_is_back_i
 @pytest.mark.parametrize(("renewed", "proven"), [("r0", True), ("r9", False), ("", False)])
 def test_D11_what_is_said_of_its_power_is_proof_for_the_silence_it_was_said_of_alone(renewed: str, proven: bool):
     raw = with_word(bare("a"), NodeWord.FENCING)
-    raw = after(raw, taints.fence(raw, US, at(-400), "powered off", renewed))
+    raw = after(raw, node_taints.fence(raw, US, at(-400), "powered off", renewed))
     begun = Begun(raw, bare("b"), timings=NodeTimings(fence=True))
     begun.run(9, alive=["b"])
     assert begun.book.nodes["a"].word is (NodeWord.LOST if proven else NodeWord.FENCING)

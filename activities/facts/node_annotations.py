@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
+from holdfast.activities.facts.node_taints import power_off
 from holdfast.activities.kube.raw import annotated, mapping, mappings, time_of
-from holdfast.activities.nodes.taints import power_off
 from holdfast.model import NodeWish, NodeWord, OwnMarks
 
 
