@@ -16,24 +16,9 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from holdfast import names
 from holdfast.model import Observation, Phase, State, Status
-from holdfast.model.calls.cluster import (
-    Checkpointed,
-    Cleared,
-    Created,
-    Parked,
-    Prepared,
-    Probed,
-    ProbeInput,
-    Rehearsed,
-    Removed,
-    Replaced,
-    Reported,
-    Scaled,
-    ScaleInput,
-    Unparked,
-)
+from holdfast.model.calls.cluster import Probed, ProbeInput, Rehearsed, Scaled, ScaleInput
 from holdfast.model.calls.gang import GangBegin
-from holdfast.model.calls.stage import Staged
+from holdfast.model.calls.operations import OPERATIONS
 from holdfast.model.entities.graph import GraphNews, GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
@@ -46,21 +31,10 @@ from holdfast.policy.verdicts.strip import StripRequest
 from holdfast.policy.verdicts.walltime import WalltimeExtension
 
 _RESULTS: Final[dict[str, Any]] = {
-    names.ACTIVITY_PREPARE: Prepared,
+    **{row.activity: row.result for row in OPERATIONS.values()},
     names.ACTIVITY_REHEARSE: Rehearsed,
-    names.ACTIVITY_CREATE: Created,
-    names.ACTIVITY_STAGE: Staged,
-    names.ACTIVITY_REPLACE: Replaced,
-    names.ACTIVITY_CLEAR: Cleared,
-    names.ACTIVITY_CHECKPOINT: Checkpointed,
-    names.ACTIVITY_PARK: Parked,
-    names.ACTIVITY_UNPARK: Unparked,
-    names.ACTIVITY_OBSERVE: Observation,
-    names.ACTIVITY_REMOVE: Removed,
-    names.ACTIVITY_FORCE_REMOVE: Removed,
     names.ACTIVITY_PROBE: Probed,
     names.ACTIVITY_SCALE: Scaled,
-    names.ACTIVITY_REPORT: Reported | None,
 }
 _DOCUMENTS: Final[dict[str, Any]] = {
     names.SIGNAL_OBSERVE: Observation,

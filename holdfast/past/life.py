@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Final, assert_never
 
 from holdfast import names
-from holdfast.model import Cause, Observation, OperationKind, State, Workload
+from holdfast.model import Cause, Observation, State, Workload
 from holdfast.model.calls.cluster import Probed, Rehearsed, Scaled
+from holdfast.model.calls.operations import OPERATIONS
 from holdfast.model.entities.graph import GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
@@ -42,22 +43,6 @@ from holdfast.policy.verdicts.strip import StripRequest
 from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
 
 _CANCELLED: Final = "cancelled through Temporal"
-_ACTIVITIES: Final = {
-    OperationKind.PREPARE: names.ACTIVITY_PREPARE,
-    OperationKind.CREATE: names.ACTIVITY_CREATE,
-    OperationKind.STAGE: names.ACTIVITY_STAGE,
-    OperationKind.REPLACE: names.ACTIVITY_REPLACE,
-    OperationKind.CLEAR: names.ACTIVITY_CLEAR,
-    OperationKind.CHECKPOINT: names.ACTIVITY_CHECKPOINT,
-    OperationKind.PARK: names.ACTIVITY_PARK,
-    OperationKind.UNPARK: names.ACTIVITY_UNPARK,
-    OperationKind.OBSERVE: names.ACTIVITY_OBSERVE,
-    OperationKind.REMOVE: names.ACTIVITY_REMOVE,
-    OperationKind.FORCE_REMOVE: names.ACTIVITY_FORCE_REMOVE,
-    OperationKind.REPORT: names.ACTIVITY_REPORT,
-}
-
-
 _BESIDE: Final = {
     names.ACTIVITY_REHEARSE,
     names.ACTIVITY_PROBE,
@@ -291,7 +276,7 @@ class Life:
             case Begin():
                 assert isinstance(lived.step, Run)
                 self._busy = True
-                self._begun.append(_ACTIVITIES[lived.step.kind])
+                self._begun.append(OPERATIONS[lived.step.kind].activity)
                 self._set_timer(None)
             case Rest(until, _, breaks):
                 if breaks:
@@ -344,7 +329,7 @@ class Life:
         operation = self.state.operation
         if not self._busy or operation is None:
             return
-        activity = _ACTIVITIES[operation.kind]
+        activity = OPERATIONS[operation.kind].activity
         if activity in self._begun and self._finished is None:
             self._begun.remove(activity)
             self._finished = Finished(activity, broken_off=True)

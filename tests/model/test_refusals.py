@@ -11,24 +11,26 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.errors import problems_of
-from holdfast.model import Workload
-from holdfast.model.spec import workload
+from holdfast.model import Workload, base
 from tests.refusing import lines_run, missed, places
 
 Spoiled = dict[str, Any]
 NOT_OF_A_WORKLOAD = {
-    "broker.py",
-    "gang_orders.py",
-    "gang_packed.py",
+    "entities/broker.py",
+    "entities/graph.py",
+    "entities/queue.py",
+    "gang/orders.py",
+    "gang/packed.py",
+    "gang/wire.py",
     "packed.py",
-    "graph.py",
     "quantity.py",
-    "queue.py",
-    "rendezvous.py",
 }
 """What is no part of a workload's document: it has tests of its own beside this one."""
+MODEL = Path(base.__file__).resolve().parent
 FILES = sorted(
-    path for path in Path(workload.__file__).resolve().parent.glob("*.py") if path.name not in NOT_OF_A_WORKLOAD
+    path
+    for path in MODEL.rglob("*.py")
+    if path.relative_to(MODEL).as_posix() not in NOT_OF_A_WORKLOAD and path.parent.name != "calls"
 )
 
 

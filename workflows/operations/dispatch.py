@@ -15,35 +15,26 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model import Component, InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
     from holdfast.model.calls.cluster import (
         AnchorKind,
-        Checkpointed,
         CheckpointInput,
-        Cleared,
         ClearInput,
-        Created,
         CreateInput,
         DataVolume,
         GangPods,
-        Observation,
         ObserveInput,
-        Parked,
         ParkInput,
         PodBounds,
-        Prepared,
         PrepareInput,
         Probed,
         ProbeInput,
-        Removed,
         RemoveInput,
-        Replaced,
         ReplaceInput,
-        Reported,
         ReportInput,
         Target,
-        Unparked,
         UnparkInput,
         planned,
     )
-    from holdfast.model.calls.stage import Staged, StageInput
+    from holdfast.model.calls.operations import OPERATIONS
+    from holdfast.model.calls.stage import StageInput
     from holdfast.model.spec.mount import readers
     from holdfast.policy.attempt.checkpoint import asked
     from holdfast.policy.attempt.health import grace_left, timings
@@ -215,7 +206,11 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     waits, bounds, gang = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec), gang_of(spec, state)
     # An operation that may wait for ever is bounded by its heartbeats alone.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
-    short, wait = names.queue_cluster(spec.cluster), names.queue_wait(spec.cluster)
+    row = OPERATIONS[operation.kind]
+
+    def called(argument: Any, start_to_close: timedelta) -> Call:
+        return Call(row.activity, row.queue(spec.cluster), argument, row.result, start_to_close)
+
     match operation.kind:
         case OperationKind.PREPARE:
             prepare = PrepareInput(
@@ -239,11 +234,11 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 data=data,
             )
             may_take = ENDLESS if spec.allow_missing_kinds else short_time
-            return Call(names.ACTIVITY_PREPARE, short, prepare, Prepared, may_take)
+            return called(prepare, may_take)
         case OperationKind.STAGE:
             sets = state.staging.sets if state.staging is not None else ()
             stage = StageInput(target=target, mounts=spec.mounts, versions={one.mount: one.digest for one in sets})
-            return Call(names.ACTIVITY_STAGE, wait, stage, Staged, ENDLESS)
+            return called(stage, ENDLESS)
         case OperationKind.CREATE:
             create = CreateInput(
                 target=target,
@@ -267,7 +262,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report=operation.report,
                 report_submitted=operation.report_done or operation.report,
             )
-            return Call(names.ACTIVITY_CREATE, short, create, Created, make_time)
+            return called(create, make_time)
         case OperationKind.REPLACE:
             again = attempt.replacing if attempt is not None else ()
             replace = ReplaceInput(
@@ -293,13 +288,13 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )
-            return Call(names.ACTIVITY_REPLACE, wait, replace, Replaced, ENDLESS)
+            return called(replace, ENDLESS)
         case OperationKind.CHECKPOINT:
             ask = asking(spec, state, target)
             if ask is None:
                 raise ValueError("no checkpoint is asked for")
             # While the cluster cannot be seen it goes on past its end, and is bounded by its heartbeats alone.
-            return Call(names.ACTIVITY_CHECKPOINT, wait, ask, Checkpointed, ENDLESS)
+            return called(ask, ENDLESS)
         case OperationKind.CLEAR:
             clear = ClearInput(
                 target=target,
@@ -311,7 +306,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )
-            return Call(names.ACTIVITY_CLEAR, wait, clear, Cleared, ENDLESS)
+            return called(clear, ENDLESS)
         case OperationKind.PARK:
             park = ParkInput(
                 target=target,
@@ -323,7 +318,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )
-            return Call(names.ACTIVITY_PARK, wait, park, Parked, ENDLESS)
+            return called(park, ENDLESS)
         case OperationKind.UNPARK:
             resuming = attempt.resuming if attempt is not None else ()
             unpark = UnparkInput(
@@ -340,7 +335,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )
-            return Call(names.ACTIVITY_UNPARK, wait, unpark, Unparked, ENDLESS)
+            return called(unpark, ENDLESS)
         case OperationKind.OBSERVE:
             there = tuple(one for one in plan if one.name not in waiting)
             observe = ObserveInput(
@@ -352,7 +347,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 leases=matters(state.policy),
                 decides=operation.decides,
             )
-            return Call(names.ACTIVITY_OBSERVE, short, observe, Observation, timedelta(minutes=5))
+            return called(observe, timedelta(minutes=5))
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
             until = operation.until or now
             forced = operation.kind is OperationKind.FORCE_REMOVE
@@ -373,11 +368,9 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 delete_anchor=operation.releases and deletes_anchor(spec, state),
                 follows=None if forced else asking(spec, state, target),
             )
-            name = names.ACTIVITY_FORCE_REMOVE if forced else names.ACTIVITY_REMOVE
             # It may last longer than `until`: a removal that began late gives its pods their grace all the same.
             longest = max(until - now, timedelta(0)) + grace + timedelta(minutes=5)
-            return Call(name, wait, remove, Removed, longest)
+            return called(remove, longest)
         case OperationKind.REPORT:
             report = ReportInput(target=target, report=operation.report)
-            # An older worker returns nothing.
-            return Call(names.ACTIVITY_REPORT, short, report, Reported | None, timedelta(minutes=2))
+            return called(report, timedelta(minutes=2))

@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from holdfast.model import OperationKind, RefusedCreate, State, Workload
-
-_BREAKABLE: Final = {
-    OperationKind.STAGE,
-    OperationKind.REPLACE,
-    OperationKind.CLEAR,
-    OperationKind.PARK,
-    OperationKind.UNPARK,
-    OperationKind.CHECKPOINT,
-    OperationKind.OBSERVE,
-    OperationKind.REMOVE,
-    OperationKind.FORCE_REMOVE,
-    OperationKind.REPORT,
-}
+from holdfast.model.calls.operations import OPERATIONS
 
 
 def is_breakable(spec: Workload, state: State, kind: OperationKind) -> bool:
@@ -25,4 +11,4 @@ def is_breakable(spec: Workload, state: State, kind: OperationKind) -> bool:
     # A preparation that may wait for ever must not keep a history from ending.
     if kind is OperationKind.PREPARE:
         return state.policy.refused_create is RefusedCreate.WAIT or spec.allow_missing_kinds
-    return kind in _BREAKABLE
+    return OPERATIONS[kind].breakable

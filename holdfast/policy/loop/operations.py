@@ -15,7 +15,7 @@ from holdfast.model import (
     SuspendMode,
     Workload,
 )
-from holdfast.model.calls.cluster import Cleared, Created, Parked, Removed, Replaced, Unparked
+from holdfast.model.calls.operations import OPERATIONS
 from holdfast.policy.attempt.health import timings
 from holdfast.policy.attempt.park import mergeable
 from holdfast.policy.attempt.settle import settle
@@ -117,21 +117,5 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
     operation = state.operation
     if operation is None:
         return None
-    match operation.kind:
-        case OperationKind.CREATE:
-            event = Created()
-        case OperationKind.REPLACE:
-            event = Replaced()
-        case OperationKind.CLEAR:
-            event = Cleared(done=True)
-        case OperationKind.PARK:
-            event = Parked(done=True)
-        case OperationKind.UNPARK:
-            event = Unparked(done=True)
-        case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
-            event = Removed(gone=True)
-        case OperationKind.PREPARE | OperationKind.CHECKPOINT | OperationKind.OBSERVE | OperationKind.REPORT:
-            return None
-        case OperationKind.STAGE:
-            return None
-    return settle(spec, fold(state, event, now), now)
+    promised = OPERATIONS[operation.kind].promise
+    return settle(spec, fold(state, promised, now), now) if promised is not None else None

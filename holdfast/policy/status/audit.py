@@ -10,26 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.model import Attempt, OperationKind, State, Workload
+from holdfast.model.calls.operations import OPERATIONS
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.steps import Run, Step
 
-_ACTS = {
-    OperationKind.CREATE,
-    OperationKind.REPLACE,
-    OperationKind.CLEAR,
-    OperationKind.PARK,
-    OperationKind.UNPARK,
-    OperationKind.REMOVE,
-    OperationKind.FORCE_REMOVE,
-}
-"""What changes something that runs, or lets it run."""
 KEPT = 16
 
 
 def audited(spec: Workload, state: State, step: Step) -> Step:
     """Return the writing down of a step, where that comes first; else the step itself."""
     attempt = state.attempt
-    if not spec.sensitive or not isinstance(step, Run) or step.kind not in _ACTS or not state.anchored:
+    if not spec.sensitive or not isinstance(step, Run) or not OPERATIONS[step.kind].acts or not state.anchored:
         return step
     if attempt is None or _entry(attempt, step.kind) in attempt.audited:
         return step

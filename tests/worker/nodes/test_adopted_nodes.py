@@ -35,7 +35,7 @@ def bare(name: str) -> dict[str, Any]:
 
 
 def after(raw: dict[str, Any], patch: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a raw node after a merge patch of its annotations, labels and node_taints."""
+    """Return a raw node after a merge patch of its annotations, labels and taints."""
     node = copy.deepcopy(raw)
     for field in ("annotations", "labels"):
         values = {**node["metadata"].get(field, {}), **(patch or {}).get("metadata", {}).get(field, {})}

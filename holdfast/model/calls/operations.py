@@ -1,0 +1,57 @@
+"""The operations of a workload: one table of how each is asked for, what it returns, and how it may be treated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast import names
+from holdfast.model import Observation, OperationKind
+from holdfast.model.calls.cluster import (
+    Checkpointed,
+    Cleared,
+    Created,
+    Parked,
+    Prepared,
+    Removed,
+    Replaced,
+    Reported,
+    Unparked,
+)
+from holdfast.model.calls.stage import Staged
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind of operation."""
+
+    activity: str
+    result: Any
+    """What its activity returns."""
+    queue: Callable[[str], str] = names.queue_wait
+    """By cluster: the task queue of short activities, or of those that wait."""
+    breakable: bool = True
+    """Whether it may be broken off and begun again without a trace, so that a new run can begin."""
+    acts: bool = False
+    """Whether it changes something that runs, or lets it run: of sensitive work that is written down first (L36)."""
+    promise: Cleared | Created | Parked | Removed | Replaced | Unparked | None = None
+    """The good end whose status it brings along, so that it is told without another activity."""
+
+
+_SHORT: Final = names.queue_cluster
+OPERATIONS: Final[dict[OperationKind, Row]] = {
+    OperationKind.PREPARE: Row(names.ACTIVITY_PREPARE, Prepared, _SHORT, breakable=False),
+    OperationKind.STAGE: Row(names.ACTIVITY_STAGE, Staged),
+    OperationKind.CREATE: Row(names.ACTIVITY_CREATE, Created, _SHORT, breakable=False, acts=True, promise=Created()),
+    OperationKind.REPLACE: Row(names.ACTIVITY_REPLACE, Replaced, acts=True, promise=Replaced()),
+    OperationKind.CLEAR: Row(names.ACTIVITY_CLEAR, Cleared, acts=True, promise=Cleared(done=True)),
+    OperationKind.PARK: Row(names.ACTIVITY_PARK, Parked, acts=True, promise=Parked(done=True)),
+    OperationKind.UNPARK: Row(names.ACTIVITY_UNPARK, Unparked, acts=True, promise=Unparked(done=True)),
+    OperationKind.CHECKPOINT: Row(names.ACTIVITY_CHECKPOINT, Checkpointed),
+    OperationKind.OBSERVE: Row(names.ACTIVITY_OBSERVE, Observation, _SHORT),
+    OperationKind.REMOVE: Row(names.ACTIVITY_REMOVE, Removed, acts=True, promise=Removed(gone=True)),
+    OperationKind.FORCE_REMOVE: Row(names.ACTIVITY_FORCE_REMOVE, Removed, acts=True, promise=Removed(gone=True)),
+    # A worker of an early release returns nothing.
+    OperationKind.REPORT: Row(names.ACTIVITY_REPORT, Reported | None, _SHORT),
+}
