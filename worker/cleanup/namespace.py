@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.kube.client import AlreadyExists, Forbidden, Kube, NotFound, Object, service_account_user
+from holdfast.activities.kube.raw import mapping
 from holdfast.errors import HoldfastError
 
 _RBAC = "rbac.authorization.k8s.io"
 _IN_FORCE_SECONDS = 10.0
 _VERBS = ["create", "get", "list", "watch", "patch", "delete"]
 _PART_OF = {"app.kubernetes.io/part-of": "holdfast"}
+LABELS: Final = "app.kubernetes.io/part-of=holdfast"
+"""Selects what Holdfast has made for itself."""
 
 # The built-in kinds a workload is usually made of, by API group.
 RUNNER_KINDS: dict[str, list[str]] = {
@@ -90,6 +93,11 @@ async def enable(
     return wanted
 
 
+def is_own(thing: Object) -> bool:
+    """Whether an object says that it is part of Holdfast."""
+    return mapping(thing["metadata"].get("labels")).items() >= _PART_OF.items()
+
+
 async def _beside(kube: Kube, manifest: Object) -> Object:
     """Return what to apply where an object of that name may be another's: an account is opted in, and stays theirs.
 
@@ -100,7 +108,7 @@ async def _beside(kube: Kube, manifest: Object) -> Object:
     if metadata.get("labels") != _PART_OF:
         return manifest
     found = await kube.find(manifest["apiVersion"], manifest["kind"], metadata["name"], metadata["namespace"])
-    if found is None or (found["metadata"].get("labels") or {}).items() >= _PART_OF.items():
+    if found is None or is_own(found):
         return manifest
     if manifest["kind"] == "ServiceAccount":
         return {**manifest, "metadata": {**metadata, "labels": {}}}

@@ -25,12 +25,11 @@ from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeWish, NodeWord
 from holdfast.policy.entities.health import ENTITIES
+from holdfast.worker.cleanup.namespace import LABELS, is_own
 from holdfast.worker.cleanup.sweep_lookup import Ground
 from holdfast.worker.runtime.pollers import ACTIVITY, polled
 from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
 
-PART_OF: Final = "app.kubernetes.io/part-of"
-LABELS: Final = f"{PART_OF}=holdfast"
 _CRD: Final = "CustomResourceDefinition"
 _ROLES: Final = tuple(("rbac.authorization.k8s.io/v1", kind) for kind in ("RoleBinding", "Role"))
 _ACCOUNT: Final = ("v1", "ServiceAccount")
@@ -329,7 +328,7 @@ async def delete_own(ground: Ground, manifest: Object, say: Say) -> None:
         return
     if found is None:
         return
-    if mapping(found["metadata"].get("labels")).get(PART_OF) != "holdfast":
+    if not is_own(found):
         say(f"{manifest['kind']} {metadata['name']} stays: it does not say that it is part of Holdfast")
         return
     await _unless_gone(ground.site.kube.delete(*key, uid=found["metadata"]["uid"]))

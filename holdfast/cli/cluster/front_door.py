@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import yaml
 
 from holdfast import names
-from holdfast.activities.kube.raw import mapping, one_line
+from holdfast.activities.kube.raw import mapping, one_line, time_of
 from holdfast.cli.cluster.checks import WORKER, Check, lacking_of_worker, not_known
 from holdfast.cli.cluster.rbac import granted
 from holdfast.errors import DocumentWarning, HoldfastError
@@ -167,16 +167,16 @@ def stranded(
     return [
         f"{mapping(one['metadata']).get('namespace')}/{mapping(one['metadata']).get('name')}"
         for one in gone
-        if (since := _since(one, "QuotaReserved", "False")) and datetime.fromisoformat(since) < now - _MINUTE
+        if (since := _since(one, "QuotaReserved", "False")) is not None and since < now - _MINUTE
     ]
 
 
-def _since(resource: Mapping[str, Any], condition: str, status: str) -> str:
-    """Return since when a condition is as given; empty if it is not."""
+def _since(resource: Mapping[str, Any], condition: str, status: str) -> datetime | None:
+    """Return since when a condition is as given; None if it is not."""
     for one in mapping(resource.get("status")).get("conditions") or ():
         if one.get("type") == condition and one.get("status") == status:
-            return str(one.get("lastTransitionTime"))
-    return ""
+            return time_of(one.get("lastTransitionTime"))
+    return None
 
 
 def longest_reset(policy: Policy) -> timedelta:
