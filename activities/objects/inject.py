@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from holdfast import names
@@ -23,7 +24,7 @@ _WITH_TTL = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
 _NO_DEADLINE = frozenset({"apps"})
 """API groups whose controllers refuse a deadline in the template of their pods."""
 
-UNBOUND: Final = PodBounds()
+_UNBOUND: Final = PodBounds()
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
 
 
@@ -39,52 +40,52 @@ class InjectionError(ValueError):
         return f"{self.path}: {self.message}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """How and where the objects of one attempt are made: the same for all its components."""
+
+    target: Target
+    attempt: int
+    owner_uid: str
+    """Of the attempt's owner object."""
+    installation: str
+    labels: Mapping[str, str]
+    """The workload's, for objects and pods."""
+    excluded: Sequence[str] = ()
+    """Nodes on which pods must not run."""
+    disliked: Sequence[str] = ()
+    """Nodes to which pods prefer any other."""
+    marked: Sequence[str] = ()
+    """Labels, `key` or `key=value`, of nodes on which pods must not run."""
+    resume_from: str | None = None
+    """The checkpoint that pods go on from, empty for none; None: they make none."""
+    bounds: PodBounds = _UNBOUND
+    """What nodes do to pods by themselves."""
+    gang: GangPods | None = None
+    rendezvous: str = ""
+    """Where the gang's rendezvous is asked."""
+    data: Sequence[DataVolume] = ()
+    """The data sets that pods read."""
+    place: DataPlace | None = None
+    """Where pods find the cache in which those lie; None where this worker stages none."""
+
+
 def inject(
-    component: Component,
-    *,
-    target: Target,
-    attempt: int,
-    owner_uid: str,
-    installation: str,
-    labels: Mapping[str, str],
-    config_hash: str = "",
-    launch: int = 0,
-    excluded: Sequence[str] = (),
-    disliked: Sequence[str] = (),
-    marked: Sequence[str] = (),
-    copy_index: int | None = None,
-    resume_from: str | None = None,
-    bounds: PodBounds = UNBOUND,
-    gang: GangPods | None = None,
-    rendezvous: str = "",
-    data: Sequence[DataVolume] = (),
-    place: DataPlace | None = None,
+    component: Component, placement: Placement, *, config_hash: str = "", launch: int = 0, copy_index: int | None = None
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
     Args:
         component: whose template it is; the template is not changed.
-        target: the workload.
-        attempt: the attempt that is being created.
-        owner_uid: uid of the attempt's owner object.
-        installation: id of this installation of Holdfast.
-        labels: the workload's labels, for the object and its pods.
+        placement: of the attempt that is being created.
         config_hash: digest of all that its pods are made of, for its pods to bear; empty for none.
         launch: how often it has been made again within this attempt.
-        excluded: nodes on which its pods must not run.
-        disliked: nodes to which its pods prefer any other.
-        marked: labels, `key` or `key=value`, of nodes on which its pods must not run.
         copy_index: which copy it is, where the component has copies.
-        resume_from: the checkpoint that its pods go on from, empty for none; None: they make none.
-        bounds: what nodes do to its pods by themselves.
-        gang: how the pods of the workload's gang are made, if it has one.
-        rendezvous: where such a gang's rendezvous is asked.
-        data: the data sets that the workload's pods read.
-        place: where pods find the cache in which those lie; None where this worker stages none.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
     """
+    target, attempt, labels, resume_from = placement.target, placement.attempt, placement.labels, placement.resume_from
     whole: dict[str, Any] = {"template": copy.deepcopy(component.template)}
     sent: dict[str, Any] = whole["template"]
     metadata: dict[str, Any] = sent["metadata"]
@@ -100,9 +101,9 @@ def inject(
         of_copy = copy_labels(component, target, metadata["name"], copy_index, attempt - 1 + launch)
     metadata.pop("generateName", None)
     metadata["namespace"] = target.namespace
-    metadata["ownerReferences"] = [owner_reference(names.attempt_name(target.name, attempt), owner_uid)]
+    metadata["ownerReferences"] = [owner_reference(names.attempt_name(target.name, attempt), placement.owner_uid)]
     ours = {
-        names.LABEL_INSTALLATION: installation,
+        names.LABEL_INSTALLATION: placement.installation,
         names.LABEL_WORKLOAD_UID: target.workload_uid,
         names.LABEL_ATTEMPT: str(attempt),
         names.LABEL_COMPONENT: component.name,
@@ -125,24 +126,25 @@ def inject(
         if resume_from:
             _add(pod_metadata, "annotations", {names.ANNOTATION_RESUME_FROM: resume_from}, f"{pod_set.path}.metadata")
         _apply(pod_set, template, pod_metadata)
-        _bind(template["spec"], bounds, _group(sent), f"{pod_set.path}.spec")
+        _bind(template["spec"], placement.bounds, _group(sent), f"{pod_set.path}.spec")
         ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
         _add_environment(template["spec"], pod_set.path, ours_told, resumes=resume_from is not None)
-        ours_read = [one for one in data if component.name in one.components]
+        ours_read = [one for one in placement.data if component.name in one.components]
         try:
-            add_data(template["spec"], ours_read, place, f"{pod_set.path}.spec")
+            add_data(template["spec"], ours_read, placement.place, f"{pod_set.path}.spec")
         except DataProblem as error:
             raise InjectionError(error.path, error.message) from None
         try:
-            keep_off(template["spec"], excluded, disliked, f"{pod_set.path}.spec", marked)
+            keep_off(template["spec"], placement.excluded, placement.disliked, f"{pod_set.path}.spec", placement.marked)
         except PlacementError as error:
             raise InjectionError(error.path, error.message) from None
     _take_ttl(sent)
+    gang = placement.gang
     if gang is not None and gang.component == component.name:
-        _gather(sent, component.name, gang.pods, rendezvous)
+        _gather(sent, component.name, gang.pods, placement.rendezvous)
     if (_group(sent), sent["kind"]) == ("batch", "Job") and isinstance(sent.get("spec"), dict):
         # Its controller would make a pod again that its node has ended, with a deadline of its own.
-        _lower(sent["spec"], bounds.active_deadline, "template.spec")
+        _lower(sent["spec"], placement.bounds.active_deadline, "template.spec")
     metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
     return sent
 

@@ -21,7 +21,7 @@ from holdfast.activities.kube.client import (
 )
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.objects.attempts import living_owner_of
-from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.inject_data import place_of
 from holdfast.activities.site.closed import is_account, withdrawn
 from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, persist, user_of
@@ -88,23 +88,25 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
     try:
         return inject(
             component,
-            target=given.target,
-            attempt=given.attempt,
-            owner_uid=given.owner_uid,
-            installation=site.installation,
-            labels=given.labels,
-            bounds=given.bounds,
-            gang=given.gang,
-            rendezvous=site.rendezvous,
-            data=given.data,
-            place=place_of(site.data),
+            Placement(
+                target=given.target,
+                attempt=given.attempt,
+                owner_uid=given.owner_uid,
+                installation=site.installation,
+                labels=given.labels,
+                bounds=given.bounds,
+                gang=given.gang,
+                rendezvous=site.rendezvous,
+                data=given.data,
+                place=place_of(site.data),
+                excluded=given.nodes_excluded,
+                disliked=given.nodes_disliked,
+                marked=site.marks.selectable if given.nodes_unmarked else (),
+                resume_from=given.resume_from,
+            ),
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
-            excluded=given.nodes_excluded,
-            disliked=given.nodes_disliked,
-            marked=site.marks.selectable if given.nodes_unmarked else (),
             copy_index=copy_index,
-            resume_from=given.resume_from,
         )
     except InjectionError as error:
         raise Refusal("Invalid", str(error), final=True) from None

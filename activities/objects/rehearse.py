@@ -23,7 +23,7 @@ from holdfast.activities.kube.client import (
     WebhookFailed,
 )
 from holdfast.activities.kube.raw import mapping, mappings
-from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.inject_data import place_of
 from holdfast.activities.objects.make import described
 from holdfast.activities.objects.verdict import problems_with
@@ -109,20 +109,22 @@ async def _problems_of(
     try:
         sent = inject(
             component,
-            target=given.target,
-            attempt=given.attempt,
-            owner_uid=_NOBODY,
-            installation=site.installation,
-            labels=given.labels,
-            bounds=given.bounds,
-            gang=given.gang,
-            rendezvous=site.rendezvous,
-            data=given.data,
-            place=place_of(site.data),
+            Placement(
+                target=given.target,
+                attempt=given.attempt,
+                owner_uid=_NOBODY,
+                installation=site.installation,
+                labels=given.labels,
+                bounds=given.bounds,
+                gang=given.gang,
+                rendezvous=site.rendezvous,
+                data=given.data,
+                place=place_of(site.data),
+                excluded=change.nodes_excluded if change is not None else (),
+                disliked=change.nodes_disliked if change is not None else (),
+                marked=site.marks.selectable if change is not None and change.nodes_unmarked else (),
+            ),
             config_hash=given.config_hashes.get(component.name, ""),
-            excluded=change.nodes_excluded if change is not None else (),
-            disliked=change.nodes_disliked if change is not None else (),
-            marked=site.marks.selectable if change is not None and change.nodes_unmarked else (),
             copy_index=copy_index,
         )
     except InjectionError as error:

@@ -29,7 +29,7 @@ from holdfast.activities.kube.trim import PodTrace, lean, pod_trace, unsigned
 from holdfast.activities.objects.ancestry import own_pods
 from holdfast.activities.objects.attempts import living_owner_of
 from holdfast.activities.objects.copies import each, read_objects
-from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.make import is_owned
 from holdfast.activities.objects.placement import merged
 from holdfast.activities.operations.deadline import Grace
@@ -319,17 +319,19 @@ def _wanted(
     try:
         sent = inject(
             component,
-            target=given.target,
-            attempt=given.attempt,
-            owner_uid=given.owner_uid,
-            installation=site.installation,
-            labels=given.labels,
+            Placement(
+                target=given.target,
+                attempt=given.attempt,
+                owner_uid=given.owner_uid,
+                installation=site.installation,
+                labels=given.labels,
+                resume_from=given.resume_from,
+                gang=given.gang,
+                rendezvous=site.rendezvous,
+            ),
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
             copy_index=index,
-            resume_from=given.resume_from,
-            gang=given.gang,
-            rendezvous=site.rendezvous,
         )
     except InjectionError as error:
         raise _Refused(str(error)) from None

@@ -6,18 +6,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.activities.objects.inject import inject
 from holdfast.activities.objects.make import is_made_alike, is_sent_alike
 from holdfast.model import Component
 from holdfast.model.calls.cluster import PodBounds
-from tests.activities.objects.test_inject import TARGET, job, part
+from tests.activities.objects.test_inject import injected, job, part
 
 pytestmark = pytest.mark.row("D28", level="pure")
 
 
 def sent(component: Component, config_hash: str = "of-the-template", **more: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"attempt": 2, "owner_uid": "owner-uid", "installation": "inst", "labels": {"team": "blue"}}
-    return inject(component, target=TARGET, config_hash=config_hash, **(given | more))
+    given: dict[str, Any] = {"labels": {"team": "blue"}}
+    return injected(component, config_hash=config_hash, **(given | more))
 
 
 def test_D28_what_differs_in_what_holdfast_adds_alone_is_made_alike():

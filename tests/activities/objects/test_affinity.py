@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject import InjectionError
 from holdfast.model import Component
-from tests.activities.objects.test_inject import TARGET, job, part
+from tests.activities.objects.test_inject import injected, job, part
 
 ROW = pytest.mark.row
 REQUIRED, PREFERRED = (
@@ -31,17 +31,7 @@ def sent(
     disliked: tuple[str, ...] = (),
     marked: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    return inject(
-        component,
-        target=TARGET,
-        attempt=2,
-        owner_uid="owner",
-        installation="inst",
-        labels={},
-        excluded=excluded,
-        disliked=disliked,
-        marked=marked,
-    )
+    return injected(component, excluded=excluded, disliked=disliked, marked=marked)
 
 
 def made(

@@ -11,12 +11,13 @@ import pytest
 from holdfast import names
 from holdfast.activities.facts.components import UNSEEN
 from holdfast.activities.facts.objects import object_facts
-from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject import InjectionError
 from holdfast.activities.site.site import Pulse
 from holdfast.model import Component, CopyLabel, CopyWord, FailureClass, Observation, Scope, StatusRule
 from holdfast.model.calls.cluster import PlannedComponent, Target, copies_ref, planned
 from tests.activities import bench, shapes
 from tests.activities.facts.test_snapshot import look
+from tests.activities.objects.test_inject import injected
 from tests.activities.shapes import component, condition, failed, owner, pod
 
 JOB = StatusRule(complete=("Complete",), failed=("Failed",))
@@ -48,16 +49,8 @@ def copied(copies: int = 3, **fields: Any) -> Component:
 
 
 def sent(one: Component, index: int | None, *, attempt: int = 3, launch: int = 0) -> dict[str, Any]:
-    return inject(
-        one,
-        target=TARGET,
-        attempt=attempt,
-        owner_uid="owner-uid",
-        installation="inst",
-        labels={"example.com/name": "the workload's"},
-        launch=launch,
-        copy_index=index,
-    )
+    labels = {"example.com/name": "the workload's"}
+    return injected(one, target=TARGET, attempt=attempt, labels=labels, launch=launch, copy_index=index)
 
 
 def job(index: int, *conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
@@ -132,7 +125,7 @@ class TestLabels:
         assert hashes[0] == hashes[1] != hashes[2]
 
     def test_one_object_bears_nothing_of_a_copy(self):
-        made = inject(bench.job("w"), target=TARGET, attempt=1, owner_uid="o", installation="inst", labels={})
+        made = injected(bench.job("w"), target=TARGET)
         assert names.LABEL_COPY not in made["metadata"]["labels"]
 
     def test_a_template_that_says_otherwise_is_refused(self):

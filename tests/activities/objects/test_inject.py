@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import names
-from holdfast.activities.objects.inject import InjectionError, inject, sent_hash
+from holdfast.activities.objects.inject import InjectionError, Placement, inject, sent_hash
 from holdfast.agent import settings
 from holdfast.model import Component, PodSet, SchedulingGate, Toleration
 from holdfast.model.calls.cluster import GangPods, PodBounds, Target
@@ -36,8 +36,23 @@ def part(template: dict[str, Any] | None = None, **pod_set: Any) -> Component:
     return Component(name="work", template=template or job(), pod_sets=sets)
 
 
+def injected(
+    component: Component, *, config_hash: str = "", launch: int = 0, copy_index: int | None = None, **placement: Any
+) -> dict[str, Any]:
+    """Return what is sent for a component of attempt 2, unless `placement` says otherwise."""
+    usual: dict[str, Any] = {
+        "target": TARGET,
+        "attempt": 2,
+        "owner_uid": "owner-uid",
+        "installation": "inst",
+        "labels": {},
+    }
+    where = Placement(**(usual | placement))
+    return inject(component, where, config_hash=config_hash, launch=launch, copy_index=copy_index)
+
+
 def sent(component: Component, attempt: int = 2, **labels: str) -> dict[str, Any]:
-    return inject(component, target=TARGET, attempt=attempt, owner_uid="owner-uid", installation="inst", labels=labels)
+    return injected(component, attempt=attempt, labels=labels)
 
 
 OURS = {
@@ -313,8 +328,7 @@ BOUNDS = PodBounds(active_deadline=900, termination_grace=30)
 
 
 def bound(template: dict[str, Any], bounds: PodBounds = BOUNDS) -> dict[str, Any]:
-    given: dict[str, Any] = {"target": TARGET, "attempt": 1, "owner_uid": "o", "installation": "inst", "labels": {}}
-    return inject(part(template), **given, bounds=bounds)
+    return injected(part(template), bounds=bounds)
 
 
 @pytest.mark.row("L18", level="pure")
@@ -430,13 +444,4 @@ def test_what_would_be_in_a_gangs_way_is_refused(pod: dict[str, Any], rendezvous
 
 def gathered(component: Component, rendezvous: str = "http://hub:8090") -> dict[str, Any]:
     """Return the Job of a gang of five pods."""
-    return inject(
-        component,
-        target=TARGET,
-        attempt=2,
-        owner_uid="owner-uid",
-        installation="inst",
-        labels={},
-        gang=GangPods(component="work", pods=5),
-        rendezvous=rendezvous,
-    )
+    return injected(component, gang=GangPods(component="work", pods=5), rendezvous=rendezvous)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject import InjectionError
 from holdfast.activities.objects.inject_data import DataPlace
 from holdfast.model import Component
 from holdfast.model.calls.cluster import CreateInput, DataVolume, PrepareInput
-from tests.activities.objects.test_inject import TARGET, job, part
+from tests.activities.objects.test_inject import injected, job, part
 
 ROW = pytest.mark.row
 DIGEST = "d" * 64
@@ -19,9 +19,7 @@ NODES, CLAIM = DataPlace(host_path="/srv/data"), DataPlace(claim="datasets")
 
 
 def pod(component: Component, place: DataPlace | None, *data: DataVolume) -> dict[str, Any]:
-    made = inject(
-        component, target=TARGET, attempt=1, owner_uid="o", installation="i", labels={}, data=data, place=place
-    )
+    made = injected(component, data=data, place=place)
     return made["spec"]["template"]["spec"]
 
 

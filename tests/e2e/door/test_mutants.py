@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import formats, names
 from holdfast.activities.kube.client import KubeError, Object, UnknownKind, Unreachable, service_account_user
-from holdfast.activities.objects.inject import InjectionError, inject
+from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.rehearse import rehearse
 from holdfast.activities.site.permissions import until_permitted
 from holdfast.activities.site.site import Pulse
@@ -164,11 +164,13 @@ class Judge:
         try:
             sent = inject(
                 given.components[index],
-                target=given.target,
-                attempt=1,
-                owner_uid="00000000-0000-0000-0000-000000000001",
-                installation="mutants",
-                labels=given.labels,
+                Placement(
+                    target=given.target,
+                    attempt=1,
+                    owner_uid="00000000-0000-0000-0000-000000000001",
+                    installation="mutants",
+                    labels=given.labels,
+                ),
                 config_hash=given.config_hashes[given.components[index].name],
             )
         except InjectionError as error:
