@@ -190,7 +190,7 @@ def test_every_setting_is_an_option_of_the_command() -> None:
     from holdfast.cli.cluster.worker import worker
 
     options = set(inspect.signature(worker).parameters) - {"config"}
-    assert options == set(Settings.model_fields) - {"temporal_wait"}
+    assert options == set(Settings.model_fields)
 
 
 def test_marks_of_bad_nodes_are_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,11 +230,14 @@ def own_manager(value: str) -> str:
 class Settings(BaseSettings):
     """All settings of a worker process. A field `x_y` is `--x-y`, `HOLDFAST_X_Y` and `x_y` in the TOML file."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
 
     cluster: Label = ""
     """Name of the cluster this worker acts on. Needed by every role but `workflows` and `admission`."""
     roles: Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_roles)] = tuple(Role)
+    """Some of workflows, cluster, wait, watch, admission, by commas. Default: all five."""
     queues: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
     """The only admission queues that the role `admission` serves. Empty: all of the cluster, or of all clusters."""
     installation: Label = ""
@@ -245,9 +248,10 @@ class Settings(BaseSettings):
     """How this process is called in Temporal. Empty: its pid and host."""
 
     temporal_address: Addresses = "127.0.0.1:7233"
-    """Several, with commas between them, where no name stands for all servers: any that answers is used."""
+    """host:port. Several, with commas between them, where no name stands for all servers: any that answers is used."""
     temporal_namespace: Annotated[str, Field(min_length=1)] = "default"
     temporal_tls: bool = False
+    """Whether Temporal is reached by TLS; a file below implies it."""
     temporal_tls_ca_file: File | None = None
     temporal_tls_cert_file: File | None = None
     temporal_tls_key_file: File | None = None
@@ -258,11 +262,14 @@ class Settings(BaseSettings):
     kubeconfig: str = ""
     """Path, or several separated by colons. Empty: the pod's own service account, else ~/.kube/config."""
     kube_context: str = ""
+    """Of the kubeconfig. Empty: the current one."""
     namespaces: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
     """The only namespaces this worker acts in. Empty: every namespace that is enabled."""
 
     grace_period_maximum: Duration = Limits().grace_period_maximum
+    """Caps every workload's waits, for example 24h."""
     success_ttl_maximum: Duration | None = None
+    """Caps how long a finished workload is kept."""
 
     node_eviction_labels: NodeMarks = LABELS
     """Labels of a node that its pods are to leave: `key` or `key=value`. Empty: none."""
@@ -352,9 +359,13 @@ class Settings(BaseSettings):
     """What workloads of which namespace may have staged: namespace=s3://bucket/prefix, or *=s3://... for all."""
 
     health_address: Address = "127.0.0.1:8085"
+    """host:port of /livez and /readyz."""
     metrics_address: Address = "127.0.0.1:9464"
+    """host:port of /metrics."""
     log_format: Literal["json", "console"] = "json"
+    """json or console."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """debug, info, warning or error."""
 
     deployment_name: str = ""
     """Worker deployment for Temporal's worker versioning; with `build_id`. Empty: no versioning."""

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common.options import (
-    EXIT_REFUSED,
-    EXIT_UNREACHABLE,
-    Address,
-    Cluster,
-    Format,
-    Output,
-    TemporalNamespace,
-)
+from holdfast.cli.common.options import EXIT_REFUSED, EXIT_UNREACHABLE, HERE, Format, Output, Place, grouped
 from holdfast.cli.common.output import emit
 
 if TYPE_CHECKING:
@@ -26,9 +18,7 @@ if TYPE_CHECKING:
 
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Add the search attributes that Temporal lacks.")] = False,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     kubeconfig: Annotated[
         str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
     ] = None,
@@ -39,12 +29,14 @@ def doctor(
     from holdfast.cli.cluster import checks
     from holdfast.cli.common.about import versions
 
-    named = cluster or os.environ.get("HOLDFAST_CLUSTER") or None
+    named = place.cluster or os.environ.get("HOLDFAST_CLUSTER") or None
 
     async def go() -> list[Check]:
         found = [checks.Check("versions", True, ", ".join(f"{key} {value}" for key, value in versions().items()))]
         uids = checks.Uids()
-        found += [check async for check in checks.temporal(address, temporal_namespace, named, fix=fix, uids=uids)]
+        found += [
+            check async for check in checks.temporal(place.address, place.temporal_namespace, named, fix=fix, uids=uids)
+        ]
         config = kubeconfig or os.environ.get("KUBECONFIG")
         found += [check async for check in checks.kubernetes(config, context, uids)]
         found += [checks.binding(named, uids.bound, uids.here)] if named else []
@@ -72,4 +64,4 @@ def text(found: list[Check]) -> str:
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
-    app.command(rich_help_panel=panel)(doctor)
+    app.command(rich_help_panel=panel)(grouped(doctor))

@@ -6,12 +6,12 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common.options import EXIT_FAILED, EXIT_REFUSED, Address, Cluster, Format, Output, TemporalNamespace
+from holdfast.cli.common.options import EXIT_FAILED, EXIT_REFUSED, HERE, Format, Output, Place, grouped
 from holdfast.cli.common.output import emit
 from holdfast.errors import HoldfastError
 
@@ -30,7 +30,7 @@ def sweep(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --unknown: do not ask.")] = False,
     timeout: Annotated[str, typer.Option("--timeout", help="How long the removal of one workload may last.")] = "10m",
-    cluster: Cluster = None,
+    place: Place = HERE,
     installation: Annotated[
         str | None,
         typer.Option(
@@ -39,8 +39,6 @@ def sweep(
             show_default=False,
         ),
     ] = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
     kubeconfig: Annotated[
         str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
     ] = None,
@@ -61,7 +59,7 @@ def sweep(
         from holdfast.worker.cleanup.sweep_delete import to_remove
         from holdfast.worker.cleanup.sweep_lookup import survey
 
-        async with grounded(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
+        async with grounded(place, installation, kubeconfig, context) as ground:
             seen = Told(_scene(ground), await survey(ground))
             told.append(seen)
             if output is Output.TABLE:
@@ -100,17 +98,12 @@ class Told:
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
-    app.command(rich_help_panel=panel)(sweep)
+    app.command(rich_help_panel=panel)(grouped(sweep))
 
 
 @asynccontextmanager
 async def grounded(
-    cluster: str | None,
-    installation: str | None,
-    address: str | None,
-    temporal_namespace: str | None,
-    kubeconfig: str | None,
-    context: str | None,
+    place: Place, installation: str | None, kubeconfig: str | None, context: str | None
 ) -> AsyncGenerator[Ground]:
     """Reach Temporal and the cluster, which is to be the one that the name stands for."""
     from holdfast.cli.common.kubernetes import reached
@@ -120,9 +113,14 @@ async def grounded(
     from holdfast.worker.runtime.settings import Role, load
 
     # Where a worker takes them from: flags, environment, holdfast.toml.
-    flags = {"cluster": cluster, "installation": installation, "kubeconfig": kubeconfig, "roles": (Role.WORKFLOWS,)}
+    flags = {
+        "cluster": place.cluster,
+        "installation": installation,
+        "kubeconfig": kubeconfig,
+        "roles": (Role.WORKFLOWS,),
+    }
     settings = load(flags)
-    async with session(address, temporal_namespace, settings.cluster) as holdfast:
+    async with session(replace(place, cluster=settings.cluster)) as holdfast:
         named = holdfast.require_cluster()
         with refusals(holdfast.place):
             async with reached(settings.kubeconfig or None, context or settings.kube_context or None) as kube:

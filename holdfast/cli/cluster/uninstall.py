@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 import yaml
 
-from holdfast.cli.common.options import EXIT_REFUSED, Address, Cluster, TemporalNamespace
+from holdfast.cli.common.options import EXIT_REFUSED, HERE, Place, grouped
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def uninstall(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what there is, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     timeout: Annotated[str, typer.Option("--timeout", help="How long removing all workloads may last.")] = "10m",
-    cluster: Cluster = None,
+    place: Place = HERE,
     installation: Annotated[
         str | None,
         typer.Option(
@@ -52,8 +52,6 @@ def uninstall(
             show_default=False,
         ),
     ] = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
     kubeconfig: Annotated[
         str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
     ] = None,
@@ -71,8 +69,8 @@ def uninstall(
         from holdfast.worker.cleanup import uninstall as taking
         from holdfast.worker.runtime.settings import Role, load
 
-        managed_by = load({"cluster": cluster, "roles": (Role.WORKFLOWS,)}).managed_by
-        async with grounded(cluster, installation, address, temporal_namespace, kubeconfig, context) as ground:
+        managed_by = load({"cluster": place.cluster, "roles": (Role.WORKFLOWS,)}).managed_by
+        async with grounded(place, installation, kubeconfig, context) as ground:
             await taking.check_ground(ground)
             things = await taking.standing(ground, managed_by)
             workflows = await taking.open_workflows(ground.client, ground.site.cluster)
@@ -100,7 +98,7 @@ def uninstall(
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
-    app.command(rich_help_panel=panel)(uninstall)
+    app.command(rich_help_panel=panel)(grouped(uninstall))
 
 
 def _tell(ground: Ground, workflows: int, things: int) -> None:

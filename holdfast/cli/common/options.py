@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
@@ -48,6 +52,62 @@ TemporalNamespace = Annotated[
 Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command looks: in which cluster, by which Temporal."""
+
+    cluster: Cluster = None
+    address: Address = None
+    temporal_namespace: TemporalNamespace = None
+
+    def required(self) -> str:
+        """Return the cluster.
+
+        Raises:
+            typer.BadParameter: if none is named.
+        """
+        cluster = self.cluster or os.environ.get("HOLDFAST_CLUSTER")
+        if not cluster:
+            raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+        return cluster
+
+
+HERE: Final = Place()
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that takes each field of a dataclass among its parameters as an option of its own."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        one.name: one.annotation for one in signature.parameters.values() if is_dataclass(one.annotation)
+    }
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group)})
+        command(**given)
+
+    options: list[inspect.Parameter] = []
+    for one in signature.parameters.values():
+        if one.name not in groups:
+            options.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(groups[one.name], include_extras=True)
+        options += [
+            inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=each.default if each.default is not MISSING else inspect.Parameter.empty,
+                annotation=hints[each.name],
+            )
+            for each in fields(groups[one.name])
+        ]
+    call.__dict__["__signature__"] = signature.replace(parameters=options)
+    call.__annotations__ = {one.name: one.annotation for one in options}
+    return call
+
+
 class Chosen(NamedTuple):
     """The workload that was named."""
 
@@ -71,37 +131,26 @@ def chosen(name: str, namespace: str | None) -> Chosen:
     return Chosen(parts[0], parts[1])
 
 
-def session(
-    address: str | None, temporal_namespace: str | None, cluster: str | None
-) -> AbstractAsyncContextManager[Holdfast]:
+def session(place: Place) -> AbstractAsyncContextManager[Holdfast]:
     """Return a session with Temporal, to be entered."""
     from holdfast.client import Holdfast
 
-    return Holdfast.connect(address, temporal_namespace, cluster)
+    return Holdfast.connect(place.address, place.temporal_namespace, place.cluster)
 
 
-def asked(
-    named: Chosen,
-    address: str | None,
-    temporal_namespace: str | None,
-    cluster: str | None,
-    ask: Callable[[Run], Awaitable[T]],
-    then: str = "",
-) -> T:
+def asked(named: Chosen, place: Place, ask: Callable[[Run], Awaitable[T]], then: str = "") -> T:
     """Return what is answered when something is asked of one workload.
 
     Args:
         named: the workload.
-        address: of Temporal.
-        temporal_namespace: in it.
-        cluster: where the workload is.
+        place: where it is.
         ask: what is asked of it.
         then: what happens once a worker answers, which is said where none does; empty where the answer says so itself.
     """
     from holdfast.cli.common.silence import attended
 
     async def go() -> T:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             run = await holdfast.get(named.name, named.namespace)
             return await (attended(run, ask(run), then) if then else ask(run))
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.common.options import Address, Cluster, Format, Output, TemporalNamespace, session
+from holdfast.cli.common.options import HERE, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import document, emit
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ def broker() -> None:
 
 
 @app.command()
+@grouped
 def start(
     every: Annotated[str | None, typer.Option(help="How often all that run are weighed, 1m.")] = None,
     at_once: Annotated[int | None, typer.Option(help="How many save at the same time, 2.")] = None,
@@ -31,9 +31,7 @@ def start(
     cost: Annotated[str | None, typer.Option(help="How long a checkpoint lasts until one was timed, 2m.")] = None,
     least: Annotated[str | None, typer.Option(help="Shortest time between two of a workload, 10m.")] = None,
     most: Annotated[str | None, typer.Option(help="Longest time between two of a workload, 6h.")] = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Start the cluster's broker, or change what the one that is there goes by; what is not given is the default."""
@@ -43,9 +41,7 @@ def start(
     from holdfast.errors import InvalidWorkload, problems_of
     from holdfast.model.entities.broker import Broker
 
-    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
-    if not place:
-        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+    cluster = place.required()
     options = {
         "every": every,
         "atOnce": at_once,
@@ -56,12 +52,12 @@ def start(
     }
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     try:
-        wanted = Broker.model_validate({"cluster": place, **given})
+        wanted = Broker.model_validate({"cluster": cluster, **given})
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Broker, ""), "the broker") from None
 
     async def go() -> BrokerStatus:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             return await (await holdfast.apply_broker(wanted)).status()
 
     told = asyncio.run(go())
@@ -69,17 +65,16 @@ def start(
 
 
 @app.command()
+@grouped
 def show(
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Show how many can save their state, how many are at it, and who was asked last and why."""
     from holdfast.cli.entities.broker_text import shown
 
     async def go() -> BrokerStatus:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             return await holdfast.broker().status()
 
     told = asyncio.run(go())
@@ -87,16 +82,15 @@ def show(
 
 
 @app.command()
+@grouped
 def stop(
     reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
 ) -> None:
     """Ask nobody any more; requests under way go on."""
 
     async def go() -> None:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             await holdfast.broker().cancel(reason)
 
     asyncio.run(go())

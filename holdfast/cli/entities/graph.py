@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common.options import (
-    EXIT_FAILED,
-    Address,
-    Cluster,
-    Format,
-    Namespace,
-    Output,
-    TemporalNamespace,
-    chosen,
-    session,
-)
+from holdfast.cli.common.options import EXIT_FAILED, HERE, Format, Namespace, Output, Place, chosen, grouped, session
 from holdfast.cli.common.output import document, emit
 
 if TYPE_CHECKING:
@@ -34,16 +24,14 @@ def graph(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all of it has ended.")] = False,
     reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
     namespace: Namespace = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Draw a graph of workloads: what has ended, what runs, what waits for what."""
     named = chosen(name, namespace)
 
     async def go() -> GraphStatus:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             run = holdfast.graph(named.name, named.namespace)
             if cancel:
                 await run.cancel(reason)
@@ -60,4 +48,4 @@ def graph(
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
-    app.command(rich_help_panel=panel)(graph)
+    app.command(rich_help_panel=panel)(grouped(graph))

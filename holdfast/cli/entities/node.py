@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.common.options import EXIT_FAILED, Address, Cluster, Format, Output, TemporalNamespace, session
+from holdfast.cli.common.options import EXIT_FAILED, HERE, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import emit
 
 if TYPE_CHECKING:
@@ -31,18 +31,17 @@ def node() -> None:
 
 
 @app.command("list")
+@grouped
 def list_nodes(
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Show the nodes that are not healthy, what is asked of machines, what it waits for, and what came of the last."""
     from holdfast.cli.entities.node_text import document, shown
 
     async def go() -> tuple[str, NodeBook | None, ProvisionerStatus | None]:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            name = holdfast.require_cluster(cluster)
+        async with session(place) as holdfast:
+            name = holdfast.require_cluster(place.cluster)
             return name, await holdfast.node_book(name), await _provisioner(holdfast, name)
 
     name, book, told = asyncio.run(go())
@@ -50,89 +49,81 @@ def list_nodes(
 
 
 @app.command()
+@grouped
 def boot(
     node: Node,
     pxe: Annotated[bool, typer.Option("--pxe", help="From the network, this once.")] = False,
     reason: Reason = "",
     wait: Wait = False,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Have a node's machine be on."""
-    place = (cluster, address, temporal_namespace)
     _ask(place, output, wait=wait, node=node, action="Boot", why=reason, pxe=pxe)
 
 
 @app.command()
+@grouped
 def wipe(
     node: Node,
     reason: Reason = "",
     wait: Wait = False,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Erase all drives of a node once its pods are gone; from now on until that is proven it takes no new ones."""
-    _ask((cluster, address, temporal_namespace), output, wait=wait, node=node, action="Wipe", why=reason)
+    _ask(place, output, wait=wait, node=node, action="Wipe", why=reason)
 
 
 @app.command("power-off")
+@grouped
 def power_off(
     node: Node,
     force: Annotated[bool, typer.Option("--force", help="Although pods other than DaemonSets' are on it.")] = False,
     reason: Reason = "",
     wait: Wait = False,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Have a node's machine be off, once its pods are gone."""
-    place = (cluster, address, temporal_namespace)
     _ask(place, output, wait=wait, node=node, action="PowerOff", why=reason, force=force)
 
 
 @app.command()
+@grouped
 def release(
     node: Node,
     reason: NeededReason = "",
     wait: Wait = False,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Let a node out of its quarantine, wiped or not; a wipe that has not begun is taken back."""
-    _ask((cluster, address, temporal_namespace), output, wait=wait, node=node, action="Release", why=reason)
+    _ask(place, output, wait=wait, node=node, action="Release", why=reason)
 
 
 @app.command()
+@grouped
 def fenced(
     node: Node,
     reason: NeededReason = "",
     wait: Wait = False,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Say that you have cut a silent node's power yourself, so that its pods are replaced."""
-    _ask((cluster, address, temporal_namespace), output, wait=wait, node=node, action="Fenced", why=reason)
+    _ask(place, output, wait=wait, node=node, action="Fenced", why=reason)
 
 
-def _ask(place: tuple[str | None, str | None, str | None], output: Output, *, wait: bool, **asked: Any) -> None:
+def _ask(place: Place, output: Output, *, wait: bool, **asked: Any) -> None:
     from holdfast.model.entities.provisioner import NodeAsk, Result
     from holdfast.policy.nodes.provisioner import verb_of
 
-    cluster, address, temporal_namespace = place
     ask = NodeAsk.model_validate({**asked, "by": _user()})
 
     async def go() -> tuple[NodeRequest, NodeOutcome | None]:
-        async with session(address, temporal_namespace, cluster) as holdfast:
-            provisioner = holdfast.provisioner(cluster)
+        async with session(place) as holdfast:
+            provisioner = holdfast.provisioner(place.cluster)
             request = await provisioner.request(ask)
             if wait:
                 # Whatever becomes of this terminal, the request is there, and has this number.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common.options import Address, Cluster, Format, Output, TemporalNamespace, session
+from holdfast.cli.common.options import HERE, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import document, emit
 
 if TYPE_CHECKING:
@@ -27,26 +26,23 @@ def queue() -> None:
 
 
 @app.command()
+@grouped
 def apply(
     file: Annotated[str, typer.Argument(help="Documents of kind Queue, YAML or JSON; - is standard input.")],
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Put queues there, or change those that are there: their quota, strategy, stopPolicy. What was let in stays."""
     from holdfast.cli.workloads.submit import text_of
     from holdfast.formats.queue import read_queues
 
-    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
-    if not place:
-        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
-    queues = read_queues(text_of(file), cluster=place)
+    cluster = place.required()
+    queues = read_queues(text_of(file), cluster=cluster)
 
     runs: list[QueueRun] = []
 
     async def go() -> None:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             for one in queues:
                 runs.append(await holdfast.apply_queue(one))
 
@@ -60,17 +56,16 @@ def apply(
 
 
 @app.command()
+@grouped
 def show(
     name: Name,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Show what is taken of a queue's quota, who waits in it and why, and who was let in."""
 
     async def go() -> QueueStatus:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             return await holdfast.queue(name).status()
 
     from holdfast.cli.entities.queue_text import shown
@@ -80,10 +75,9 @@ def show(
 
 
 @app.command("list")
+@grouped
 def list_(
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """List the queues of a cluster."""
@@ -92,7 +86,7 @@ def list_(
     from holdfast.errors import NotAnswering
 
     async def go() -> tuple[list[QueueStatus], dict[str, str]]:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             runs = await holdfast.queues()
             answers = await asyncio.gather(*(one.status() for one in runs), return_exceptions=True)
         told: list[QueueStatus] = []
@@ -112,17 +106,16 @@ def list_(
 
 
 @app.command()
+@grouped
 def delete(
     name: Name,
     reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
 ) -> None:
     """Let nobody in any more; the queue ends once nobody waits in it, and all that it let in has let go."""
 
     async def go() -> None:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             await holdfast.queue(name).cancel(reason)
 
     asyncio.run(go())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from holdfast.cli.common.options import Output, chosen, session
+from holdfast.cli.common.options import Output, Place, chosen, session
 from holdfast.cli.common.output import emit
 from holdfast.cli.workloads.submit import overrides
 from holdfast.errors import HoldfastError
@@ -24,9 +24,7 @@ def compare(
     policy: str | None,
     settings: list[str] | None,
     namespace: str | None,
-    cluster: str | None,
-    address: str | None,
-    temporal_namespace: str | None,
+    place: Place,
     output: Output,
 ) -> None:
     """Print what the other policy says of each point of a real life.
@@ -48,7 +46,7 @@ def compare(
 
             return await from_files([Path(file) for file in files], pydantic_data_converter)
         named = chosen(histories[0], namespace)
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             return await (await holdfast.get(named.name, named.namespace)).story()
 
     from holdfast.cli.workloads import history_text as past_text

@@ -11,15 +11,15 @@ import typer
 
 from holdfast.cli.common.options import (
     EXIT_FAILED,
-    Address,
-    Cluster,
+    HERE,
     Format,
     Name,
     Namespace,
     Output,
-    TemporalNamespace,
+    Place,
     asked,
     chosen,
+    grouped,
     session,
 )
 from holdfast.cli.common.output import emit
@@ -43,9 +43,7 @@ def list_(
         typer.Option("--query", help="A condition in Temporal's list filter language.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="Only of this cluster.", show_default=False)] = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """List workloads, newest first."""
@@ -53,9 +51,9 @@ def list_(
     foreign = list[str]()
 
     async def go() -> list[Summary]:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             found = holdfast.list(
-                cluster=cluster,
+                cluster=place.cluster,
                 namespace=namespace,
                 phase=wanted,
                 queue=queue,
@@ -81,9 +79,7 @@ def list_(
 def status(
     name: Name,
     namespace: Namespace = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Show how a workload is. Exit code 1 if it has failed.
@@ -99,7 +95,7 @@ def status(
     from holdfast.formats import source_form
     from holdfast.model import Phase
 
-    view, workload = asked(named, address, temporal_namespace, cluster, both)
+    view, workload = asked(named, place, both)
     document = view.model_dump(mode="json")
     told = source_form(workload, view.status) if workload is not None else None
     if told is not None:
@@ -112,9 +108,7 @@ def status(
 def explain(
     name: Name,
     namespace: Namespace = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Say why a workload is where it is, and what happens next."""
@@ -122,16 +116,14 @@ def explain(
 
     from holdfast.cli.common import render
 
-    view = asked(named, address, temporal_namespace, cluster, lambda run: run.explain())
+    view = asked(named, place, lambda run: run.explain())
     emit(view.model_dump(mode="json"), output, lambda: render.explanation(view, datetime.now(UTC)))
 
 
 def history(
     name: Name,
     namespace: Namespace = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """List all that decided something in a workload's life, oldest first; -o json or yaml exports its whole life.
@@ -143,7 +135,7 @@ def history(
 
     from holdfast.cli.workloads import history_text as past_text
 
-    life = asked(named, address, temporal_namespace, cluster, lambda run: run.history(), READ)
+    life = asked(named, place, lambda run: run.history(), READ)
     emit(life.model_dump(mode="json"), output, lambda: past_text.history(life))
 
 
@@ -156,7 +148,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
         ("history", history),
     )
     for name, command in commands:
-        app.command(name, rich_help_panel=panel)(command)
+        app.command(name, rich_help_panel=panel)(grouped(command))
 
 
 async def _warn_if_unserved(holdfast: Holdfast) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common.options import Address, Cluster, Format, Namespace, Output, TemporalNamespace
+from holdfast.cli.common.options import HERE, Format, Namespace, Output, Place, grouped
 from holdfast.cli.common.output import emit
 from holdfast.cli.workloads.compare import compare
 from holdfast.cli.workloads.submit import As, Set, overrides, read_file
@@ -53,9 +53,7 @@ def simulate(
     ] = None,
     name: As = None,
     namespace: Namespace = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Show what would be decided, and when, if a script of failures came true: on virtual time, without any server.
@@ -69,14 +67,14 @@ def simulate(
     if history:
         if file is not None or script is not None or until is not None or name is not None:
             raise typer.BadParameter("goes with --policy and --set, not with a script", param_hint="--history")
-        compare(history, policy, settings, namespace, cluster, address, temporal_namespace, output)
+        compare(history, policy, settings, namespace, place, output)
         return
     if file is None or script is None or policy is not None:
         raise typer.BadParameter("expected FILE and --script, or --history and --policy", param_hint="FILE")
     if file == "-" and script == "-":
         raise typer.BadParameter("only one of FILE and --script can be standard input", param_hint="--script")
     end = _until(until)
-    found = read_file(file, cluster or "simulated", namespace, name, overrides(settings))
+    found = read_file(file, place.cluster or "simulated", namespace, name, overrides(settings))
     if len(found) != 1:
         raise typer.BadParameter(f"one workload is expected, and {len(found)} are given", param_hint="FILE")
     from holdfast.simulation import simulate as simulated
@@ -89,7 +87,7 @@ def simulate(
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
-    app.command(rich_help_panel=panel)(simulate)
+    app.command(rich_help_panel=panel)(grouped(simulate))
 
 
 def _until(text: str | None) -> timedelta | None:

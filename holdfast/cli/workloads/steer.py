@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,15 +12,15 @@ import typer
 
 from holdfast.cli.common.options import (
     EXIT_FAILED,
-    Address,
-    Cluster,
+    HERE,
     Format,
     Name,
     Namespace,
     Output,
-    TemporalNamespace,
+    Place,
     asked,
     chosen,
+    grouped,
 )
 from holdfast.cli.common.output import emit
 from holdfast.cli.common.silence import ASKED, ONLY_BY_A_WORKER
@@ -37,40 +37,29 @@ Timeout = Annotated[
 ]
 
 
-def suspend(
-    name: Name,
-    namespace: Namespace = None,
-    reason: Reason = "",
-    wait: Wait = False,
-    timeout: Timeout = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
-    output: Format = Output.TABLE,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted of which workload, and how long it is waited for."""
+
+    name: Name
+    namespace: Namespace = None
+    reason: Reason = ""
+    wait: Wait = False
+    timeout: Timeout = None
+
+
+def suspend(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
     """Remove it from the cluster until proven gone, and keep it for `resume`."""
-    _steer("suspend", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+    _steer("suspend", wish, place, output)
 
 
-def resume(
-    name: Name,
-    namespace: Namespace = None,
-    reason: Reason = "",
-    wait: Wait = False,
-    timeout: Timeout = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
-    output: Format = Output.TABLE,
-) -> None:
+def resume(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
     """Put a suspended or preempted workload back."""
-    _steer("resume", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+    _steer("resume", wish, place, output)
 
 
 def preempt(
-    name: Name,
-    namespace: Namespace = None,
-    reason: Reason = "",
+    wish: Wish,
     within: Annotated[
         str | None,
         typer.Option(
@@ -79,70 +68,33 @@ def preempt(
             show_default=False,
         ),
     ] = None,
-    wait: Wait = False,
-    timeout: Timeout = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Give its place to another: as suspend, never a failure, charged to no budget. It saves its state first."""
-    seconds = _seconds(within, "--within")
-    _steer("preempt", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output, seconds)
+    _steer("preempt", wish, place, output, _seconds(within, "--within"))
 
 
-def checkpoint(
-    name: Name,
-    namespace: Namespace = None,
-    reason: Reason = "",
-    wait: Wait = False,
-    timeout: Timeout = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
-    output: Format = Output.TABLE,
-) -> None:
+def checkpoint(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
     """Have it save its state and run on: its next attempt goes on from there."""
-    _steer("checkpoint", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+    _steer("checkpoint", wish, place, output)
 
 
-def cancel(
-    name: Name,
-    namespace: Namespace = None,
-    reason: Reason = "",
-    wait: Wait = False,
-    timeout: Timeout = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
-    output: Format = Output.TABLE,
-) -> None:
+def cancel(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
     """End it: remove everything until proven gone."""
-    _steer("cancel", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+    _steer("cancel", wish, place, output)
 
 
-def retry(
-    name: Name,
-    namespace: Namespace = None,
-    reason: Reason = "",
-    wait: Wait = False,
-    timeout: Timeout = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
-    output: Format = Output.TABLE,
-) -> None:
+def retry(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
     """Try again now: skip a pause, revive a failed one, or run one that is over once more."""
-    _steer("retry", name, namespace, reason, wait, timeout, cluster, address, temporal_namespace, output)
+    _steer("retry", wish, place, output)
 
 
 def strip_finalizers(
     name: Name,
     namespace: Namespace = None,
     reason: Reason = "",
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Take the finalizers off what a forced removal cannot get rid of: what they stand for is then not done.
@@ -155,7 +107,7 @@ def strip_finalizers(
         await run.strip_finalizers(reason)
         return await run.recorded()
 
-    view = asked(named, address, temporal_namespace, cluster, strip, ONLY_BY_A_WORKER)
+    view = asked(named, place, strip, ONLY_BY_A_WORKER)
     emit(
         view.model_dump(mode="json"),
         output,
@@ -168,14 +120,12 @@ def extend(
     by: Annotated[str, typer.Argument(help="How much longer, for example 1h.")],
     namespace: Namespace = None,
     reason: Reason = "",
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Let it run longer than its walltime said, as far as its `lifecycle.extendableTo` allows."""
     named = chosen(name, namespace)
-    status = asked(named, address, temporal_namespace, cluster, lambda run: run.extend(by, reason), ONLY_BY_A_WORKER)
+    status = asked(named, place, lambda run: run.extend(by, reason), ONLY_BY_A_WORKER)
 
     def said() -> str:
         until = status.walltime_until
@@ -190,9 +140,7 @@ def scale(
     size: Annotated[str, typer.Argument(metavar="N | MIN:MAX", help="How many members, for example 4, or 2:8.")],
     namespace: Namespace = None,
     reason: Reason = "",
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Give an elastic gang another size while it runs: its members meet in a new round, and nobody is charged.
@@ -200,9 +148,7 @@ def scale(
     N is how many there are at most; MIN:MAX also says with how few it still runs.
     """
     named, (fewest, highest) = chosen(name, namespace), _size(size)
-    least, most = asked(
-        named, address, temporal_namespace, cluster, lambda run: run.scale(highest, fewest, reason), ONLY_BY_A_WORKER
-    )
+    least, most = asked(named, place, lambda run: run.scale(highest, fewest, reason), ONLY_BY_A_WORKER)
     emit(
         {"min": least, "max": most},
         output,
@@ -234,23 +180,11 @@ def add_to(app: typer.Typer, panel: str) -> None:
         strip_finalizers,
     )
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(rich_help_panel=panel)(grouped(command))
 
 
-def _steer(
-    verb: str,
-    name: str,
-    namespace: str | None,
-    reason: str,
-    wait: bool,
-    timeout: str | None,
-    cluster: str | None,
-    address: str | None,
-    temporal_namespace: str | None,
-    output: Output,
-    within: float | None = None,
-) -> None:
-    named = chosen(name, namespace)
+def _steer(verb: str, wish: Wish, place: Place, output: Output, within: float | None = None) -> None:
+    named, wait, timeout = chosen(wish.name, wish.namespace), wish.wait, wish.timeout
     seconds = _seconds(timeout, "--timeout")
     if seconds is not None and not wait:
         raise typer.BadParameter("is for --wait", param_hint="--timeout")
@@ -259,13 +193,13 @@ def _steer(
 
     async def steered(run: Run) -> StatusView:
         async with asyncio.timeout(seconds):
-            return await _ask(replace(run, taken=lambda: taken.append(True)), verb, reason, wait, within)
+            return await _ask(replace(run, taken=lambda: taken.append(True)), verb, wish.reason, wait, within)
 
     from holdfast.model import CheckpointState, Phase
 
     try:
         then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
-        view = asked(named, address, temporal_namespace, cluster, steered, then)
+        view = asked(named, place, steered, then)
     except TimeoutError:
         if not taken:
             raise HoldfastError(

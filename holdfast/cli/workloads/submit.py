@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import warnings
 from collections.abc import Callable, Generator
@@ -13,17 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.common.options import (
-    Address,
-    Chosen,
-    Cluster,
-    Format,
-    Namespace,
-    Output,
-    TemporalNamespace,
-    asked,
-    session,
-)
+from holdfast.cli.common.options import HERE, Chosen, Format, Namespace, Output, Place, asked, grouped, session
 from holdfast.cli.common.output import dumped, emit
 from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
 from holdfast.cli.workloads.namespace_check import refuse_closed
@@ -60,9 +49,7 @@ def submit(
     name: As = None,
     namespace: Namespace = None,
     again: Annotated[bool, typer.Option("--again", help="Run it once more, where it has run before.")] = False,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Format = Output.TABLE,
@@ -71,11 +58,9 @@ def submit(
 
     Where a kubeconfig leads to their cluster, a namespace that is not there or not enabled is refused at once.
     """
-    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
-    if not place:
-        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
+    cluster = place.required()
     asked = overrides(settings) | ({"allowMissingKinds": "true"} if allow_missing_kinds else {})
-    workloads, graphs = read_all(files, place, namespace, name, asked)
+    workloads, graphs = read_all(files, cluster, namespace, name, asked)
     if name is not None and len(workloads) + len(graphs) != 1:
         given = len(workloads) + len(graphs)
         raise typer.BadParameter(f"names one workload, but {given} are given", param_hint="--name")
@@ -88,7 +73,7 @@ def submit(
         return
 
     async def go() -> bool:
-        async with session(address, temporal_namespace, cluster) as holdfast:
+        async with session(place) as holdfast:
             await refuse_closed(holdfast, everything, kubeconfig, context)
             runs = await _begin(holdfast, graphs, workloads, again, output)
             if runs and not watch:
@@ -149,19 +134,15 @@ def configure(
     name: Annotated[str | None, typer.Option("--name", help="The workload's name.", show_default=False)] = None,
     namespace: Namespace = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Change what a running workload's components are made of: those that differ are made again, alone.
 
     Its pods, names and settings stay as they are; with it, what reads a changed ConfigMap is made again too.
     """
-    place = cluster or os.environ.get("HOLDFAST_CLUSTER")
-    if not place:
-        raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
-    workloads = read_file(file, place, namespace, name, overrides(settings))
+    cluster = place.required()
+    workloads = read_file(file, cluster, namespace, name, overrides(settings))
     if len(workloads) != 1:
         raise typer.BadParameter(f"one workload is expected, and {len(workloads)} are given", param_hint="FILE")
     wanted = workloads[0]
@@ -172,7 +153,7 @@ def configure(
         return await run.update_components(ComponentsChange(components=wanted.components, note=reason))
 
     named = Chosen(wanted.namespace, wanted.name)
-    changed = asked(named, address, temporal_namespace, cluster, change, ONLY_BY_A_WORKER)
+    changed = asked(named, place, change, ONLY_BY_A_WORKER)
     where = f"{wanted.namespace}/{wanted.name}"
     text = f"{where}: made again: {', '.join(changed)}" if changed else f"{where}: nothing differs"
     emit({"name": wanted.name, "namespace": wanted.namespace, "changed": list(changed)}, output, lambda: text)
@@ -192,7 +173,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
     commands: tuple[Callable[..., None], ...] = (submit, configure, schema)
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(rich_help_panel=panel)(grouped(command))
 
 
 def text_of(file: str) -> str:

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from holdfast.cli.common.options import (
-    Address,
-    Cluster,
-    Format,
-    Name,
-    Namespace,
-    Output,
-    TemporalNamespace,
-    asked,
-    chosen,
-)
+from holdfast.cli.common.options import HERE, Format, Name, Namespace, Output, Place, asked, chosen, grouped
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
@@ -34,20 +24,18 @@ _SLOWEST: Final = 2.0
 def watch(
     name: Name,
     namespace: Namespace = None,
-    cluster: Cluster = None,
-    address: Address = None,
-    temporal_namespace: TemporalNamespace = None,
+    place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Show a workload's life as it happens, until its outcome. Exit code 1 if it fails."""
     named = chosen(name, namespace)
-    if not asked(named, address, temporal_namespace, cluster, lambda run: follow(run, output)):
+    if not asked(named, place, lambda run: follow(run, output)):
         raise typer.Exit(1)
 
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
-    app.command(rich_help_panel=panel)(watch)
+    app.command(rich_help_panel=panel)(grouped(watch))
 
 
 async def follow(
