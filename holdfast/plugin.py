@@ -105,24 +105,7 @@ def _fitting() -> list[Interceptor]:
 
 
 def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:
-    from holdfast.workflows.entities.broker import CheckpointBroker
-    from holdfast.workflows.entities.cluster_watch import ClusterWatch  # A client needs none of them.
-    from holdfast.workflows.entities.graph import GraphWorkflow
-    from holdfast.workflows.entities.node_monitor import NodeMonitor
-    from holdfast.workflows.entities.provisioner import Provisioner
-    from holdfast.workflows.entities.queue import QueueWorkflow
-    from holdfast.workflows.entities.rendezvous import Rendezvous
-    from holdfast.workflows.workload import WorkloadWorkflow
+    from holdfast.workflows.versioning import DECLARED  # A client needs none of them.
 
-    own = (
-        WorkloadWorkflow,
-        ClusterWatch,
-        NodeMonitor,
-        Rendezvous,
-        GraphWorkflow,
-        QueueWorkflow,
-        CheckpointBroker,
-        Provisioner,
-    )
     present = list(existing or [])
-    return present + [workflow for workflow in own if workflow not in present]
+    return present + [workflow for workflow in DECLARED if workflow not in present]

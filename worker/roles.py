@@ -35,15 +35,7 @@ from holdfast.worker.runtime.settings import Role, Settings
 from holdfast.worker.runtime.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
 from holdfast.worker.watch.watch import WatchActivities
 from holdfast.workflows.decoding import Fitting
-from holdfast.workflows.entities.broker import CheckpointBroker
-from holdfast.workflows.entities.cluster_watch import ClusterWatch
-from holdfast.workflows.entities.graph import GraphWorkflow
-from holdfast.workflows.entities.node_monitor import NodeMonitor
-from holdfast.workflows.entities.provisioner import Provisioner
-from holdfast.workflows.entities.queue import QueueWorkflow
-from holdfast.workflows.entities.rendezvous import Rendezvous
-from holdfast.workflows.versioning import BEHAVIOR
-from holdfast.workflows.workload import WorkloadWorkflow
+from holdfast.workflows.versioning import APART, BEHAVIOR, DECLARED
 
 STICKY_TIMEOUT: Final = timedelta(seconds=5)
 """How long a workflow task waits for the worker that has its workflow cached, before any other may take it."""
@@ -104,15 +96,7 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
     return Worker(
         client,
         task_queue=names.QUEUE_WORKFLOWS,
-        workflows=[
-            WorkloadWorkflow,
-            ClusterWatch,
-            NodeMonitor,
-            Rendezvous,
-            GraphWorkflow,
-            CheckpointBroker,
-            Provisioner,
-        ],
+        workflows=[one for one in DECLARED if one not in APART],
         workflow_runner=runner,
         interceptors=[Fitting()],
         max_cached_workflows=settings.max_cached_workflows,
@@ -130,7 +114,7 @@ def _admission(client: Client, settings: Settings, runner: WorkflowRunner, queue
     return Worker(
         client,
         task_queue=queue,
-        workflows=[QueueWorkflow],
+        workflows=APART,
         workflow_runner=runner,
         interceptors=[Fitting()],
         max_cached_workflows=_QUEUE_CACHE,
