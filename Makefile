@@ -33,7 +33,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test test-all times lint format test-pure test-e2e test-row test-chaos test-crash test-peers test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test test-all times lint format test-pure test-e2e test-row test-chaos test-crash test-peers test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -175,6 +175,14 @@ lock: ## pin the dependencies again (needs uv); LOCK_ARGS=--upgrade for newer on
 	$(LOCK) $(LOCK_ARGS) pyproject.toml --all-extras -o requirements/runtime.lock
 	$(LOCK) $(LOCK_ARGS) pyproject.toml --all-extras requirements/dev.in --group bench -o requirements/dev.lock
 	$(LOCK) $(LOCK_ARGS) requirements/build.in -o requirements/build.lock
+	$(LOCK) $(LOCK_ARGS) requirements/docs.in -o requirements/docs.lock
+
+DOCS := .venv-docs
+docs: ## the documentation as a site, its links and anchors checked: reports/site/index.html
+	@[ -x $(DOCS)/bin/mkdocs ] || { echo "==> $(DOCS): dependencies, by requirements/docs.lock"; $(PYTHON) -m venv $(DOCS) && \
+		$(DOCS)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements/docs.lock; }
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict 2>&1 | grep -v "^INFO"; exit $${PIPESTATUS[0]}
+	@echo "reports/site/index.html"
 
 hooks: setup ## run lint before each commit
 	$(BIN)/pre-commit install

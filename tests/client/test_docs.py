@@ -1,4 +1,4 @@
-"""What the pages tell a reader to type is typed here: README.md and docs/using.md, on a real Temporal."""
+"""What the pages tell a reader to type is typed here: README.md, the tutorial, the how-tos, on a real Temporal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from tests.client.cluster import Cluster, working
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "using.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "tutorial.md",
+    *sorted((ROOT / "docs" / "how-to").glob("*.md")),
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+]
+RUN = [page for page in PAGES if "<!-- run -->" in page.read_text(encoding="utf-8")]
 BLOCK = re.compile(r"^(<!-- run -->\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -39,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 async def test_what_a_page_says_to_type_works(page: Path, folder: Path, address: str, client: Client) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TEMPORAL_", "HOLDFAST_"))}
     environment |= {

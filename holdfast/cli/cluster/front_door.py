@@ -114,7 +114,7 @@ def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], *, queued: 
     told = " and ".join(name for name, is_lacking in lacking.items() if is_lacking)
     if told:
         found = f"its integrations lack {told}: it admits no AppWrapper, or queues what is under one a second time"
-        remedy = "set them in Kueue's configuration, where it is to admit AppWrappers (docs/using.md)"
+        remedy = "set them in Kueue's configuration, where it is to admit AppWrappers (docs/how-to/appwrappers.md)"
         yield Check("kueue", not queued, found, remedy, warns=not queued)
     else:
         yield Check("kueue", True, "it admits AppWrappers, and nothing under them")
