@@ -1,1 +1,1 @@
-"""The only code that talks to Kubernetes on a workload's behalf; `contract` is all that workflows import."""
+"""The only code that talks to Kubernetes on a workload's behalf. Workflows call it by `holdfast.model.calls`."""

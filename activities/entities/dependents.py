@@ -1,4 +1,4 @@
-"""Who depends on an entity that a document begins: only then is one begun anew that a person terminated (D2)."""
+"""Finds who depends on an entity. One that a person terminated is begun anew only if somebody does (row D2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose pods are that bear a workload's labels: their chain of owners tells, read where it is not known (row D26).
+"""Decides whether pods with a workload's labels are its own, by their chain of owner references (row D26).
 
 A pod is foreign if its chain ends elsewhere than at the workload: in an object that nothing owns, and that is of a
 component's kind (a copied Job) or bears no label of ours. What cannot be read, or is gone, proves nothing: its pods are

@@ -225,7 +225,7 @@ def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, compon
 
 
 def lateness(attempt: Attempt, one: Awaited, reason: Reason, time: datetime) -> Failure:
-    """Return the failure that pods are which have not come when a grace of theirs ends."""
+    """Return the failure for pods that are late as their grace ends."""
     if reason is Reason.PODS_NOT_ADMITTED:
         text = f"{one.absent} of {one.expected} pods were not created in time"
     else:

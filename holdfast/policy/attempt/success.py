@@ -92,7 +92,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
 
 
 def _is_for_good(ruling: Ruling, seen: Observation | None) -> bool:
-    """Whether a rule lets a component be that says itself that it has failed.
+    """Whether a rule other than the default ignores a component that reports its own failure.
 
     What the default ignores stays as it is: a policy that ignores everything lives until somebody ends it.
     """

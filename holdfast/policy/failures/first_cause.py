@@ -1,4 +1,4 @@
-"""Whose death a component's verdict speaks of: a Job that gave up says so, and not what its pod died of (row D35)."""
+"""Finds the pod's death behind a component's failure: a failed Job says that it gave up, not why (row D35)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Ruling(NamedTuple):
     """That success has come out of reach by it, and so the workload fails; empty for anything else."""
 
     def order(self) -> tuple[bool, tuple[datetime, bool, str, str]]:
-        """Sort key: what is acted on at once decides before what may pass; among equals the earliest, ties by name."""
+        """Sort key: failures without a grace come before those with one; among equals the earliest, ties by name."""
         return (self.action.grace or self.failure.stuck, self.failure.order())
 
 

@@ -1,6 +1,6 @@
 """The one decision: what should become of this workload now?
 
-Precedence: user delete > walltime > suspend and preempt > failure rules > membership (DESIGN.md, the decision).
+Precedence: user delete > held, unless it is retried > walltime > suspend and preempt > failure rules > membership.
 """
 
 from __future__ import annotations

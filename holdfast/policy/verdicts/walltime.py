@@ -93,9 +93,9 @@ def ends_at(state: State) -> datetime | None:
 
 
 def over(spec: Workload, state: State, now: datetime) -> Fail | Look | None:
-    """Return the end that a walltime which is over puts to the workload; None while it is not.
+    """Return what an expired walltime requires: a live look, then to fail. None if it has not expired.
 
-    What has succeeded before is not ended by it: a live look tells, before anything is removed.
+    It does not end what has succeeded before: the look tells, before anything is removed.
     """
     attempt, until = state.attempt, ends_at(state)
     if attempt is None or until is None or now < until:
@@ -112,7 +112,7 @@ def over(spec: Workload, state: State, now: datetime) -> Fail | Look | None:
 
 
 def exceeded(attempt: Attempt, until: datetime, what: str) -> Failure:
-    """Return the failure that a walltime is which is over."""
+    """Return the failure for an expired walltime."""
     return Failure(
         cls=FailureClass.DEADLINE,
         scope=Scope.WORKLOAD,
