@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from holdfast import names
 from holdfast.errors import DocumentWarning, InvalidWorkload, Problem
 from holdfast.formats import manifests, native
-from holdfast.formats.appwrapper import reader
+from holdfast.formats.appwrapper import reader as appwrapper
 from holdfast.formats.jobset import reader as jobset
 from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
@@ -18,7 +18,7 @@ from holdfast.model import PodSet, Policy, Status, Workload
 from holdfast.model.spec.workload import Source
 from holdfast.profiles import PROFILES
 
-FORMATS: Final[tuple[Format, ...]] = (reader.FORMAT, jobset.FORMAT, native.FORMAT, manifests.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, native.FORMAT, manifests.FORMAT)
 """All forms; the first that knows a document reads it."""
 RESOURCES: Final[Mapping[tuple[str, str], Resource]] = {
     (one.resource.api_version, one.resource.kind): one.resource for one in FORMATS if one.resource is not None

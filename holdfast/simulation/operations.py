@@ -100,7 +100,6 @@ class Activity:
             case OperationKind.PREPARE:
                 return Prepared(
                     cluster_uid="cluster",
-                    anchor_uid="anchor",
                     owner_uid=self._world.own(self._number).uid,
                     limits=self._limits,
                 )
