@@ -34,7 +34,7 @@ from holdfast.activities.operations.replace import replace
 from holdfast.activities.operations.report import report
 from holdfast.activities.operations.scale import resize_rendezvous, scale
 from holdfast.activities.site.site import Site
-from holdfast.model import Limits
+from holdfast.model import Limits, OperationKind
 from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
 from holdfast.model.calls.cluster import (
     Checkpointed,
@@ -68,6 +68,7 @@ from holdfast.model.calls.cluster import (
     Unparked,
     UnparkInput,
 )
+from holdfast.model.calls.operations import OPERATIONS
 from holdfast.model.calls.provisioner import (
     CheckProvisionerInput,
     Enlisted,
@@ -122,11 +123,8 @@ class ClusterActivities:
     def short(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of short activities."""
         return [
-            self.prepare,
+            *self._operations(names.queue_cluster),
             self.rehearse,
-            self.create,
-            self.observe,
-            self.report,
             self.look_nodes,
             self.mark_nodes,
             self.look_queue,
@@ -138,16 +136,18 @@ class ClusterActivities:
     @property
     def waits(self) -> list[Callable[..., Any]]:
         """Those for the cluster's queue of long waits."""
-        waits = [self.remove, self.force_remove, self.replace, self.clear, self.park, self.unpark]
-        waits += [self.checkpoint, self.probe, self.scale, self.stage]
-        return [*waits, self.provision_node, self.check_provisioner]
+        operations = self._operations(names.queue_wait)
+        return [*operations, self.probe, self.scale, self.provision_node, self.check_provisioner]
+
+    def _operations(self, queue: Callable[[str], str]) -> list[Callable[..., Any]]:
+        return [getattr(self, kind.value) for kind, row in OPERATIONS.items() if row.queue is queue]
 
     @property
     def all(self) -> list[Callable[..., Any]]:
         """All of them."""
         return [*self.short, *self.waits]
 
-    @activity.defn(name=names.ACTIVITY_PREPARE)
+    @activity.defn(name=OperationKind.PREPARE)
     async def prepare(self, given: PrepareInput) -> Prepared:
         """Ensure the anchor and the attempt's owner exist, after everything that can refuse has had its say."""
         return await prepare(self._site, given)
@@ -157,47 +157,47 @@ class ClusterActivities:
         """Have the API server say whether it would make components as they are to be; nothing is changed."""
         return await rehearse_change(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_CREATE)
+    @activity.defn(name=OperationKind.CREATE)
     async def create(self, given: CreateInput) -> Created:
         """Create all components, then mark the attempt submitted."""
         return await create(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_STAGE)
+    @activity.defn(name=OperationKind.STAGE)
     async def stage(self, given: StageInput) -> Staged:
         """Have the data sets that an attempt reads lie complete in the cache."""
         return await stage(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_OBSERVE)
+    @activity.defn(name=OperationKind.OBSERVE)
     async def observe(self, given: ObserveInput) -> Observation:
         """Look at one attempt live."""
         return await observe(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_REMOVE)
+    @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, given: RemoveInput) -> Removed:
         """Delete an attempt in the foreground and wait for the proof."""
         return await remove(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_FORCE_REMOVE)
+    @activity.defn(name=OperationKind.FORCE_REMOVE)
     async def force_remove(self, given: RemoveInput) -> Removed:
         """Delete by force what is left of an attempt, until proven gone."""
         return await force_remove(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_REPLACE)
+    @activity.defn(name=OperationKind.REPLACE)
     async def replace(self, given: ReplaceInput) -> Replaced:
         """Make some components of a living attempt again, alone."""
         return await replace(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_CLEAR)
+    @activity.defn(name=OperationKind.CLEAR)
     async def clear(self, given: ClearInput) -> Cleared:
         """Delete what is still active of a workload that has ended, and keep what has ended."""
         return await clear(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_PARK)
+    @activity.defn(name=OperationKind.PARK)
     async def park(self, given: ParkInput) -> Parked:
         """Suspend what is unfinished of an attempt in place, and prove that no pod of it is left."""
         return await park(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_UNPARK)
+    @activity.defn(name=OperationKind.UNPARK)
     async def unpark(self, given: UnparkInput) -> Unparked:
         """Resume components of an attempt that was suspended in place."""
         return await unpark(self._site, given)
@@ -207,7 +207,7 @@ class ClusterActivities:
         """Give a living attempt's gang another size."""
         return await scale(self._site, given, resize_rendezvous)
 
-    @activity.defn(name=names.ACTIVITY_CHECKPOINT)
+    @activity.defn(name=OperationKind.CHECKPOINT)
     async def checkpoint(self, given: CheckpointInput) -> Checkpointed:
         """Ask the pods of an attempt to save their state, and follow their answers."""
         return await checkpoint(self._site, given)
@@ -257,7 +257,7 @@ class ClusterActivities:
         """Ask the pods of an attempt whether they still serve, until one has been silent for too long."""
         return await probe(self._site, given)
 
-    @activity.defn(name=names.ACTIVITY_REPORT)
+    @activity.defn(name=OperationKind.REPORT)
     async def report(self, given: ReportInput) -> Reported:
         """Apply a status to the anchor."""
         return await report(self._site, given)

@@ -15,7 +15,7 @@ from temporalio.api.history.v1 import HistoryEvent
 
 from bench.audit import Entry, user, when
 from bench.systems.holdfast import WORKER
-from holdfast import names
+from holdfast.model import OperationKind
 
 CHANGES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 STEPS: Final = ("marked_s", "told_s", "asked_s", "begun_s", "seen_s", "late_s")
@@ -61,11 +61,11 @@ def passage(news: Sequence[HistoryEvent]) -> Passage:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 asked = event.activity_task_scheduled_event_attributes
                 kind = asked.activity_type.name
-                if kind == names.ACTIVITY_REMOVE:
+                if kind == OperationKind.REMOVE:
                     removed.add(_attempt_of(asked.input.payloads))
                     found.removals = len(removed)
                     found.decided = found.decided or task
-                elif kind == names.ACTIVITY_OBSERVE and found.decided is None:
+                elif kind == OperationKind.OBSERVE and found.decided is None:
                     looks.add(event.event_id)
                     found.told, found.asked = signal, at
             case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:

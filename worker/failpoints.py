@@ -22,6 +22,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from holdfast import names
 from holdfast.activities.kube.client import Object
 from holdfast.activities.nodes.redfish import System
+from holdfast.model import OperationKind
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError
 
@@ -29,7 +30,10 @@ EXIT_CRASHED: Final = 137
 """How a worker ends at a failpoint: as one that was killed with -9 would."""
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-ACTIVITIES: Final = tuple(str(value) for name, value in vars(names).items() if name.startswith("ACTIVITY_"))
+ACTIVITIES: Final = (
+    *(kind.value for kind in OperationKind),
+    *(str(value) for name, value in vars(names).items() if name.startswith("ACTIVITY_")),
+)
 UPDATES: Final = (names.UPDATE_ATTACH, names.UPDATE_ANNOUNCE, names.UPDATE_CHECKPOINT)
 """What a worker itself tells workflows, beside signals."""
 ORDERS: Final = ("set_power", "boot_from_network_once", "erase")

@@ -26,6 +26,7 @@ from temporalio.worker import (
 
 from holdfast import __version__, names
 from holdfast.activities.cluster import ClusterActivities
+from holdfast.model import OperationKind
 from holdfast.runner import with_failing_once
 from holdfast.worker.entities.queues import Admission
 from holdfast.worker.gangs.hub import GangActivities
@@ -216,7 +217,7 @@ class _Gate(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         target: Any = getattr(input.args[0], "target", None) if input.args else None
-        begins = activity.info().activity_type in {names.ACTIVITY_STAGE, names.ACTIVITY_PREPARE, names.ACTIVITY_CREATE}
+        begins = activity.info().activity_type in {OperationKind.STAGE, OperationKind.PREPARE, OperationKind.CREATE}
         if begins and target is not None and target.namespace not in self._namespaces:
             raise ApplicationError(
                 f"namespace {target.namespace!r} is not among those this worker may act in: "

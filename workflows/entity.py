@@ -1,7 +1,7 @@
-"""What the workflows of entities share: a document, one timer, the length of a run, messages to other workflows.
+"""What the workflows of entities share: their base, activities, one timer, the length of a run, messages.
 
 An entity is a workflow beside those of workloads: NodeMonitor, Queue, Provisioner, Graph, CheckpointBroker,
-ClusterWatch, Rendezvous. Each puts these parts together by itself; none of them decides anything (record 0040).
+ClusterWatch, Rendezvous. None of these parts decides anything (records 0040 and 0062).
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel, ValidationError
 
     from holdfast.model.packed import unpacked
+    from holdfast.workflows.clock import Clock
+    from holdfast.workflows.operations.dispatch import RETRY
 
 WORDS_MAXIMUM: Final = 200
 """Messages after which a new run begins: a worker that takes an entity over has to live through all of them."""
@@ -26,8 +29,114 @@ EVENTS_MOST: Final = 6_000
 AT_ONCE: Final = 200
 """Messages under way at once: the server takes 2,000 pending signals of a workflow."""
 
+ENDLESS_TRY: Final = timedelta(hours=12)
+"""Length of one try of an endless activity: one that is cut off from the server surely ends only by this."""
+_ENDLESS_RETRY: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2))
+_ENDLESS_HEARTBEAT: Final = timedelta(seconds=5)
+
 _Document = TypeVar("_Document", bound=BaseModel)
 _Order = TypeVar("_Order")
+_Result = TypeVar("_Result")
+
+
+class Entity:
+    """The base of an entity's workflow: its clock, its timer, the length of its run."""
+
+    def __init__(self) -> None:
+        """Begin in the workflow's own constructor, before anything asks for the time."""
+        self._clock = Clock()
+        self._timer = Timer()
+        self._length = RunLength()
+        self._problem = ""
+        """What is wrong with its document. `run` refuses it: Temporal retries a constructor that raises."""
+
+    def _refused(self, error: str) -> ApplicationError:
+        """Return the end of an entity whose document cannot be read."""
+        return ApplicationError(self._problem, type=error, non_retryable=True)
+
+    def _check_document(self, document: BaseModel, error: str) -> None:
+        """Validate an update that brings another document.
+
+        Raises:
+            ApplicationError: of this type, if the entity never began or the document is another entity's.
+        """
+        if self._problem:
+            raise self._refused(error)
+        expected = workflow.info().workflow_id
+        if workflow_id_of(document) != expected:
+            raise ApplicationError(f"{workflow_id_of(document)}: expected {expected}", type=error)
+
+
+def start(
+    activity: str,
+    argument: Any,
+    result: type[_Result],
+    *,
+    queue: str,
+    within: timedelta,
+    summary: str,
+    heartbeat: timedelta | None = None,
+    retry: RetryPolicy = RETRY,
+    in_all: timedelta | None = None,
+) -> workflow.ActivityHandle[_Result]:
+    """Start an activity that ends by itself.
+
+    Args:
+        activity: its name.
+        argument: its input.
+        result: what it returns.
+        queue: the task queue of the worker that has it.
+        within: the length of one try.
+        summary: what people read beside it; the first 200 characters.
+        heartbeat: how long it may be silent.
+        retry: when another try begins.
+        in_all: the length of all tries together; None: for ever.
+    """
+    return workflow.start_activity(
+        activity,
+        argument,
+        task_queue=queue,
+        result_type=result,
+        start_to_close_timeout=within,
+        schedule_to_close_timeout=in_all,
+        heartbeat_timeout=heartbeat,
+        retry_policy=retry,
+        summary=summary[:200],
+    )
+
+
+async def serve(
+    activity: str, argument: Any, *, queue: str, summary: str, heartbeat: timedelta = _ENDLESS_HEARTBEAT
+) -> None:
+    """Run an activity that serves until it is cancelled; another try costs no history.
+
+    Raises:
+        ActivityError: if it refuses for good.
+    """
+    await workflow.execute_activity(
+        activity,
+        argument,
+        task_queue=queue,
+        start_to_close_timeout=ENDLESS_TRY,
+        heartbeat_timeout=heartbeat,
+        retry_policy=_ENDLESS_RETRY,
+        cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+        summary=summary[:200],
+    )
+
+
+async def stop(*tasks: asyncio.Future[Any] | None) -> None:
+    """Cancel what is under way, and wait for its end."""
+    left = [task for task in tasks if task is not None]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+def workflow_id_of(document: BaseModel) -> str:
+    """Return the workflow that a document belongs to."""
+    found: str = getattr(document, "workflow_id")  # noqa: B009 - each document has one, models in general do not
+    return found
 
 
 def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
@@ -51,7 +160,7 @@ def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
         )
     except ValueError as error:  # What is packed is damaged.
         return None, f"{what}: {error}"
-    expected: str = getattr(found, "workflow_id")  # noqa: B009 - each document has one, models in general do not
+    expected = workflow_id_of(found)
     if workflow.info().workflow_id != expected:
         return None, f"workflow id {workflow.info().workflow_id!r}: expected {expected!r}"
     return found, ""

@@ -21,7 +21,7 @@ from holdfast import names
 from holdfast.activities.kube.client import service_account_user
 from holdfast.client import Holdfast
 from holdfast.formats.appwrapper import reader
-from holdfast.model import Phase
+from holdfast.model import OperationKind, Phase
 from tests.e2e.ground.site import Site, Worker, open_site, until
 
 WORKER = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
@@ -184,7 +184,7 @@ async def removal_decided(handle: WorkflowHandle[Any, Any]) -> datetime | None:
             task = event.event_time.ToDatetime(UTC)
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             kind = event.activity_task_scheduled_event_attributes.activity_type.name
-            if kind == names.ACTIVITY_REMOVE:
+            if kind == OperationKind.REMOVE:
                 return task
     return None
 
@@ -198,7 +198,7 @@ async def removal_due(handle: WorkflowHandle[Any, Any]) -> datetime | None:
             due = event.event_time.ToDatetime(UTC) + lasts
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             kind = event.activity_task_scheduled_event_attributes.activity_type.name
-            if kind == names.ACTIVITY_REMOVE:
+            if kind == OperationKind.REMOVE:
                 return due
     return None
 

@@ -31,7 +31,7 @@ from holdfast.policy.verdicts.strip import StripRequest
 from holdfast.policy.verdicts.walltime import WalltimeExtension
 
 _RESULTS: Final[dict[str, Any]] = {
-    **{row.activity: row.result for row in OPERATIONS.values()},
+    **{kind.value: row.result for kind, row in OPERATIONS.items()},
     names.ACTIVITY_REHEARSE: Rehearsed,
     names.ACTIVITY_PROBE: Probed,
     names.ACTIVITY_SCALE: Scaled,

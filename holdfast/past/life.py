@@ -13,7 +13,6 @@ from typing import Final, assert_never
 from holdfast import names
 from holdfast.model import Cause, Observation, State, Workload
 from holdfast.model.calls.cluster import Probed, Rehearsed, Scaled
-from holdfast.model.calls.operations import OPERATIONS
 from holdfast.model.entities.graph import GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
@@ -276,7 +275,7 @@ class Life:
             case Begin():
                 assert isinstance(lived.step, Run)
                 self._busy = True
-                self._begun.append(OPERATIONS[lived.step.kind].activity)
+                self._begun.append(lived.step.kind.value)
                 self._set_timer(None)
             case Rest(until, _, breaks):
                 if breaks:
@@ -329,7 +328,7 @@ class Life:
         operation = self.state.operation
         if not self._busy or operation is None:
             return
-        activity = OPERATIONS[operation.kind].activity
+        activity = operation.kind.value
         if activity in self._begun and self._finished is None:
             self._begun.remove(activity)
             self._finished = Finished(activity, broken_off=True)

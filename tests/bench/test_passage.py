@@ -12,7 +12,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from bench.audit import Entry
 from bench.passage import changes_of, passage, said_at, told_of
 from bench.systems.holdfast import WORKER
-from holdfast import names
+from holdfast.model import OperationKind
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,16 +46,16 @@ def test_each_step_towards_the_first_removal_is_found_and_removals_are_counted()
     news = [
         event(1, signal),
         event(2, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED),
-        event(3, scheduled, activity=names.ACTIVITY_OBSERVE),
+        event(3, scheduled, activity=OperationKind.OBSERVE),
         event(4, EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED, of=3),
         event(5, signal),
         event(6, EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED, of=3),
         event(7, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED),
-        event(8, scheduled, activity=names.ACTIVITY_REMOVE),
+        event(8, scheduled, activity=OperationKind.REMOVE),
         event(9, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED),
-        event(10, scheduled, activity=names.ACTIVITY_OBSERVE),
-        event(11, scheduled, activity=names.ACTIVITY_REMOVE),
-        event(12, scheduled, activity=names.ACTIVITY_REMOVE, attempt=2),
+        event(10, scheduled, activity=OperationKind.OBSERVE),
+        event(11, scheduled, activity=OperationKind.REMOVE),
+        event(12, scheduled, activity=OperationKind.REMOVE, attempt=2),
     ]
     found = passage(news)
     steps = (found.told, found.asked, found.begun, found.seen, found.decided)

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast import HoldfastPlugin, names
-from holdfast.model import ComponentView, Failure, FailureClass, ObjectRef, PodCounts, Remnant, Scope
+from holdfast.model import ComponentView, Failure, FailureClass, ObjectRef, OperationKind, PodCounts, Remnant, Scope
 from holdfast.model.calls.cluster import (
     Created,
     CreateInput,
@@ -51,11 +51,11 @@ class Cluster:
     client: Client | None = None
     telling: set[asyncio.Task[None]] = field(default_factory=set)
 
-    @activity.defn(name=names.ACTIVITY_PREPARE)
+    @activity.defn(name=OperationKind.PREPARE)
     async def prepare(self, given: PrepareInput) -> Prepared:
         return Prepared(cluster_uid="c", anchor_uid="a", owner_uid=str(uuid.uuid4()))
 
-    @activity.defn(name=names.ACTIVITY_CREATE)
+    @activity.defn(name=OperationKind.CREATE)
     async def create(self, given: CreateInput) -> Created:
         self.created.setdefault(given.target.name, []).append(given.attempt)
         plan = tuple(planned(each, given.target.workload_uid, given.attempt) for each in given.components)
@@ -64,11 +64,11 @@ class Cluster:
         task.add_done_callback(self.telling.discard)
         return Created(objects=(ObjectRef(api_version="batch/v1", kind="Job", name="main", uid="u"),))
 
-    @activity.defn(name=names.ACTIVITY_OBSERVE)
+    @activity.defn(name=OperationKind.OBSERVE)
     async def observe(self, given: ObserveInput) -> Observation:
         return self.seen(given.target.workload_uid, given.attempt, given.owner_uid, given.plan, live=True)
 
-    @activity.defn(name=names.ACTIVITY_REMOVE)
+    @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, given: RemoveInput) -> Removed:
         while self.stuck is not None and not self.stuck.is_set():
             progress = Progress(
@@ -82,11 +82,11 @@ class Cluster:
         self.removed.add((given.target.workload_uid, given.attempt))
         return Removed(gone=True)
 
-    @activity.defn(name=names.ACTIVITY_FORCE_REMOVE)
+    @activity.defn(name=OperationKind.FORCE_REMOVE)
     async def force_remove(self, given: RemoveInput) -> Removed:
         return await self.remove(given)
 
-    @activity.defn(name=names.ACTIVITY_REPORT)
+    @activity.defn(name=OperationKind.REPORT)
     async def report(self, given: ReportInput) -> None:
         return None
 

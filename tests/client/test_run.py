@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
-from holdfast.model import Observation, Reason
+from holdfast.model import Observation, OperationKind, Reason
 from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
 
@@ -132,7 +132,7 @@ async def test_explain_shows_what_removal_waits_for(
                 await asyncio.sleep(0.2)
         assert told.fresh
         waiting = told.activities[0]
-        assert waiting.type == names.ACTIVITY_REMOVE
+        assert waiting.type == OperationKind.REMOVE
         said = waiting.sentence(datetime.now(UTC))
         assert said == "1 of 2 pods left: Pod worker-0 (finalizer example.com/hold)"
         cluster.stuck.set()

@@ -17,7 +17,7 @@ from temporalio.converter import PayloadCodec
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from holdfast import names
-from holdfast.model import Cause, Reason, State, Status, Workload
+from holdfast.model import Cause, OperationKind, Reason, State, Status, Workload
 from holdfast.model.life.history import schema
 from holdfast.past import Run, history_of, read_run, told
 from holdfast.past.tasks import Finished, Signalled
@@ -284,7 +284,7 @@ async def test_L28_a_probe_that_tells_late_of_another_attempt_changes_nothing():
     late = max(
         at
         for at, task in enumerate(run.tasks)
-        if any(isinstance(one, Finished) and one.activity == names.ACTIVITY_REPORT for one in task.results)
+        if any(isinstance(one, Finished) and one.activity == OperationKind.REPORT for one in task.results)
     )
     assert late > first
     tasks = list(run.tasks)

@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from holdfast import names
-from holdfast.model import ObjectRef, Observation, Status, format_duration
+from holdfast.model import ObjectRef, Observation, OperationKind, Status, format_duration
 from holdfast.model.calls.cluster import (
     Checkpointed,
     CheckpointInput,
@@ -125,13 +125,13 @@ class VirtualCluster:
     def _told(self, said: ProbeEnded) -> None:
         self.silent = said
 
-    @activity.defn(name=names.ACTIVITY_PREPARE)
+    @activity.defn(name=OperationKind.PREPARE)
     async def prepare(self, payload: PrepareInput) -> Prepared:
         self._begin()
         owner = self.world.own(payload.attempt)
         return Prepared(cluster_uid="kube", owner_uid=owner.uid)
 
-    @activity.defn(name=names.ACTIVITY_CREATE)
+    @activity.defn(name=OperationKind.CREATE)
     async def create(self, payload: CreateInput) -> Created:
         self._begin()
         avoided = (payload.nodes_excluded, payload.nodes_disliked)
@@ -148,12 +148,12 @@ class VirtualCluster:
             )
         )
 
-    @activity.defn(name=names.ACTIVITY_OBSERVE)
+    @activity.defn(name=OperationKind.OBSERVE)
     async def observe(self, payload: ObserveInput) -> Observation:
         self._begin()
         return observe(self.world, payload.attempt, live=True)
 
-    @activity.defn(name=names.ACTIVITY_CHECKPOINT)
+    @activity.defn(name=OperationKind.CHECKPOINT)
     async def checkpoint(self, payload: CheckpointInput) -> Checkpointed:
         self._begin()
         before = (payload.running, payload.finished)
@@ -170,7 +170,7 @@ class VirtualCluster:
             raise self._later()
         return Probed(failure=self.silent.failure, failing=dict(self.silent.failing))
 
-    @activity.defn(name=names.ACTIVITY_PARK)
+    @activity.defn(name=OperationKind.PARK)
     async def park(self, payload: ParkInput) -> Parked:
         self._begin()
         self.world.suspend(payload.attempt)
@@ -179,19 +179,19 @@ class VirtualCluster:
         self.world.parked(payload.attempt)
         return Parked(done=True, seen=observe(self.world, payload.attempt, live=True))
 
-    @activity.defn(name=names.ACTIVITY_UNPARK)
+    @activity.defn(name=OperationKind.UNPARK)
     async def unpark(self, payload: UnparkInput) -> Unparked:
         self._begin()
         self.world.resume(payload.attempt, [one.name for one in payload.components])
         return Unparked(done=True)
 
-    @activity.defn(name=names.ACTIVITY_REMOVE)
+    @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, payload: RemoveInput) -> Removed:
         self._begin()
         self.world.delete_attempt(payload.attempt)
         return self._removed(payload)
 
-    @activity.defn(name=names.ACTIVITY_FORCE_REMOVE)
+    @activity.defn(name=OperationKind.FORCE_REMOVE)
     async def force_remove(self, payload: RemoveInput) -> Removed:
         self._begin()
         self.world.delete_attempt(payload.attempt)
@@ -207,7 +207,7 @@ class VirtualCluster:
         blind = self.world.blindness()
         return Removed(gone=not total, remnants=left, remnants_total=total, blind=blind)
 
-    @activity.defn(name=names.ACTIVITY_REPORT)
+    @activity.defn(name=OperationKind.REPORT)
     async def report(self, payload: ReportInput) -> None:
         self._begin()
 

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from holdfast import names
-from holdfast.model import Phase, Reason, Report
+from holdfast.model import OperationKind, Phase, Reason, Report
 from holdfast.model.calls.cluster import ReportInput, Target
 from holdfast.plugin import with_passthrough
 from holdfast.worker.process import EXIT_AT_ONCE, Process
@@ -42,11 +42,11 @@ class _Done(ActivityInboundInterceptor):
 @pytest.mark.parametrize(
     ("activity", "namespace", "allowed"),
     [
-        (names.ACTIVITY_PREPARE, "listed", True),
-        (names.ACTIVITY_PREPARE, "other", False),
-        (names.ACTIVITY_CREATE, "other", False),
-        (names.ACTIVITY_REMOVE, "other", True),
-        (names.ACTIVITY_OBSERVE, "other", True),
+        (OperationKind.PREPARE, "listed", True),
+        (OperationKind.PREPARE, "other", False),
+        (OperationKind.CREATE, "other", False),
+        (OperationKind.REMOVE, "other", True),
+        (OperationKind.OBSERVE, "other", True),
     ],
 )
 async def test_nothing_begins_outside_the_listed_namespaces(activity: str, namespace: str, allowed: bool) -> None:

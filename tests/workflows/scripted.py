@@ -24,6 +24,7 @@ from holdfast.model import (
     Failure,
     FailureClass,
     Observation,
+    OperationKind,
     PodCounts,
     Quiet,
     Reason,
@@ -137,7 +138,7 @@ class ScriptedCluster:
             activity.heartbeat()
             await asyncio.sleep(0.05)
 
-    @activity.defn(name=names.ACTIVITY_PREPARE)
+    @activity.defn(name=OperationKind.PREPARE)
     async def prepare(self, payload: PrepareInput) -> Prepared:
         await self._enter("prepare", payload.report)
         self.uid = payload.target.workload_uid
@@ -153,7 +154,7 @@ class ScriptedCluster:
         self.rehearsed += [one.template["spec"]["text"] for one in payload.components]
         return Rehearsed(refusal=self.refusal)
 
-    @activity.defn(name=names.ACTIVITY_STAGE)
+    @activity.defn(name=OperationKind.STAGE)
     async def stage(self, payload: StageInput) -> Staged:
         await self._enter("stage")
         self.staged.append(payload)
@@ -162,7 +163,7 @@ class ScriptedCluster:
         digests = {one.name: payload.versions.get(one.name, "d" * 64) for one in payload.mounts}
         return Staged(sets=tuple(DataSet(mount=name, digest=each, files=1, bytes=5) for name, each in digests.items()))
 
-    @activity.defn(name=names.ACTIVITY_CREATE)
+    @activity.defn(name=OperationKind.CREATE)
     async def create(self, payload: CreateInput) -> Created:
         await self._enter("create", payload.report)
         self.data[payload.attempt] = payload.data
@@ -176,7 +177,7 @@ class ScriptedCluster:
         self.reports.append(payload.report_submitted)
         return Created()
 
-    @activity.defn(name=names.ACTIVITY_REPLACE)
+    @activity.defn(name=OperationKind.REPLACE)
     async def replace(self, payload: ReplaceInput) -> Replaced:
         await self._enter("replace", payload.report)
         self.replaced.append(dict(payload.launches))
@@ -184,14 +185,14 @@ class ScriptedCluster:
         self.reports.append(payload.report_done)
         return Replaced()
 
-    @activity.defn(name=names.ACTIVITY_CLEAR)
+    @activity.defn(name=OperationKind.CLEAR)
     async def clear(self, payload: ClearInput) -> Cleared:
         await self._enter("clear", payload.report)
         self.view = {}
         self.reports.append(payload.report_done)
         return Cleared(done=True, seen=self.look(payload.attempt, live=True))
 
-    @activity.defn(name=names.ACTIVITY_PARK)
+    @activity.defn(name=OperationKind.PARK)
     async def park(self, payload: ParkInput) -> Parked:
         await self._enter("park", payload.report)
         self.turns.append(payload.turn)
@@ -199,7 +200,7 @@ class ScriptedCluster:
         self.reports.append(payload.report_done)
         return Parked(done=True, seen=self.look(payload.attempt, live=True))
 
-    @activity.defn(name=names.ACTIVITY_CHECKPOINT)
+    @activity.defn(name=OperationKind.CHECKPOINT)
     async def checkpoint(self, payload: CheckpointInput) -> Checkpointed:
         await self._enter("checkpoint", payload.report)
         while self.saves is None and datetime.now(UTC) < payload.until:
@@ -208,7 +209,7 @@ class ScriptedCluster:
         silent = Answers(at=datetime.now(UTC), running=payload.running, silent=payload.running)
         return Checkpointed(answers=self.saves or silent)
 
-    @activity.defn(name=names.ACTIVITY_UNPARK)
+    @activity.defn(name=OperationKind.UNPARK)
     async def unpark(self, payload: UnparkInput) -> Unparked:
         await self._enter("unpark", payload.report)
         self.turns.append(payload.turn)
@@ -223,18 +224,18 @@ class ScriptedCluster:
             pods = PodCounts(expected=one.expected_pods, pending=one.expected_pods)
             self.views[one.name] = ComponentView(pods=pods, copies=copies)
 
-    @activity.defn(name=names.ACTIVITY_OBSERVE)
+    @activity.defn(name=OperationKind.OBSERVE)
     async def observe(self, payload: ObserveInput) -> Observation:
         await self._enter("observe", payload.report)
         look = self.look_at_all if len(payload.plan) > 1 else self.look
         return look(payload.attempt, live=True)
 
-    @activity.defn(name=names.ACTIVITY_REMOVE)
+    @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, payload: RemoveInput) -> Removed:
         await self._enter("remove", payload.report)
         return await self._remove(payload, forced=False)
 
-    @activity.defn(name=names.ACTIVITY_FORCE_REMOVE)
+    @activity.defn(name=OperationKind.FORCE_REMOVE)
     async def force_remove(self, payload: RemoveInput) -> Removed:
         await self._enter("force_remove", payload.report)
         return await self._remove(payload, forced=True)
@@ -277,7 +278,7 @@ class ScriptedCluster:
         self.scaled.append(payload)
         return Scaled(done=not self.scale_refused, refused=self.scale_refused)
 
-    @activity.defn(name=names.ACTIVITY_REPORT)
+    @activity.defn(name=OperationKind.REPORT)
     async def report(self, payload: ReportInput) -> None:
         await self._enter("report", payload.report)
 

@@ -8,16 +8,14 @@ from typing import Any, Final
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
     from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
     from holdfast.model.entities.broker import Asked, Broker, BrokerState, BrokerStatus, Weighed
     from holdfast.policy.entities import broker as policy
-    from holdfast.workflows.clock import Clock
-    from holdfast.workflows.entity import RunLength, read
-    from holdfast.workflows.operations.dispatch import RETRY
+    from holdfast.workflows.entity import Entity, read, start
 
 CYCLES_MAXIMUM: Final = 200
 """Cycles after which a new run begins."""
@@ -30,15 +28,13 @@ _ASK_RETRY: Final = RetryPolicy(maximum_attempts=3)
 
 
 @workflow.defn(name=names.BROKER_WORKFLOW)
-class CheckpointBroker:
+class CheckpointBroker(Entity):
     """A broker's life: until a person ends it."""
 
     @workflow.init
     def __init__(self, document: Any, carried: BrokerState | None = None) -> None:
         """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
-        self._problem = ""
-        self._clock = Clock()
-        self._length = RunLength()
+        super().__init__()
         self._state: BrokerState | None = carried
         self._over = ""
         self._changed = False
@@ -63,7 +59,7 @@ class CheckpointBroker:
             ApplicationError: type `InvalidBroker`, before anything begins.
         """
         if self._state is None:
-            raise ApplicationError(self._problem, type=names.ERROR_INVALID_BROKER, non_retryable=True)
+            raise self._refused(names.ERROR_INVALID_BROKER)
         first = self._state.cycle
         while not self._over:
             self._changed = False
@@ -87,15 +83,14 @@ class CheckpointBroker:
 
     async def _cycle(self, state: BrokerState) -> None:
         try:
-            seen = await workflow.execute_activity(
+            seen = await start(
                 names.ACTIVITY_WEIGH,
                 WeighInput(broker=state.broker, later=state.later),
-                task_queue=names.queue_cluster(state.broker.cluster),
-                result_type=Weighed,
-                start_to_close_timeout=_WEIGH_TIMEOUT,
-                schedule_to_close_timeout=_CYCLE_TIMEOUT,
-                heartbeat_timeout=_HEARTBEAT,
-                retry_policy=RETRY,
+                Weighed,
+                queue=names.queue_cluster(state.broker.cluster),
+                within=_WEIGH_TIMEOUT,
+                in_all=_CYCLE_TIMEOUT,
+                heartbeat=_HEARTBEAT,
                 summary="who runs, and how much of each is unsaved",
             )
         except ActivityError:
@@ -113,14 +108,14 @@ class CheckpointBroker:
     async def _ask(self, one: Asked) -> None:
         assert self._state is not None
         try:
-            done = await workflow.execute_activity(
+            done = await start(
                 names.ACTIVITY_ASK,
                 AskInput(workload=one.workload, note=f"the broker: {one.why}"),
-                task_queue=names.queue_cluster(self._state.broker.cluster),
-                result_type=AskDone,
-                start_to_close_timeout=_ASK_TIMEOUT,
-                retry_policy=_ASK_RETRY,
-                summary=f"{policy.name_of(one.workload)}: {one.why}"[:200],
+                AskDone,
+                queue=names.queue_cluster(self._state.broker.cluster),
+                within=_ASK_TIMEOUT,
+                retry=_ASK_RETRY,
+                summary=f"{policy.name_of(one.workload)}: {one.why}",
             )
         except ActivityError as error:
             done = AskDone(why=str(error.cause or error))
@@ -145,12 +140,7 @@ class CheckpointBroker:
 
     @configure.validator
     def _check_configuration(self, broker: Broker) -> None:
-        if self._state is None:
-            raise ApplicationError(self._problem, type=names.ERROR_INVALID_BROKER)
-        if broker.workflow_id != workflow.info().workflow_id:
-            raise ApplicationError(
-                f"broker of {broker.cluster}: expected {workflow.info().workflow_id}", type=names.ERROR_INVALID_BROKER
-            )
+        self._check_document(broker, names.ERROR_INVALID_BROKER)
 
     @workflow.query(name=names.QUERY_STATUS, description="Who is due, who saves, whom it asked last and why")
     def status(self) -> BrokerStatus | None:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 
 from holdfast import names
 from holdfast.model import Payload
 from holdfast.model.calls.cluster import WatchInput
-from holdfast.workflows.clock import Clock
-from holdfast.workflows.entity import RunLength
+from holdfast.workflows.entity import Entity, serve
 
 MEMO_CLUSTER_UID: Final = "holdfast.clusterUid"
 MEMO_INSTALLATION: Final = "holdfast.installation"
 MEMO_SHARD_SETS: Final = "holdfast.shardSets"
 SIGNAL_STOP: Final = "stop"
 SIGNAL_DIVIDE: Final = "divide"
-
-HEARTBEAT: Final = timedelta(seconds=5)
-# A partitioned activity is surely ended only by this; the next try costs no history.
-WATCH_LENGTH: Final = timedelta(hours=12)
 
 
 class ClusterWatchInput(Payload):
@@ -41,14 +34,13 @@ class ClusterWatchStatus(ClusterWatchInput):
 
 
 @workflow.defn(name=names.CLUSTER_WATCH_WORKFLOW)
-class ClusterWatch:
+class ClusterWatch(Entity):
     """Runs a cluster's watch activities until it is told to stop."""
 
     @workflow.init
     def __init__(self, input: ClusterWatchInput) -> None:
         """Remember which cluster; nothing else is state."""
-        self._clock = Clock()
-        self._length = RunLength()
+        super().__init__()
         self._input = input
         self._next = input
         self._stopping = False
@@ -64,7 +56,7 @@ class ClusterWatch:
             f"Watches **{input.cluster}** (`{input.cluster_uid}`) in {len(input.shard_sets)} part(s). "
             f"Signal `{SIGNAL_STOP}` ends it, `{SIGNAL_DIVIDE}` changes the parts."
         )
-        watches = [asyncio.create_task(self._keep(shards)) for shards in input.shard_sets]
+        watches = [asyncio.create_task(self._watch(shards)) for shards in input.shard_sets]
         # If this workflow is itself cancelled, its activities learn of its end by their next heartbeat.
         await workflow.wait_condition(lambda: self._over() or any(watch.done() for watch in watches))
         for watch in watches:
@@ -102,18 +94,12 @@ class ClusterWatch:
     def _over(self) -> bool:
         return self._stopping or self._next.shard_sets != self._input.shard_sets or self._length.is_enough
 
-    async def _keep(self, shards: tuple[int, int]) -> None:
+    async def _watch(self, shards: tuple[int, int]) -> None:
         cluster = self._input.cluster
         part = "" if shards == (0, names.SHARDS - 1) else f", shards {shards[0]} to {shards[1]}"
-        await workflow.execute_activity(
+        await serve(
             names.ACTIVITY_WATCH,
             WatchInput(cluster=cluster, cluster_uid=self._input.cluster_uid, shards=shards),
-            task_queue=names.queue_watch(cluster),
-            heartbeat_timeout=HEARTBEAT,
-            start_to_close_timeout=WATCH_LENGTH,
-            retry_policy=RetryPolicy(
-                initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2)
-            ),
-            cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+            queue=names.queue_watch(cluster),
             summary=f"watching {cluster}{part}: wakes workloads when their pods or objects change",
         )

@@ -16,21 +16,19 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.packed import packed
     from holdfast.policy.entities import graph as policy
     from holdfast.policy.entities.graph_outbox import carried_over, taken_over
-    from holdfast.workflows.clock import Clock
-    from holdfast.workflows.entity import Message, Outbox, RunLength, read
+    from holdfast.workflows.entity import Entity, Message, Outbox, read
 
 _PHASE = SearchAttributeKey.for_keyword(names.SA_PHASE)
 
 
 @workflow.defn(name=names.GRAPH_WORKFLOW)
-class GraphWorkflow:
+class GraphWorkflow(Entity):
     """A graph's life: from its submission until all of its workloads have ended and hold nothing any more."""
 
     @workflow.init
     def __init__(self, document: Any, carried: GraphState | None = None) -> None:
         """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
-        self._clock = Clock()
-        self._length = RunLength()
+        super().__init__()
         self._state: GraphState | None = None
         self._inbox: list[GraphNews] = []
         self._cancelled = ""
@@ -62,7 +60,7 @@ class GraphWorkflow:
         if self._graph is None or self._state is None:
             if carried is not None:
                 raise RuntimeError(f"this release cannot read a graph that is under way: {self._problem}")
-            raise ApplicationError(self._problem, type=names.ERROR_INVALID_GRAPH, non_retryable=True)
+            raise self._refused(names.ERROR_INVALID_GRAPH)
         graph = self._graph
         while True:
             self._clock.now()  # Nothing is decided by the time, but nothing outside of a task either.

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
@@ -24,16 +23,13 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.provisioner import FenceNews
     from holdfast.policy.nodes import fence as node_fence
     from holdfast.policy.nodes.monitor import Plan, looked, marked, plan, saw, settle
-    from holdfast.workflows.clock import Clock
-    from holdfast.workflows.entity import Message, RunLength, Timer, send
-    from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY
+    from holdfast.workflows.entity import Entity, Message, send, serve, start, stop
+    from holdfast.workflows.operations.dispatch import HEARTBEAT
 
 SIGNAL_STOP: Final = "stop"
 SIGNAL_TIMINGS: Final = "timings"
 MEMO_TIMINGS: Final = "holdfast.nodeTimings"
 
-# As of the cluster's watch: a partitioned activity is surely ended only by this.
-WATCH_LENGTH: Final = timedelta(hours=12)
 OPERATION_LENGTH: Final = timedelta(minutes=5)
 SHOWN: Final = 20
 
@@ -63,12 +59,13 @@ class _Asked(NamedTuple):
 
 
 @workflow.defn(name=names.NODE_MONITOR_WORKFLOW)
-class NodeMonitor:
+class NodeMonitor(Entity):
     """Decides which nodes are Down, and says so on their objects; it hears of what changes, never of heartbeats."""
 
     @workflow.init
     def __init__(self, input: NodeMonitorInput) -> None:
         """Remember whose nodes; what a run before this one knew is carried over."""
+        super().__init__()
         self._input = input
         self._timings = input.timings
         self._stopping = False
@@ -77,9 +74,6 @@ class NodeMonitor:
         self._off: list[FenceNews] = []
         self._operation: asyncio.Task[Any] | None = None
         self._begun: datetime | None = None
-        self._clock = Clock()
-        self._timer = Timer()
-        self._length = RunLength()
 
     @workflow.run
     async def run(self, input: NodeMonitorInput) -> None:
@@ -88,7 +82,7 @@ class NodeMonitor:
         Raises:
             ActivityError: if the watch refuses for good; anything else Temporal retries for ever.
         """
-        watch = self._watch()
+        watch = asyncio.create_task(self._watch())
         while True:
             now = self._clock.now()
             self._take_in(now)
@@ -105,10 +99,7 @@ class NodeMonitor:
             if watch.done():
                 await watch  # It never ends by itself, unless it cannot go on.
         # What still looks at nodes or marks them is begun anew by the next run.
-        left = [watch] if self._operation is None else [watch, self._operation]
-        for one in left:
-            one.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await stop(watch, self._operation)
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not self._stopping:
             self._take_in(self._clock.now())
@@ -202,15 +193,9 @@ class NodeMonitor:
 
     def _start(self, activity: str, argument: Any, result: Any, summary: str, now: datetime) -> None:
         self._begun = now
-        self._operation = workflow.start_activity(
-            activity,
-            argument,
-            task_queue=names.queue_cluster(self._input.cluster),
-            result_type=result,
-            start_to_close_timeout=OPERATION_LENGTH,
-            heartbeat_timeout=HEARTBEAT,
-            retry_policy=RETRY,
-            summary=summary[:200],
+        queue = names.queue_cluster(self._input.cluster)
+        self._operation = start(
+            activity, argument, result, queue=queue, within=OPERATION_LENGTH, heartbeat=HEARTBEAT, summary=summary
         )
 
     async def _ask(self, records: tuple[NodeRecord, ...]) -> _Asked:
@@ -227,23 +212,14 @@ class NodeMonitor:
         asked = tuple(one.name for one in records if not one.withdraw)
         return _Asked(asked, tuple(one.name for one in records if one.withdraw), unasked)
 
-    def _watch(self) -> asyncio.Task[None]:
+    async def _watch(self) -> None:
         given = self._input
-        watch = WatchNodesInput(cluster=given.cluster, cluster_uid=given.cluster_uid, timings=given.timings)
-        return asyncio.create_task(_watched(given.cluster, watch))
-
-
-async def _watched(cluster: str, given: WatchNodesInput) -> None:
-    await workflow.execute_activity(
-        names.ACTIVITY_WATCH_NODES,
-        given,
-        task_queue=names.queue_watch(cluster),
-        heartbeat_timeout=timedelta(seconds=5),
-        start_to_close_timeout=WATCH_LENGTH,
-        retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2)),
-        cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
-        summary=f"watching the nodes of {cluster}: their leases and their hardware",
-    )
+        await serve(
+            names.ACTIVITY_WATCH_NODES,
+            WatchNodesInput(cluster=given.cluster, cluster_uid=given.cluster_uid, timings=given.timings),
+            queue=names.queue_watch(given.cluster),
+            summary=f"watching the nodes of {given.cluster}: their leases and their hardware",
+        )
 
 
 def _looking(nodes: tuple[NodeRecord, ...]) -> str:

@@ -33,9 +33,9 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.nodes import provisioner as policy
     from holdfast.policy.nodes import provisioner_status as shown
     from holdfast.policy.values.edit import edit
-    from holdfast.workflows.clock import Clock, task_time
-    from holdfast.workflows.entity import Message, RunLength, send
-    from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY
+    from holdfast.workflows.clock import task_time
+    from holdfast.workflows.entity import Entity, Message, send, start
+    from holdfast.workflows.operations.dispatch import HEARTBEAT
 
 SIGNAL_STOP: Final = "stop"
 SIGNAL_AT_ONCE: Final = "at_once"
@@ -59,16 +59,15 @@ class ProvisionerInput(Payload):
 
 
 @workflow.defn(name=names.PROVISIONER_WORKFLOW)
-class Provisioner:
+class Provisioner(Entity):
     """Lives as long as a worker of its cluster is told where the provisioning service is."""
 
     @workflow.init
     def __init__(self, input: ProvisionerInput) -> None:
         """Remember whose nodes; what a run before this one knew is carried over."""
+        super().__init__()
         self._state = input.state or ProvisionerState(cluster=input.cluster, cluster_uid=input.cluster_uid)
         self._state = edit(self._state, at_once=input.at_once)
-        self._clock = Clock()
-        self._length = RunLength()
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
         self._stopping = input.stopping
@@ -129,14 +128,13 @@ class Provisioner:
     async def _enlist(self, request: NodeRequest) -> None:
         given = EnlistInput(cluster=self._state.cluster, cluster_uid=self._state.cluster_uid, request=request)
         try:
-            found: Enlisted = await workflow.execute_activity(
+            found = await start(
                 names.ACTIVITY_ENLIST,
                 given,
-                task_queue=names.queue_cluster(self._state.cluster),
-                result_type=Enlisted,
-                start_to_close_timeout=_ENLIST_TIMEOUT,
-                retry_policy=RETRY,
-                summary=f"whom to ask for this: {_words(request)}"[:200],
+                Enlisted,
+                queue=names.queue_cluster(self._state.cluster),
+                within=_ENLIST_TIMEOUT,
+                summary=f"whom to ask for this: {_words(request)}",
             )
             self._state = policy.enlisted(
                 self._state, request.number, found.uid, found.service, found.refused, self._clock.now()
@@ -148,15 +146,14 @@ class Provisioner:
     async def _provision(self, request: NodeRequest) -> None:
         given = ProvisionInput(cluster=self._state.cluster, cluster_uid=self._state.cluster_uid, request=request)
         try:
-            done: Provisioned = await workflow.execute_activity(
+            done = await start(
                 names.ACTIVITY_PROVISION,
                 given,
-                task_queue=names.queue_wait(self._state.cluster),
-                result_type=Provisioned,
-                start_to_close_timeout=_TRY_TIMEOUT,
-                heartbeat_timeout=HEARTBEAT,
-                retry_policy=RETRY,
-                summary=f"{_words(request)}{': ' if request.why else ''}{request.why}"[:200],
+                Provisioned,
+                queue=names.queue_wait(self._state.cluster),
+                within=_TRY_TIMEOUT,
+                heartbeat=HEARTBEAT,
+                summary=f"{_words(request)}{': ' if request.why else ''}{request.why}",
             )
         except ActivityError as error:
             done = Provisioned(result=Result.WAITS, said=_cause(error), progress=request.progress)
@@ -204,16 +201,14 @@ class Provisioner:
     @workflow.update(name=names.UPDATE_CHECK, description="Ask the provisioning service whether it takes requests")
     async def check(self, node: str = "") -> Checked:
         """Ask the service, that of a node where one is named."""
-        found: Checked = await workflow.execute_activity(
+        return await start(
             names.ACTIVITY_CHECK_PROVISIONER,
             CheckProvisionerInput(cluster=self._state.cluster, cluster_uid=self._state.cluster_uid, node=node),
-            task_queue=names.queue_wait(self._state.cluster),
-            result_type=Checked,
-            start_to_close_timeout=_CHECK_TIMEOUT,
-            retry_policy=RETRY,
-            summary=f"whether the provisioning service takes requests{' for ' if node else ''}{node}"[:200],
+            Checked,
+            queue=names.queue_wait(self._state.cluster),
+            within=_CHECK_TIMEOUT,
+            summary=f"whether the provisioning service takes requests{' for ' if node else ''}{node}",
         )
-        return found
 
     @workflow.signal(name=names.SIGNAL_FENCE, description="Power off a silent node (by the monitor of nodes)")
     def fence(self, ask: FenceAsk) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
@@ -15,9 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.queue import Queue, QueueNews, QueueState, QueueStatus
     from holdfast.policy.entities import queue as policy
     from holdfast.policy.entities.queue_outbox import carried_over, taken_over
-    from holdfast.workflows.clock import Clock
-    from holdfast.workflows.entity import WORDS_MAXIMUM, Message, Outbox, RunLength, Timer, read
-    from holdfast.workflows.operations.dispatch import RETRY
+    from holdfast.workflows.entity import WORDS_MAXIMUM, Entity, Message, Outbox, read, start
 
 HEARD_MAXIMUM: Final = WORDS_MAXIMUM
 _LOOK_TIMEOUT: Final = timedelta(minutes=5)
@@ -25,16 +23,13 @@ _LOOK_HEARTBEAT: Final = timedelta(seconds=30)
 
 
 @workflow.defn(name=names.QUEUE_WORKFLOW)
-class QueueWorkflow:
+class QueueWorkflow(Entity):
     """An admission queue's life: until a person ends it, and nobody is left in it."""
 
     @workflow.init
     def __init__(self, document: Any, carried: QueueState | None = None) -> None:
         """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
-        self._problem = ""
-        self._clock = Clock()
-        self._timer = Timer()
-        self._length = RunLength()
+        super().__init__()
         self._state: QueueState | None = None
         self._inbox: list[QueueNews] = []
         self._outbox = Outbox[policy.Order](_message)
@@ -65,7 +60,7 @@ class QueueWorkflow:
             ApplicationError: type `InvalidQueue`, before anything begins.
         """
         if self._state is None:
-            raise ApplicationError(self._problem, type=names.ERROR_INVALID_QUEUE, non_retryable=True)
+            raise self._refused(names.ERROR_INVALID_QUEUE)
         while True:
             now = self._clock.now()
             # Asked before anything is taken in, so that each run lets in and tells some, whatever it begins with.
@@ -150,14 +145,13 @@ class QueueWorkflow:
     def _looking(self, state: QueueState) -> workflow.ActivityHandle[SeenQueue]:
         queue = state.queue
         holders = tuple(QueueHolder(workload=one.workload, uid=uid) for uid, one in state.items.items() if one.admitted)
-        return workflow.start_activity(
+        return start(
             names.ACTIVITY_LOOK_QUEUE,
             LookQueueInput(cluster=queue.cluster, queue=queue.name, holders=holders),
-            task_queue=names.queue_cluster(queue.cluster),
-            result_type=SeenQueue,
-            start_to_close_timeout=_LOOK_TIMEOUT,
-            heartbeat_timeout=_LOOK_HEARTBEAT,
-            retry_policy=RETRY,
+            SeenQueue,
+            queue=names.queue_cluster(queue.cluster),
+            within=_LOOK_TIMEOUT,
+            heartbeat=_LOOK_HEARTBEAT,
             summary="who is there of those that it knows, and of those that it does not",
         )
 
@@ -191,13 +185,7 @@ class QueueWorkflow:
 
     @configure.validator
     def _check_configuration(self, queue: Queue) -> None:
-        if self._state is None:
-            raise ApplicationError(self._problem, type=names.ERROR_INVALID_QUEUE)
-        if queue.workflow_id != workflow.info().workflow_id:
-            raise ApplicationError(
-                f"queue {queue.cluster}/{queue.name}: expected {workflow.info().workflow_id}",
-                type=names.ERROR_INVALID_QUEUE,
-            )
+        self._check_document(queue, names.ERROR_INVALID_QUEUE)
 
     @workflow.query(name=names.QUERY_STATUS, description="What is taken of its quota, who waits, and why")
     def status(self) -> QueueStatus | None:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
@@ -33,25 +32,23 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.rendezvous.rounds import deadlines
     from holdfast.policy.rendezvous.step import begun, step
     from holdfast.policy.values.edit import edit
-    from holdfast.workflows.clock import Clock, task_time
-    from holdfast.workflows.entity import Message, RunLength, Timer, send
+    from holdfast.workflows.clock import task_time
+    from holdfast.workflows.entity import Entity, Message, send, serve, stop
 
 HUB_HEARTBEAT: Final = timedelta(seconds=10)
-# As of the cluster's watch: a partitioned activity is surely ended only by this.
-HUB_LENGTH: Final = timedelta(hours=12)
 KEPT: Final = timedelta(days=1)
 """How long a rendezvous that is closed waits for its workload to end the attempt: it may have been terminated."""
 
 
 @workflow.defn(name=names.RENDEZVOUS_WORKFLOW)
-class Rendezvous:
+class Rendezvous(Entity):
     """Hears of a gang by its hub, decides its rounds, and tells its workload what it came to."""
 
     @workflow.init
     def __init__(self, input: RendezvousInput) -> None:
         """Remember whose gang; what a run before this one knew is carried over."""
+        super().__init__()
         self._given = _begin_of(input)
-        self._clock = Clock()
         memory = input.memory
         self._state = memory.state if memory is not None else _nobody(self._given, self._clock.now())
         self._generation = memory.generation if memory is not None else 0
@@ -63,8 +60,6 @@ class Rendezvous:
         self._hub: asyncio.Task[None] | None = None
         self._served = ""
         self._moved = False
-        self._timer = Timer()
-        self._length = RunLength()
 
     @workflow.run
     async def run(self, input: RendezvousInput) -> None:
@@ -85,7 +80,7 @@ class Rendezvous:
             await self._keep_served()
             self._set_timer(now)
             await workflow.wait_condition(self._is_woken)
-        await self._leave()
+        await stop(self._hub)
         await workflow.wait_condition(workflow.all_handlers_finished)
         now = self._clock.now()
         self._take_in(now)
@@ -251,19 +246,14 @@ class Rendezvous:
             await self._hub  # It never ends by itself, unless it cannot go on.
             self._hub = None
         if self._served != self._given.workload_uid:
-            await self._leave()
+            await stop(self._hub)
+            self._hub = None
         if self._hub is None:
             self._served, self._hub = self._given.workload_uid, asyncio.create_task(self._serve())
 
-    async def _leave(self) -> None:
-        hub, self._hub = self._hub, None
-        if hub is not None:
-            hub.cancel()
-            await asyncio.gather(hub, return_exceptions=True)
-
     async def _serve(self) -> None:
         given = self._given
-        await workflow.execute_activity(
+        await serve(
             names.ACTIVITY_GANG_HUB,
             HubInput(
                 cluster=given.cluster,
@@ -273,13 +263,8 @@ class Rendezvous:
                 workload_uid=given.workload_uid,
                 workflow_id=workflow.info().workflow_id,
             ),
-            task_queue=names.queue_gangs(given.cluster),
-            heartbeat_timeout=HUB_HEARTBEAT,
-            start_to_close_timeout=HUB_LENGTH,
-            retry_policy=RetryPolicy(
-                initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2)
-            ),
-            cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+            queue=names.queue_gangs(given.cluster),
+            heartbeat=HUB_HEARTBEAT,
             summary=f"serving the gang of {given.workload}: agents announce themselves here",
         )
 

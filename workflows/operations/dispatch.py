@@ -209,7 +209,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     row = OPERATIONS[operation.kind]
 
     def called(argument: Any, start_to_close: timedelta) -> Call:
-        return Call(row.activity, row.queue(spec.cluster), argument, row.result, start_to_close)
+        return Call(operation.kind.value, row.queue(spec.cluster), argument, row.result, start_to_close)
 
     match operation.kind:
         case OperationKind.PREPARE:

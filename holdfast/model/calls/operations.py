@@ -21,12 +21,14 @@ from holdfast.model.calls.cluster import (
 )
 from holdfast.model.calls.stage import Staged
 
+Result = Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported
+"""What an operation comes back with: what its activity returns."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of operation."""
+    """One kind of operation; its activity has the kind's name."""
 
-    activity: str
     result: Any
     """What its activity returns."""
     queue: Callable[[str], str] = names.queue_wait
@@ -41,17 +43,17 @@ class Row:
 
 _SHORT: Final = names.queue_cluster
 OPERATIONS: Final[dict[OperationKind, Row]] = {
-    OperationKind.PREPARE: Row(names.ACTIVITY_PREPARE, Prepared, _SHORT, breakable=False),
-    OperationKind.STAGE: Row(names.ACTIVITY_STAGE, Staged),
-    OperationKind.CREATE: Row(names.ACTIVITY_CREATE, Created, _SHORT, breakable=False, acts=True, promise=Created()),
-    OperationKind.REPLACE: Row(names.ACTIVITY_REPLACE, Replaced, acts=True, promise=Replaced()),
-    OperationKind.CLEAR: Row(names.ACTIVITY_CLEAR, Cleared, acts=True, promise=Cleared(done=True)),
-    OperationKind.PARK: Row(names.ACTIVITY_PARK, Parked, acts=True, promise=Parked(done=True)),
-    OperationKind.UNPARK: Row(names.ACTIVITY_UNPARK, Unparked, acts=True, promise=Unparked(done=True)),
-    OperationKind.CHECKPOINT: Row(names.ACTIVITY_CHECKPOINT, Checkpointed),
-    OperationKind.OBSERVE: Row(names.ACTIVITY_OBSERVE, Observation, _SHORT),
-    OperationKind.REMOVE: Row(names.ACTIVITY_REMOVE, Removed, acts=True, promise=Removed(gone=True)),
-    OperationKind.FORCE_REMOVE: Row(names.ACTIVITY_FORCE_REMOVE, Removed, acts=True, promise=Removed(gone=True)),
+    OperationKind.PREPARE: Row(Prepared, _SHORT, breakable=False),
+    OperationKind.STAGE: Row(Staged),
+    OperationKind.CREATE: Row(Created, _SHORT, breakable=False, acts=True, promise=Created()),
+    OperationKind.REPLACE: Row(Replaced, acts=True, promise=Replaced()),
+    OperationKind.CLEAR: Row(Cleared, acts=True, promise=Cleared(done=True)),
+    OperationKind.PARK: Row(Parked, acts=True, promise=Parked(done=True)),
+    OperationKind.UNPARK: Row(Unparked, acts=True, promise=Unparked(done=True)),
+    OperationKind.CHECKPOINT: Row(Checkpointed),
+    OperationKind.OBSERVE: Row(Observation, _SHORT),
+    OperationKind.REMOVE: Row(Removed, acts=True, promise=Removed(gone=True)),
+    OperationKind.FORCE_REMOVE: Row(Removed, acts=True, promise=Removed(gone=True)),
     # A worker of an early release returns nothing.
-    OperationKind.REPORT: Row(names.ACTIVITY_REPORT, Reported | None, _SHORT),
+    OperationKind.REPORT: Row(Reported | None, _SHORT),
 }

@@ -17,18 +17,7 @@ from holdfast.model import (
     Policy,
     Reason,
 )
-from holdfast.model.calls.cluster import (
-    Checkpointed,
-    Cleared,
-    Created,
-    Parked,
-    Prepared,
-    Removed,
-    Replaced,
-    Reported,
-    Unparked,
-)
-from holdfast.model.calls.stage import Staged
+from holdfast.model.calls.operations import Result
 from holdfast.model.entities.graph import GraphNews, GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
@@ -284,8 +273,6 @@ class OperationInterrupted:
     """What it has made (creations)."""
 
 
-Result = Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported
-"""What an operation comes back with: what its activity returns."""
 OperationEnd = Result | Looked | OperationRefused | OperationInterrupted
 
 Event = (

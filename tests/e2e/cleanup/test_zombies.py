@@ -11,7 +11,7 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from holdfast import names
 from holdfast.activities.kube.client import Conflict, service_account_user
-from holdfast.model import Phase, Reason
+from holdfast.model import OperationKind, Phase, Reason
 from holdfast.policy.verdicts.strip import StripRequest
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod
@@ -67,9 +67,9 @@ async def test_U2_finished_pods_that_block_the_foreground_deletion_are_forced(sp
     await space.reach(handle, "Suspended")
     await space.truth.settle()
     assert all(life.died for life in space.truth.of(1)), "nothing is left"
-    graceful, forced = await space.acts(handle, names.ACTIVITY_REMOVE, names.ACTIVITY_FORCE_REMOVE)
-    assert (graceful.name, graceful.result["gone"]) == (names.ACTIVITY_REMOVE, False)
-    assert (forced.name, forced.result["gone"]) == (names.ACTIVITY_FORCE_REMOVE, True)
+    graceful, forced = await space.acts(handle, OperationKind.REMOVE, OperationKind.FORCE_REMOVE)
+    assert (graceful.name, graceful.result["gone"]) == (OperationKind.REMOVE, False)
+    assert (forced.name, forced.result["gone"]) == (OperationKind.FORCE_REMOVE, True)
     deleted = [
         one for one in space.truth.requests() if (one.verb, one.resource, one.worker) == ("delete", "pods", True)
     ]
@@ -140,7 +140,7 @@ async def test_U2_a_finalizer_blocks_a_reset_and_nothing_takes_it_off_unasked(sp
     handle = await blocked(space)
 
     async def forced() -> bool:
-        made = await space.acts(handle, names.ACTIVITY_FORCE_REMOVE)
+        made = await space.acts(handle, OperationKind.FORCE_REMOVE)
         return any(one.result is not None for one in made)
 
     await until(forced, 90, "a whole forced round has passed")

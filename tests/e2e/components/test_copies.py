@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from holdfast import names
+from holdfast.model import OperationKind
 from tests.e2e.ground.site import job, until
 from tests.e2e.ground.space import Handle, Space
 
@@ -151,7 +152,7 @@ async def test_one_copys_failure_restarts_its_component_alone(space: Space):
     await until(well, 120, "all run again, of the same attempt")
     assert "workers-2" in await causes(space, handle)
     acts = [act.name for act in await space.acts(handle)]
-    assert (acts.count(names.ACTIVITY_REPLACE), acts.count(names.ACTIVITY_REMOVE)) == (1, 0)
+    assert (acts.count(OperationKind.REPLACE), acts.count(OperationKind.REMOVE)) == (1, 0)
 
 
 @SHARED

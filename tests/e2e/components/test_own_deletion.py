@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import names
 from holdfast.local import Stack
-from holdfast.model import Reason, Status
+from holdfast.model import OperationKind, Reason, Status
 from tests.e2e.ground.site import appwrapper, job, open_site, until
 from tests.e2e.ground.space import Handle, Space, open_space, pod
 from tests.e2e.witness.truth import WORKER
@@ -47,7 +47,7 @@ async def assert_recorded_before_deleted(space: Space, handle: Handle, attempt: 
     """Assert that history had what an attempt's removal is for before its owner was deleted."""
     owner, requests = names.attempt_name("train", attempt), space.truth.requests()
     deleted = min(one.time for one in requests if (one.verb, one.name, one.user) == ("delete", owner, WORKER))
-    removals = await space.acts(handle, names.ACTIVITY_REMOVE)
+    removals = await space.acts(handle, OperationKind.REMOVE)
     first = next(one for one in removals if one.given["attempt"] == attempt)
     assert first.given["report"]["phase"] == phase
     assert first.scheduled <= deleted

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdfast import names
+from holdfast.model import OperationKind
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import PENDING, Handle, Space
 from tests.e2e.lives.streams import (
@@ -99,7 +100,7 @@ async def test_S10_a_submission_that_takes_too_long_fails(space: Space):
     failed = await told(space, "SubmissionFailed")
     assert len(failed) == 1
     assert "exceeded quota" in failed[0][1]
-    (create,) = await space.acts(handle, names.ACTIVITY_CREATE)
+    (create,) = await space.acts(handle, OperationKind.CREATE)
     assert create.ended is not None
     assert (create.ended - create.scheduled).total_seconds() >= 6
     await space.truth.settle()
@@ -151,4 +152,4 @@ async def test_S10_a_creation_that_was_begun_anew_ends_well_in_the_same_attempt(
 
 
 async def begun_again(space: Space, handle: Handle) -> bool:
-    return len(await space.acts(handle, names.ACTIVITY_CREATE)) > 1
+    return len(await space.acts(handle, OperationKind.CREATE)) > 1

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import names
 from holdfast.local import Stack
-from holdfast.model import Status
+from holdfast.model import OperationKind, Status
 from tests.e2e.crash.scene import Scene, open_scene, pod
 from tests.e2e.ground.site import job, until
 from tests.e2e.witness.audit import Request
@@ -164,7 +164,7 @@ async def test_away_beyond_the_end_of_a_graceful_removal(scene: Scene):
     await scene.reach("Running")
     scene.proxy.black_hole()
     await scene.handle.signal(names.SIGNAL_SUSPEND, "making room")
-    await scene.doing(names.ACTIVITY_REMOVE)
+    await scene.doing(OperationKind.REMOVE)
     await asyncio.sleep(AWAY)  # The outage itself: the deletion was never even sent.
     status = await scene.status()
     assert status.phase == "Suspending"
@@ -183,7 +183,7 @@ async def test_U1_25_failing_observations_restart_nothing(scene: Scene):
     await scene.fail()
     await scene.unhealthy()
     scene.proxy.reset()
-    await scene.doing(names.ACTIVITY_OBSERVE)  # The grace is over: before it acts it looks, and cannot see.
+    await scene.doing(OperationKind.OBSERVE)  # The grace is over: before it acts it looks, and cannot see.
 
     async def enough() -> bool:
         running = [each for each in await scene.pods() if each["status"].get("phase") == "Running"]

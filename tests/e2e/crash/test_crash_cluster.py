@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import names
 from holdfast.local import Stack, worker_kubeconfig
+from holdfast.model import OperationKind
 from tests.e2e.crash.scene import open_scene, pod
 from tests.e2e.ground.site import Site, job, open_site, until
 
@@ -60,7 +61,7 @@ async def test_the_api_server_killed_and_started_again(own_stack: Stack, tmp_pat
         # A reset right through another kill: the stubborn pod is forced.
         solo = next(each for each in await scene.pods() if each["metadata"]["name"].startswith("solo-"))
         await scene.site.annotate("Pod", solo["metadata"]["name"], scene.namespace, kwok_exit_code="1", kwok_fail="0s")
-        await scene.doing(names.ACTIVITY_REMOVE)
+        await scene.doing(OperationKind.REMOVE)
         own_stack.stop_part("kube-apiserver", signal.SIGKILL)
         await asyncio.to_thread(own_stack.start_part, "kube-apiserver")
         status = await scene.reach("Running", 90, attempt=2)

@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHandle
 
 from holdfast import Holdfast, names
 from holdfast.local import Stack
-from holdfast.model import Status
+from holdfast.model import OperationKind, Status
 from tests.e2e.crash.scene import Scene, open_scene, pod
 from tests.e2e.ground.site import Worker, appwrapper, job, until
 
@@ -69,7 +69,7 @@ async def test_told_to_stop_while_it_waits_for_a_removal(scene: Scene):
     await scene.submit(job(labels=stubborn), forcefulDeletionGracePeriodDuration="120s")
     await scene.reach("Running")
     await scene.handle.signal(names.SIGNAL_SUSPEND, "making room")
-    await scene.doing(names.ACTIVITY_REMOVE)
+    await scene.doing(OperationKind.REMOVE)
     await scene.site.start_worker()
     begun = asyncio.get_running_loop().time()
     code = await asyncio.to_thread(scene.worker.stop)
@@ -179,7 +179,7 @@ async def test_of_two_workers_the_one_that_removes_is_killed(scene: Scene):
     await scene.submit(job(labels=stubborn), forcefulDeletionGracePeriodDuration="120s")
     await scene.reach("Running")
     await scene.handle.signal(names.SIGNAL_SUSPEND, "making room")
-    await scene.doing(names.ACTIVITY_REMOVE)
+    await scene.doing(OperationKind.REMOVE)
     # The other comes after the activity has begun, so the first has it.
     second = await scene.site.start_worker()
     scene.worker.kill()

@@ -13,6 +13,7 @@ from temporalio.client import WorkflowFailureError
 
 from holdfast import names
 from holdfast.local import Stack
+from holdfast.model import OperationKind
 from tests.e2e.crash.scene import Scene, open_scene, pod
 from tests.e2e.ground.site import job, until
 from tests.e2e.witness.audit import Request
@@ -33,7 +34,7 @@ async def scene(stack: Stack, tmp_path: Path) -> AsyncIterator[Scene]:
 async def test_killed_while_preparing(scene: Scene):
     scene.proxy.black_hole()
     await scene.submit(job())
-    await scene.doing(names.ACTIVITY_PREPARE)
+    await scene.doing(OperationKind.PREPARE)
     await scene.crash()
     await scene.moved_on()
     await scene.reach("Running", attempt=1)
@@ -133,7 +134,7 @@ async def test_killed_while_looking(scene: Scene):
     await scene.fail()
     await scene.unhealthy()
     scene.proxy.black_hole()
-    await scene.doing(names.ACTIVITY_OBSERVE)
+    await scene.doing(OperationKind.OBSERVE)
     await scene.crash()
     await scene.moved_on()
     await scene.reach("Running", attempt=2)
@@ -144,7 +145,7 @@ async def test_killed_while_removing_for_a_reset(scene: Scene):
     await scene.submit(job(labels=STUBBORN, backoffLimit=5), forcefulDeletionGracePeriodDuration="60s")
     await scene.reach("Running")
     await scene.fail()
-    await scene.doing(names.ACTIVITY_REMOVE)
+    await scene.doing(OperationKind.REMOVE)
     await scene.audit.until(_deletes_owner, 20, "the attempt's owner is deleted")
     await scene.crash()
     await scene.moved_on()
@@ -174,7 +175,7 @@ async def test_killed_while_forcing(scene: Scene):
     await scene.reach("Running")
     await scene.steer_pods(finalizers=["example.com/hold"])
     await scene.handle.signal(names.SIGNAL_SUSPEND, "making room")
-    await scene.doing(names.ACTIVITY_FORCE_REMOVE)
+    await scene.doing(OperationKind.FORCE_REMOVE)
     await scene.audit.until(
         lambda each: each.worker and each.verb == "delete" and each.resource == "pods", 20, "the pod is forced"
     )

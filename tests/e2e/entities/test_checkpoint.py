@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
+from holdfast.model import OperationKind
 from holdfast.policy.attempt.checkpoint import CheckpointAsk
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Handle, Space
@@ -85,8 +86,8 @@ async def test_L32_one_unresponsive_is_killed_where_its_profile_says_so(space: S
     status = await space.reach(handle, "Suspended")
     assert status.checkpoint is not None
     assert (status.checkpoint.state, status.restarts) == ("Discarded", 0)
-    assert await space.acts(handle, names.ACTIVITY_FORCE_REMOVE)
-    assert not await space.acts(handle, names.ACTIVITY_REMOVE)
+    assert await space.acts(handle, OperationKind.FORCE_REMOVE)
+    assert not await space.acts(handle, OperationKind.REMOVE)
     await ends(space, handle)
 
 

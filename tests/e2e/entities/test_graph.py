@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from holdfast import names
-from holdfast.model import Phase, Status
+from holdfast.model import OperationKind, Phase, Status
 from holdfast.model.entities.graph import GraphStatus
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Handle, Space, example
@@ -182,7 +182,7 @@ async def test_L31_of_two_that_exclude_each_other_the_second_begins_once_the_fir
     assert (await typed.ends(expect=1)).phase is Phase.FAILED
     proofs = [
         act.ended
-        for act in await space.acts(typed.handle(first), names.ACTIVITY_REMOVE, names.ACTIVITY_FORCE_REMOVE)
+        for act in await space.acts(typed.handle(first), OperationKind.REMOVE, OperationKind.FORCE_REMOVE)
         if act.ended and act.result and act.result["gone"]
     ]
     assert space.created("jobs", f"etl-{second}") > min(proofs), "the second began before the first was proven gone"

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from holdfast import formats, names
 from holdfast.activities.kube.client import KubeError, NotFound, UnknownKind, Unreachable
-from holdfast.model import Explanation, Policy, Status, Workload
+from holdfast.model import Explanation, OperationKind, Policy, Status, Workload
 from holdfast.worker.cleanup.namespace import apply
 from tests.e2e.ground.site import Site, until
 from tests.e2e.witness.truth import Act, Truth, activities, watched
@@ -90,7 +90,7 @@ class Space:
 
     async def assert_paused(self, handle: Handle, workload: str, attempt: int, pause: float) -> float:
         """Assert that an attempt was created no sooner than this after the proof; return how long after."""
-        removals = await self.acts(handle, names.ACTIVITY_REMOVE, names.ACTIVITY_FORCE_REMOVE)
+        removals = await self.acts(handle, OperationKind.REMOVE, OperationKind.FORCE_REMOVE)
         proofs = [act.ended for act in removals if act.ended and act.result and act.result["gone"]]
         created = self.created("attempts", names.attempt_name(workload, attempt))
         proof = max(at for at in proofs if at < created)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import names
 from holdfast.formats.jobset import reader as format_
 from holdfast.local import Stack
+from holdfast.model import OperationKind
 from tests.e2e.ground.site import open_site, until
 from tests.e2e.ground.space import STUBBORN, Handle, Space, open_space
 from tests.e2e.peers.jobsets import Json, P, jobset, replicated
@@ -113,7 +113,7 @@ async def test_J12_any_is_enough_finished_jobs_stay_and_active_ones_go(space: Sp
     assert format_.status(workload, status)["terminalState"] == "Completed"
     assert await space.site.objects("v1", "Service", space.namespace), "what brings no pods stays too"
     acts = [act.name for act in await space.acts(handle)]
-    assert (acts.count(names.ACTIVITY_CLEAR), acts.count(names.ACTIVITY_REMOVE)) == (1, 0)
+    assert (acts.count(OperationKind.CLEAR), acts.count(OperationKind.REMOVE)) == (1, 0)
     await handle.signal("cancel", "enough")
     assert (await space.ended(handle)).phase == "Succeeded"
     assert await uids(space) == {}
@@ -185,4 +185,4 @@ async def test_J12_active_pods_that_never_end_are_forced_once_their_grace_is_ove
     assert len(deaf_ones) == 2
     asked = min(one.time for one in deletions if one.resource == "jobs")
     assert (min(one.time for one in forced) - asked).total_seconds() >= 5
-    assert [act.name for act in await space.acts(handle)].count(names.ACTIVITY_CLEAR) == 1
+    assert [act.name for act in await space.acts(handle)].count(OperationKind.CLEAR) == 1

@@ -12,6 +12,7 @@ from temporalio.service import RPCError
 from holdfast import names
 from holdfast.formats.jobset import reader as format_
 from holdfast.local import Stack
+from holdfast.model import OperationKind
 from holdfast.policy.loop.change import ComponentsChange
 from tests.e2e.ground.site import open_site, until
 from tests.e2e.ground.space import Handle, Space, open_space
@@ -152,7 +153,7 @@ async def test_J14_what_has_ended_stays_and_the_order_of_start_is_kept(space: Sp
     causes = [cause.message for cause in (await space.site.status(handle)).causes]
     assert not any("creating" in each for each in causes[-4:]), causes
     acts = [act.name for act in await space.acts(handle)]
-    assert (acts.count(names.ACTIVITY_PARK), acts.count(names.ACTIVITY_UNPARK)) == (1, 2)
+    assert (acts.count(OperationKind.PARK), acts.count(OperationKind.UNPARK)) == (1, 2)
     await handle.signal("cancel", "enough")
     assert (await space.ended(handle)).phase == "Cancelled"
 
@@ -200,7 +201,7 @@ async def test_a_job_that_somebody_resumes_while_the_set_is_suspended_is_suspend
             async def again() -> bool:
                 acts = [act.name for act in await space.acts(handle)]
                 status = await site.status(handle)
-                return acts.count(names.ACTIVITY_PARK) == 2 and status.phase == "Suspended" and not await running(space)
+                return acts.count(OperationKind.PARK) == 2 and status.phase == "Suspended" and not await running(space)
 
             await until(again, 90, "it is suspended again")
             assert not await quota(space, handle)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from holdfast import names
 from holdfast.activities.kube.client import NotFound
+from holdfast.model import OperationKind
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import FOREIGN_FINALIZER, PENDING, STUBBORN, Handle, Space, pod
 from tests.quotas import limited
@@ -143,7 +144,7 @@ async def _forcing(space: Space, name: str) -> Held:
     await space.site.annotate("Pod", name, space.namespace, kwok_fail="0s")
 
     async def forcing() -> bool:
-        return any(await space.acts(handle, names.ACTIVITY_FORCE_REMOVE))
+        return any(await space.acts(handle, OperationKind.FORCE_REMOVE))
 
     await until(forcing, 60, "it is being forced out")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast import names
+from holdfast.model import OperationKind
 from holdfast.model.calls.cluster import Progress
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import STUBBORN, Handle, Space
@@ -60,7 +61,7 @@ async def _seen_saved(handle: Handle) -> bool:
     """Whether the removal has said in a heartbeat that all have saved: that outlives the worker that saw it."""
     described = await handle.describe()
     for one in described.raw_description.pending_activities:
-        if one.activity_type.name == names.ACTIVITY_REMOVE and one.heartbeat_details.payloads:
+        if one.activity_type.name == OperationKind.REMOVE and one.heartbeat_details.payloads:
             said = Progress.model_validate_json(one.heartbeat_details.payloads[0].data)
             return len(said.saved) == PODS
     return False

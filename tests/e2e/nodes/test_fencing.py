@@ -14,6 +14,7 @@ import pytest
 
 from holdfast import names
 from holdfast.local import Stack
+from holdfast.model import OperationKind
 from tests.e2e.crash.scene import pod
 from tests.e2e.nodes.fencing import (
     FINALIZER,
@@ -209,7 +210,7 @@ async def test_fenced_in_a_delete(fence: Fence, under_way: str):
     await fence.handle.signal(names.SIGNAL_SUSPEND, "making room")
     await _cut(cut)
     await fence.take_over()
-    await fence.on_another(names.ACTIVITY_REMOVE)
+    await fence.on_another(OperationKind.REMOVE)
     await fence.steer_pods(labels={"holdfast.dev/kwok-stubborn": None})
     await fence.reach("Suspended")
     await fence.handle.signal(names.SIGNAL_RESUME, "room again")

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import names
 from holdfast.local import Stack
+from holdfast.model import OperationKind
 from tests.e2e.crash.scene import pod
 from tests.e2e.ground.site import until
 from tests.e2e.nodes.fencing import HEARTBEAT_SECONDS, Fence, creates_pod, open_fence, train
@@ -33,7 +34,7 @@ async def test_cut_off_from_temporal_only_it_goes_on_beside_the_next_and_makes_n
     await fence.audit.until(_refused, 60, "the second pod is refused")
     fence.temporal.black_hole()
     await fence.take_over()
-    await fence.on_another(names.ACTIVITY_CREATE)
+    await fence.on_another(OperationKind.CREATE)
     mark = len(fence.api.writes())
     await fence.lift(quota)
     status = await fence.reach("Running", 1)
@@ -57,7 +58,7 @@ async def test_cut_off_from_temporal_only_it_is_not_mixed_into_the_next_attempt(
     await fence.audit.until(_refused, 60, "the second pod is refused")
     fence.temporal.black_hole()
     await fence.take_over()
-    await fence.on_another(names.ACTIVITY_CREATE)
+    await fence.on_another(OperationKind.CREATE)
     await fence.handle.signal(names.SIGNAL_SUSPEND, "making room")
     deleted = await fence.audit.until(
         lambda each: each.worker and each.verb == "delete" and each.resource == "attempts", 150, "its owner is deleted"
@@ -113,7 +114,7 @@ async def test_cut_off_from_the_api_server_only_it_keeps_its_lease_and_goes_on_w
     await fence.take_over()
     await asyncio.sleep(3 * HEARTBEAT_SECONDS)
     (pending,) = (await fence.handle.describe()).raw_description.pending_activities
-    assert (pending.activity_type.name, pending.attempt) == (names.ACTIVITY_CREATE, 1), "its heartbeats still arrive"
+    assert (pending.activity_type.name, pending.attempt) == (OperationKind.CREATE, 1), "its heartbeats still arrive"
     assert [life.name[:5] for life in fence.pods_made(1)] == ["first"]
 
     mended = await fence.mend()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.model import Exclusion
+from holdfast.model import Exclusion, OperationKind
 from holdfast.profiles import appwrapper as profile
 from tests.e2e.ground.nodes import Nodes, open_nodes
 from tests.e2e.ground.site import appwrapper, job, until
@@ -109,7 +109,7 @@ async def test_A17_a_marked_node_is_left_at_once_without_charge_and_not_chosen_a
         word = "NodeMarkedForEviction" if how == "label" else FATAL
         assert f"{word} on {bad}" in reset.message
         assert reset.message.endswith(f"(rule marked-node); then without {bad}")
-        looks = await space.acts(handle, names.ACTIVITY_OBSERVE)
+        looks = await space.acts(handle, OperationKind.OBSERVE)
         assert [one["node"] for one in looks[-1].result["failures"]] == [bad], "confirmed live before anything goes"
         await space.truth.settle()
         space.truth.assert_one_attempt_at_a_time("train")

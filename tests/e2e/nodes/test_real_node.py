@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from holdfast import names
+from holdfast.model import OperationKind
 from tests.e2e.ground.held import open_real
 from tests.e2e.ground.site import Site, appwrapper
 from tests.e2e.ground.space import Space
@@ -153,7 +154,7 @@ async def test_A11_a_container_that_traps_TERM_gets_its_grace(real: Space):
     ]
     finished = datetime.fromisoformat(end["finishedAt"])
     assert (finished - min(deletions)).total_seconds() > 1.5, "and had the time it took"
-    assert not await real.acts(handle, names.ACTIVITY_FORCE_REMOVE)
+    assert not await real.acts(handle, OperationKind.FORCE_REMOVE)
     real.truth.assert_told_truly("train")
 
 
@@ -170,8 +171,8 @@ async def test_A8_a_container_that_ignores_TERM_is_forced_out(real: Space):
     assert (await real.ended(handle)).phase == "Cancelled"
     await real.truth.settle()
     assert all(life.died for life in real.truth.of(1))
-    _, forced = await real.acts(handle, names.ACTIVITY_REMOVE, names.ACTIVITY_FORCE_REMOVE)
-    assert forced.name == names.ACTIVITY_FORCE_REMOVE
+    _, forced = await real.acts(handle, OperationKind.REMOVE, OperationKind.FORCE_REMOVE)
+    assert forced.name == OperationKind.FORCE_REMOVE
 
 
 @ROW("A3", level="e2e")

@@ -14,7 +14,7 @@ from holdfast import names
 from holdfast.activities.kube.client import Conflict
 from holdfast.formats.appwrapper.reader import RESET_AFTER
 from holdfast.local import Stack
-from holdfast.model import Status
+from holdfast.model import OperationKind, Status
 from holdfast.policy.loop.change import PolicyChange
 from tests.e2e.ground.site import appwrapper, free_port, job, open_site, until
 from tests.e2e.ground.space import Handle, Space, open_space
@@ -72,7 +72,7 @@ async def test_U10_a_healthy_period_renews_the_budget_and_none_does_not(space: S
     status = await space.ended(handle)
     assert (status.phase, status.reason, status.restarts) == ("Failed", "RetryLimitExceeded", 2)
     acts = [act.name for act in await space.acts(handle)]
-    assert acts.count(names.ACTIVITY_CREATE) == 3
+    assert acts.count(OperationKind.CREATE) == 3
     assert set(acts) <= {"prepare", "create", "observe", "remove", "force_remove", "report"}
 
 
@@ -165,5 +165,5 @@ async def test_U6_U8_executions_and_restarts_are_counted_apart_and_a_preemption_
             assert counted[f"{names.METRIC_PREEMPTION}_seconds_count"] == 1, lines
             assert counted[f"{names.METRIC_PREEMPTION}_seconds_sum"] > 0
             assert any(f'cluster="{site.cluster}"' in one and 'queue="default"' in one for one in lines)
-            acts = await space.acts(handle, names.ACTIVITY_REMOVE)
+            acts = await space.acts(handle, OperationKind.REMOVE)
             print("asked to gone:", counted, "removals:", len(acts))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from holdfast import names
+from holdfast.model import OperationKind
 from tests.e2e.ground.site import job, until
 from tests.e2e.ground.space import Handle, Space, pod
 from tests.e2e.lives.streams import everything, let_pods
@@ -86,7 +87,7 @@ async def test_U7_only_the_job_that_failed_is_made_again(space: Space):
     assert "exited 137" in why
     assert "(rule alone)" in why
     acts = [act.name for act in await space.acts(handle)]
-    assert (acts.count(names.ACTIVITY_REPLACE), acts.count(names.ACTIVITY_REMOVE)) == (1, 0)
+    assert (acts.count(OperationKind.REPLACE), acts.count(OperationKind.REMOVE)) == (1, 0)
     await space.truth.settle()
     space.truth.assert_told_truly("train")
 

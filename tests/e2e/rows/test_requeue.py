@@ -11,6 +11,7 @@ import pytest
 from holdfast import formats, names
 from holdfast.errors import InvalidWorkload
 from holdfast.local import Stack
+from holdfast.model import OperationKind
 from holdfast.policy.values.events import RequeueRequest
 from holdfast.worker.failpoints import ENV_FAILPOINT
 from tests.e2e.ground.site import open_site, until
@@ -64,7 +65,7 @@ async def test_L22_L26_L27_a_lost_node_brings_it_back_to_its_queue_and_a_later_c
     (why,) = [cause.message for cause in status.causes if cause.reason == "Requeued"]
     assert lost in why
     assert "(rule node-lost)" in why
-    reports = [act.given["reportGone"] for act in await space.acts(handle, names.ACTIVITY_REMOVE)]
+    reports = [act.given["reportGone"] for act in await space.acts(handle, OperationKind.REMOVE)]
     assert [(each["phase"], each["reason"]) for each in reports] == [("Pending", "Queued")]
     assert [each["status"] for each in reports[0]["conditions"] if each["type"] == "QuotaReserved"] == [False]
     assert "came back in cycle 0, and is admitted in 1" in reports[0]["message"]
@@ -172,8 +173,8 @@ async def test_L36_the_audit_is_committed_before_the_create_whatever_dies_betwee
             assert (status.phase, status.executions) == ("Succeeded", 1)
             acts = await space.acts(handle)
             kinds = [act.name for act in acts]
-            first = kinds.index(names.ACTIVITY_CREATE)
-            assert kinds[first - 1] == names.ACTIVITY_REPORT
+            first = kinds.index(OperationKind.CREATE)
+            assert kinds[first - 1] == OperationKind.REPORT
             assert acts[first - 1].ended is not None
             told = [
                 each["message"] for each in acts[first - 1].given["report"]["events"] if each["reason"] == "Audited"

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import names
-from holdfast.model import Phase, Status
+from holdfast.model import OperationKind, Phase, Status
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import Handle, Space, pod
 
@@ -43,7 +43,7 @@ async def failed_and_held(space: Space, end: str) -> Handle:
         assert (conditions["ResourcesDeployed"], conditions["QuotaReserved"]) == (True, True), "quota is held"
         there = {life.kind for life in space.truth.alive(end, space.truth.shown(end)[-1].version)}
         assert there >= {"Pod", "Job", names.ATTEMPT_KIND}, "what somebody wants to look into is there"
-        assert not await space.acts(handle, names.ACTIVITY_REMOVE)
+        assert not await space.acts(handle, OperationKind.REMOVE)
     return handle
 
 
@@ -102,7 +102,7 @@ async def test_A12_a_failed_workload_is_held_until_time_suspension_or_deletion(s
         space.truth.assert_told_truly(end)
         conditions = told(space, end)
         assert (conditions["ResourcesDeployed"], conditions["QuotaReserved"]) == (False, False), end
-        (removal,) = await space.acts(handle, names.ACTIVITY_REMOVE)
+        (removal,) = await space.acts(handle, OperationKind.REMOVE)
         failed = next(each.time for each in status.causes if each.reason == "RetryLimitExceeded")
         if end == "time":
             assert removal.scheduled - failed >= timedelta(seconds=6)
@@ -127,7 +127,7 @@ async def test_A13_the_success_ttl_counts_from_success_whatever_workers_come_and
     assert [life.kind for life in space.truth.alive("train", 10**15) if life.kind == "Job"] == ["Job"]
     status = await space.ended(handle)
     assert (status.phase, status.restarts) == ("Succeeded", 0)
-    (removal,) = await space.acts(handle, names.ACTIVITY_REMOVE)
+    (removal,) = await space.acts(handle, OperationKind.REMOVE)
     print(f"MEASURED removed {(removal.scheduled - succeeded).total_seconds():.2f} s after its success")
     assert removal.scheduled - succeeded >= timedelta(seconds=60)
     await space.truth.settle()

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import names
+from holdfast.model import OperationKind
 from holdfast.profiles.appwrapper import POLICY
 from tests.e2e.ground.site import PREFIX, appwrapper, job, until
 from tests.e2e.ground.space import Handle, Space
@@ -49,7 +49,7 @@ async def test_A18_a_jobs_replaced_failed_pods_never_reset_it_and_the_last_one_d
         status = await space.site.status(handle)
         assert (status.phase, status.attempt, status.restarts) == ("Running", 1, 0)
         assert status.pods.failed == 0, "a failed pod that its Job has replaced does not count"
-    assert not await space.acts(handle, names.ACTIVITY_REMOVE)
+    assert not await space.acts(handle, OperationKind.REMOVE)
     lost = await space.fail_pod("train")
     status = await space.reach(handle, "Running", 2)
     assert (status.restarts, [each.used for each in status.budgets]) == (1, [1])

@@ -13,7 +13,7 @@ from holdfast import formats, names
 from holdfast.activities.kube.client import NotFound
 from holdfast.activities.site.permission_cache import STANDING
 from holdfast.errors import InvalidWorkload
-from holdfast.model import Status
+from holdfast.model import OperationKind, Status
 from tests.e2e.ground.site import appwrapper, job
 from tests.e2e.ground.space import Handle, Space, pod
 from tests.e2e.rows.test_component_restart import document, fail
@@ -55,7 +55,7 @@ async def assert_nothing_was_created(space: Space, handle: Handle) -> None:
     assert not [one for one in made if one.resource != "selfsubjectaccessreviews"]
     await space.truth.settle()
     assert not [life for life in space.truth.lives.values() if life.attempt]
-    assert names.ACTIVITY_CREATE not in {act.name for act in await space.acts(handle)}
+    assert OperationKind.CREATE not in {act.name for act in await space.acts(handle)}
     with pytest.raises(NotFound):
         await space.anchor("train")
 

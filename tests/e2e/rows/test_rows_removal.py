@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import names
-from holdfast.model import Phase
+from holdfast.model import OperationKind, Phase
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod
 
@@ -62,10 +62,10 @@ async def test_A8_the_same_deletion_serves_all_five(space: Space, why: str):
     assert all(life.died for life in first), "nothing of the first attempt is left"
 
     # History: a graceful removal that was given its time, then a forced one that proved it gone.
-    removals = await space.acts(handle, names.ACTIVITY_REMOVE, names.ACTIVITY_FORCE_REMOVE)
+    removals = await space.acts(handle, OperationKind.REMOVE, OperationKind.FORCE_REMOVE)
     graceful, forced = removals[0], removals[1]
-    assert (graceful.name, graceful.result["gone"]) == (names.ACTIVITY_REMOVE, False)
-    assert (forced.name, forced.result["gone"]) == (names.ACTIVITY_FORCE_REMOVE, True)
+    assert (graceful.name, graceful.result["gone"]) == (OperationKind.REMOVE, False)
+    assert (forced.name, forced.result["gone"]) == (OperationKind.FORCE_REMOVE, True)
     assert (forced.scheduled - graceful.scheduled).total_seconds() >= FORCE_AFTER - BUSY
 
     # The audit log: one deletion by the worker, then none until force; then all pods that were left.
@@ -97,7 +97,7 @@ async def test_A8_without_force_all_is_left_to_the_collector(space: Space):
     space.truth.assert_one_attempt_at_a_time("train")
     space.truth.assert_told_truly("train")
     await space.assert_paused(handle, "train", 2, 1.0)
-    assert not await space.acts(handle, names.ACTIVITY_FORCE_REMOVE)
+    assert not await space.acts(handle, OperationKind.FORCE_REMOVE)
     deletions = [one for one in space.truth.requests() if one.verb == "delete" and one.worker]
     assert [(one.resource, one.name) for one in deletions] == [("attempts", "train-a1")]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast import names
-from holdfast.model import ComponentView, Failure, FailureClass, Observation, Scope
+from holdfast.model import ComponentView, Failure, FailureClass, Observation, OperationKind, Scope
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import Space, pod
 
@@ -69,7 +69,7 @@ async def test_A3_a_job_that_heals_within_the_grace_is_left_undisturbed(space: S
     await space.complete("train")
     status = await space.ended(handle)
     assert (status.phase, status.restarts, status.executions) == ("Succeeded", 0, 1)
-    assert len(await space.acts(handle, names.ACTIVITY_REMOVE)) == 1, "only what removes it after its success"
+    assert len(await space.acts(handle, OperationKind.REMOVE)) == 1, "only what removes it after its success"
     assert [one.name for one in space.truth.requests() if (one.verb, one.resource) == ("create", "jobs")] == ["train"]
 
 
@@ -82,7 +82,7 @@ async def test_A6_a_deleted_job_resets_without_the_grace(space: Space):
     status = await space.reach(handle, "Running", 2)
     assert status.restarts == 1
     assert (reset_at(space, "train") - deleted).total_seconds() < AT_ONCE
-    looks = await space.acts(handle, names.ACTIVITY_OBSERVE)
+    looks = await space.acts(handle, OperationKind.OBSERVE)
     assert looks, "a live look confirms it"
     (missing,) = looks[-1].result["failures"]
     assert (missing["reason"], missing["subject"]) == ("MissingComponent", "train")
@@ -120,7 +120,7 @@ async def test_A6_a_stale_list_kills_nothing(space: Space):
     await handle.signal(names.SIGNAL_OBSERVE, stale)
 
     async def looked() -> bool:
-        return any(act.ended for act in await space.acts(handle, names.ACTIVITY_OBSERVE))
+        return any(act.ended for act in await space.acts(handle, OperationKind.OBSERVE))
 
     await until(looked, 20, "it has looked for itself")
     await space.complete("train")

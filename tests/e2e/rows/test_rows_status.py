@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from holdfast import names
 from holdfast.local import Stack
+from holdfast.model import OperationKind
 from holdfast.profiles.appwrapper import POLICY
 from tests.e2e.ground.site import appwrapper, job, open_site, until
 from tests.e2e.ground.space import STUBBORN, Space, open_space, pod
@@ -108,7 +109,7 @@ async def test_A14_the_operators_maximum_caps_every_grace_and_pause_but_not_the_
         for one in space.truth.requests()
         if one.subresource == "status" and one.resource == "pods" and one.body["status"].get("phase") == "Failed"
     )
-    graceful, forced = await space.acts(handle, names.ACTIVITY_REMOVE, names.ACTIVITY_FORCE_REMOVE)
+    graceful, forced = await space.acts(handle, OperationKind.REMOVE, OperationKind.FORCE_REMOVE)
     assert 5 <= (graceful.scheduled - failed).total_seconds() < 60, "the failure grace is capped"
     assert 4 <= (forced.scheduled - graceful.scheduled).total_seconds() < 60, "the forceful deletion grace is capped"
 
@@ -116,6 +117,6 @@ async def test_A14_the_operators_maximum_caps_every_grace_and_pause_but_not_the_
     await space.reach(handle, "Succeeded")
     status = await space.ended(handle)
     assert (status.phase, status.restarts) == ("Succeeded", 1)
-    last = (await space.acts(handle, names.ACTIVITY_REMOVE))[-1]
+    last = (await space.acts(handle, OperationKind.REMOVE))[-1]
     succeeded = next(each.time for each in status.causes if each.reason == "Completed")
     assert (last.scheduled - succeeded).total_seconds() >= 12, "the success TTL is not capped"

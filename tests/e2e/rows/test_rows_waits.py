@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.kube.client import NotFound
-from holdfast.model import Status
+from holdfast.model import OperationKind, Status
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import PENDING, Handle, Space, pod_template
 from tests.e2e.lives.streams import let_pods
@@ -105,7 +105,7 @@ async def test_A4_a_quota_lifted_within_the_graces_disturbs_nothing(space: Space
     status = await space.reach(handle, "Running", 1)
     assert (status.restarts, status.executions) == (0, 1)
     assert not any(one.status for one in status.conditions if one.type == "Unhealthy")
-    assert not await space.acts(handle, names.ACTIVITY_REMOVE)
+    assert not await space.acts(handle, OperationKind.REMOVE)
     assert space.truth.attempts("train") == [1]
 
 
@@ -141,7 +141,7 @@ async def test_A5_pods_that_start_within_the_failure_grace_are_left_undisturbed(
         await space.patch("v1", "Pod", each["metadata"]["name"], gone)
     status = await space.reach(handle, "Running", 1)
     assert (status.restarts, status.executions) == (0, 1)
-    assert not await space.acts(handle, names.ACTIVITY_REMOVE)
+    assert not await space.acts(handle, OperationKind.REMOVE)
 
 
 async def evict(space: Space, workload: str) -> str:
@@ -192,7 +192,7 @@ async def test_U13_one_evicted_replica_gets_the_failure_grace(space: Space):
     await until(healed, 90, "the Deployment has made another pod")
     status = await space.site.status(handle)
     assert (status.phase, status.attempt, status.restarts) == ("Running", 1, 0)
-    assert not await space.acts(handle, names.ACTIVITY_REMOVE)
+    assert not await space.acts(handle, OperationKind.REMOVE)
     assert len(await space.pods("serve")) == 2
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from holdfast import formats, names
+from holdfast import formats
 from holdfast.client import Run
 from holdfast.client.connection import Place
 from holdfast.errors import HoldfastError
 from holdfast.local import Stack
+from holdfast.model import OperationKind
 from tests.e2e.crash.scene import OwnTemporal
 from tests.e2e.ground.held import open_real
 from tests.e2e.ground.site import Site, open_site, until
@@ -39,7 +40,7 @@ async def test_L18_its_walltime_ends_it_and_stands_above_requeues(space: Space):
     assert (status.phase, status.reason, status.requeues) == ("Failed", "WalltimeExceeded", 0)
     assert status.failure is not None
     assert (status.failure.cls, status.failure.message) == ("Deadline", "its walltime of 15s is over")
-    removals = await space.acts(handle, names.ACTIVITY_REMOVE)
+    removals = await space.acts(handle, OperationKind.REMOVE)
     assert status.walltime_until is None
     assert removals[0].scheduled >= status.failure.time
     assert await space.site.gone(space.namespace)
@@ -116,7 +117,7 @@ async def test_L18_a_process_that_traps_TERM_is_killed_after_30_s_and_a_polite_o
     ended, code = _lived_on(real, pods["trap 's"])
     assert code == 7, "it ended by itself, as it wanted to"
     assert ended < 15
-    assert not await real.acts(handle, names.ACTIVITY_FORCE_REMOVE)
+    assert not await real.acts(handle, OperationKind.FORCE_REMOVE)
 
 
 @L18

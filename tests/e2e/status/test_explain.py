@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import names
 from holdfast.client.pending import activities_of
-from holdfast.model import Explanation
+from holdfast.model import Explanation, OperationKind
 from holdfast.policy.status.explain import CAUSES_SHOWN
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import FOREIGN_FINALIZER, STUBBORN, Handle, Space, pod
@@ -186,7 +186,7 @@ async def test_U11_explain_is_true_on_the_ways_out(space: Space):
         left = [each["metadata"]["name"] for each in await space.pods(name)]
         assert f"{name}-stubborn" in left
         if name != "failed":
-            begun = [one.scheduled for one in await space.acts(handles[name], names.ACTIVITY_REMOVE)]
+            begun = [one.scheduled for one in await space.acts(handles[name], OperationKind.REMOVE)]
             assert told.next[0].at - begun[0] <= timedelta(seconds=301), "five minutes from when its removal began"
 
 

@@ -16,11 +16,11 @@ from holdfast.model.calls.cluster import (
     Reported,
     Unparked,
 )
+from holdfast.model.calls.operations import Result
 from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.checkpoint import is_over
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Result
 from tests.policy.lives.cluster import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
 from tests.policy.lives.hands import ANCHOR, Given, Steps
 from tests.policy.lives.making import Making
