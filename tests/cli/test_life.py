@@ -12,9 +12,9 @@ from temporalio.client import Client
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.app import app
-from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
 from tests.e2e.ground.site import until
+from tests.fakes.several import Cluster, working
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
 

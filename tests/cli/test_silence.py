@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 
 from holdfast import Holdfast, HoldfastPlugin
 from holdfast.cli.app import app
-from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
 from tests.e2e.ground.site import make_temporal_namespace, until
+from tests.fakes.several import Cluster, working
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "appwrapper-job.yaml"

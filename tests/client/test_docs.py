@@ -13,7 +13,7 @@ import yaml
 from temporalio.client import Client
 
 from holdfast.local.programs.resolve import resolve
-from tests.client.cluster import Cluster, working
+from tests.fakes.several import Cluster, working
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(180)]
 

@@ -13,7 +13,7 @@ from holdfast.client.run import Run
 from holdfast.model import Reason
 from holdfast.model.entities.graph import Graph, GraphNode
 from holdfast.model.entities.graph import Place as InGraph
-from tests.client.cluster import Cluster, working
+from tests.fakes.several import Cluster, working
 from tests.workflows.workload.test_workload import replays
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]

@@ -21,8 +21,8 @@ from holdfast.model import Workload
 from holdfast.model.calls import cluster
 from holdfast.plugin import PASSTHROUGH, with_passthrough, with_pydantic
 from holdfast.policy.verdicts import decide
-from tests.client.cluster import Cluster, working
 from tests.client.sandboxed import Identities
+from tests.fakes.several import Cluster, working
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
 

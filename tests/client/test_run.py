@@ -10,8 +10,8 @@ from temporalio.client import Client
 
 from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
 from holdfast.model import Observation, OperationKind, Reason
-from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
+from tests.fakes.several import Cluster, working
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
 

@@ -22,11 +22,11 @@ from holdfast import (
 )
 from holdfast.formats.jobset import reader
 from holdfast.workflows.start import document, summary
-from tests.client.cluster import Cluster, working
 from tests.client.conftest import a_workload
 from tests.client.server import temporal_server
 from tests.e2e.peers.jobsets import jobset as manifest
 from tests.e2e.peers.jobsets import replicated
+from tests.fakes.several import Cluster, working
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
 

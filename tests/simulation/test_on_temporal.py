@@ -17,9 +17,10 @@ from holdfast import names
 from holdfast.model import Status
 from holdfast.plugin import HoldfastPlugin
 from holdfast.simulation import simulate
+from tests.fakes import activities_of
+from tests.fakes.virtual import UID, Player, VirtualCluster, plays
 from tests.simulation.cases import CASES, Case, Verdict, decisions
 from tests.simulation.server import open_server
-from tests.simulation.virtual import UID, Player, VirtualCluster, plays
 
 pytestmark = pytest.mark.temporal
 
@@ -46,9 +47,9 @@ async def test_the_workflow_decides_what_was_simulated(case: Case):
         cluster.now(begun)
         async with (
             Worker(client, task_queue=names.QUEUE_WORKFLOWS),
-            Worker(env.client, task_queue=names.queue_cluster(spec.cluster), activities=cluster.activities()),
-            Worker(env.client, task_queue=names.queue_wait(spec.cluster), activities=cluster.activities()),
-            Worker(env.client, task_queue=names.queue_probe(spec.cluster), activities=cluster.activities()),
+            Worker(env.client, task_queue=names.queue_cluster(spec.cluster), activities=activities_of(cluster)),
+            Worker(env.client, task_queue=names.queue_wait(spec.cluster), activities=activities_of(cluster)),
+            Worker(env.client, task_queue=names.queue_probe(spec.cluster), activities=activities_of(cluster)),
         ):
             player = Player(env, None, cluster, begun)  # type: ignore[arg-type]
             for index, event in enumerate(case.script.events):

@@ -24,8 +24,9 @@ from holdfast.plugin import HoldfastPlugin
 from holdfast.policy.loop.change import ComponentsChange
 from holdfast.profiles.streams import POLICY
 from tests.e2e.ground.site import asked
+from tests.fakes import activities_of
+from tests.fakes.scripted import ScriptedCluster
 from tests.policy.lives.life import workload
-from tests.workflows.scripted import ScriptedCluster
 
 CACHED = int(os.environ.get("TEST_MAX_CACHED_WORKFLOWS", "1000"))
 SCALED = Timings(
@@ -128,10 +129,8 @@ def opener(stack: Stack, identity: str = "test") -> Callable[..., Any]:
             plain = env.client
             async with (
                 Worker(client, task_queue=names.QUEUE_WORKFLOWS, max_cached_workflows=cached),
-                Worker(
-                    plain, task_queue=names.queue_cluster(name), activities=[*cluster.activities(), cluster.look_queue]
-                ),
-                Worker(plain, task_queue=names.queue_wait(name), activities=cluster.activities()),
+                Worker(plain, task_queue=names.queue_cluster(name), activities=activities_of(cluster)),
+                Worker(plain, task_queue=names.queue_wait(name), activities=activities_of(cluster)),
                 Worker(plain, task_queue=names.queue_probe(name), activities=[cluster.probe]),
             ):
                 yield Run(plain, cluster, name)

@@ -15,7 +15,7 @@ from holdfast.activities.site.site import Site
 from holdfast.model.calls.cluster import PlannedComponent, Target
 from holdfast.worker.watch.cache import pod_seen
 from tests.activities.shapes import NOW
-from tests.worker.world import World
+from tests.fakes.watched import World
 
 D26 = pytest.mark.row("D26", level="pure")
 D27 = pytest.mark.row("D27", level="pure")

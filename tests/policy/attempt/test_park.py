@@ -36,8 +36,8 @@ from holdfast.policy.status.report import quota_in
 from holdfast.policy.values.decision import Suspend
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, Resumed, Suspended
+from tests.fakes.ledger import Kind
 from tests.policy.attempt.test_order import after
-from tests.policy.lives.cluster import Kind
 from tests.policy.lives.elements import Elements, config, element, job, jobs
 from tests.policy.lives.play import Play
 from tests.policy.lives.submitted import PARKED_ORDERED

@@ -31,9 +31,9 @@ from holdfast.policy.values.decision import Restart
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.steps import Sleep, Step
 from holdfast.policy.verdicts import decide, restart
+from tests.fakes.ledger import Kind, Thing
 from tests.policy.laws.laws import Law
 from tests.policy.lives.carried import Activities
-from tests.policy.lives.cluster import Kind, Thing
 from tests.policy.lives.hands import Given, Steps
 
 Patch = Callable[[pytest.MonkeyPatch], None]

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from holdfast.model import Observation, StartStatus, State
-from tests.policy.lives.cluster import Kind
+from tests.fakes.ledger import Kind
 
 AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
 """What no controller would heal: no grace is waited out."""

@@ -27,8 +27,8 @@ from holdfast.policy.status.explain import status_of
 from holdfast.policy.values.events import Observed, PolicyChanged, Retried, StripAsked, Suspended
 from holdfast.policy.values.steps import End, Sleep
 from holdfast.profiles.rules import RESTART
+from tests.fakes.ledger import HOLD, Cluster, Deletion, Hand, Kind, Thing
 from tests.policy.laws.laws import AT_ONCE, WORDS, Law, Record, number_of, require
-from tests.policy.lives.cluster import HOLD, Cluster, Deletion, Hand, Kind, Thing
 from tests.policy.lives.flow import Flow
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from holdfast.model import Phase
-from tests.policy.lives.cluster import Kind
+from tests.fakes.ledger import Kind
 from tests.policy.lives.play import Play
 
 ROW = pytest.mark.row

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from holdfast.model import State, Workload
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.values.events import Cancelled, Resumed, Suspended
+from tests.fakes.ledger import REFUSES, Kind
 from tests.policy.lives.advanced import advance
-from tests.policy.lives.cluster import REFUSES, Kind
 from tests.policy.lives.life import Life
 from tests.policy.lives.play import Play
 from tests.policy.lives.script import step

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from holdfast.model import Phase, Workload
+from tests.fakes.ledger import Kind
 from tests.policy.laws.faults import FAULTS, OWNERS, RESTORED, Fault
 from tests.policy.laws.laws import Violation
 from tests.policy.lives.carried import Activities
-from tests.policy.lives.cluster import Kind
 from tests.policy.lives.play import Play
 from tests.policy.lives.script import walk
 from tests.policy.lives.submitted import ORDERED, SPEC, STREAMS

@@ -21,7 +21,7 @@ from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.checkpoint import is_over
 from holdfast.policy.values.edit import edit
-from tests.policy.lives.cluster import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
+from tests.fakes.ledger import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
 from tests.policy.lives.hands import ANCHOR, Given, Steps
 from tests.policy.lives.making import Making
 from tests.policy.lives.weather import owner_name

@@ -15,8 +15,8 @@ from holdfast.policy.loop.turn import Act, Begin, Continue, Leave, Rest, landed,
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Event, Observed, OperationEnd, OperationInterrupted
 from holdfast.policy.values.steps import Step
+from tests.fakes.ledger import TICK, Cluster
 from tests.policy.lives.carried import Activities, Ended
-from tests.policy.lives.cluster import TICK, Cluster
 from tests.policy.lives.hands import Given, Request
 from tests.policy.lives.life import START
 

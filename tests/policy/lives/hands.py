@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from holdfast.model import CheckpointRequest, InterruptedCreate, OperationKind, Phase, RefusedCreate, Report
 from holdfast.model.life.state import Operation, State
 from holdfast.policy.attempt.health import timings
-from tests.policy.lives.cluster import Cluster, ConflictError, Kind, NotFoundError, Thing
-from tests.policy.lives.cluster import Unreachable as Dark
+from tests.fakes.ledger import Cluster, ConflictError, Kind, NotFoundError, Thing
+from tests.fakes.ledger import Unreachable as Dark
 from tests.policy.lives.weather import Weather, owner_name
 
 T = TypeVar("T")

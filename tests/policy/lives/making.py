@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Scope
 from holdfast.model.calls.cluster import Created, PlannedComponent, Prepared, Replaced
 from holdfast.model.life.state import STANDSTILL
-from tests.policy.lives.cluster import ConflictError, Hand, Kind, RefusedError, Thing
-from tests.policy.lives.cluster import Unreachable as Dark
+from tests.fakes.ledger import ConflictError, Hand, Kind, RefusedError, Thing
+from tests.fakes.ledger import Unreachable as Dark
 from tests.policy.lives.hands import ANCHOR, Given, Hands, Steps
 from tests.policy.lives.weather import owner_name
 

@@ -23,10 +23,10 @@ from holdfast.policy.values.events import (
     Suspended,
 )
 from holdfast.policy.verdicts.strip import check_strip
+from tests.fakes.ledger import Cluster, Hand, Kind, Thing, Unreachable
 from tests.policy.laws.laws import Law, Violation, require
 from tests.policy.laws.oracle import Oracle
 from tests.policy.lives.carried import Activities
-from tests.policy.lives.cluster import Cluster, Hand, Kind, Thing, Unreachable
 from tests.policy.lives.flow import Flow, Work
 from tests.policy.lives.life import START
 from tests.policy.lives.submitted import SPEC

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.policy.lives.cluster import Kind
+from tests.fakes.ledger import Kind
 from tests.policy.lives.play import Play
 from tests.policy.lives.weather import NODES
 

@@ -14,7 +14,7 @@ from holdfast.activities.facts.snapshot import summarize
 from holdfast.model import FailureClass, Observation, Workload
 from holdfast.model.calls.cluster import PlannedComponent
 from holdfast.policy.failures.selection import selection_of
-from tests.policy.lives.cluster import FOREGROUND, HOLD, Cluster, Hand, Kind, Thing
+from tests.fakes.ledger import FOREGROUND, HOLD, Cluster, Hand, Kind, Thing
 
 UID = "uid"
 """The workload's."""

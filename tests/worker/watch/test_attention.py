@@ -10,7 +10,7 @@ import pytest
 from holdfast.activities.facts.pods import PREPARATION
 from holdfast.model import FailureClass, Interval
 from holdfast.worker.watch.attention import ACKNOWLEDGED_MAXIMUM, RECORD_BYTES
-from tests.worker.world import EPOCH, JOB, World
+from tests.fakes.watched import EPOCH, JOB, World
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from holdfast.activities.facts.objects import object_facts
 from holdfast.worker.watch.attention import RECORD_BYTES
 from holdfast.worker.watch.cache import attempt_seen
 from holdfast.worker.watch.facts import DIGEST_BYTES, Facts
-from tests.worker.world import EPOCH, JOB, World
+from tests.fakes.watched import EPOCH, JOB, World
 
 COPIES = 20
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from holdfast.worker.watch.blind_kinds import Darkness
 from holdfast.worker.watch.cache import POD, KindKey
 from holdfast.worker.watch.feeds import ATTEMPT
-from tests.worker.world import JOB
+from tests.fakes.watched import JOB
 
 SERVICE: KindKey = ("v1", "Service")
 

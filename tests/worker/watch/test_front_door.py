@@ -11,8 +11,8 @@ from holdfast.formats.appwrapper import reader
 from holdfast.model import Phase
 from holdfast.worker.watch.cache import resource_seen
 from holdfast.worker.watch.front_door import Seen, in_turn, seen
+from tests.fakes.watched import EPOCH, World
 from tests.formats.appwrapper.test_resource import report, resource
-from tests.worker.world import EPOCH, World
 
 ROW = pytest.mark.row
 KIND = (reader.API_VERSION, reader.KIND)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.worker.watch.facts import Facts
-from tests.worker.world import World
+from tests.fakes.watched import World
 
 MOMENTS = [0.05, 0.3, 0.9, 1.5]
 """Shorter and longer than what a loss of readiness takes to be told."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worker.world import World
+from tests.fakes.watched import World
 
 
 @pytest.mark.parametrize("between", [0.05, 0.2, 0.5, 5.0])

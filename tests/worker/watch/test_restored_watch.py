@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.worker.watch.watch import Memory
-from tests.worker.world import World
+from tests.fakes.watched import World
 
 
 @pytest.fixture

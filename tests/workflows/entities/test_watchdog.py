@@ -41,11 +41,12 @@ from holdfast.worker.runtime.settings import Settings
 from holdfast.workflows.entities.node_monitor import NodeMonitorInput
 from tests.client.server import temporal_server
 from tests.e2e.ground.site import asked, until
+from tests.fakes import activities_of
+from tests.fakes.scripted import ScriptedCluster
 from tests.policy.lives.life import workload
 from tests.workflows.conftest import SCALED
 from tests.workflows.gathered import CLUSTER as GATHERED
 from tests.workflows.gathered import NAMESPACE, Gathering, ToldWorkload
-from tests.workflows.scripted import ScriptedCluster
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 UNREADABLE: dict[str, Any] = {"book": 5, "queue": 5, "items": 5, "broker": 5, "memory": 5}
@@ -160,12 +161,12 @@ async def scene(address: str) -> AsyncIterator[Scene]:
     plain = await Client.connect(address, data_converter=pydantic_data_converter)
     plugged = await Client.connect(address, plugins=[HoldfastPlugin(roles=["workflows"])])
     scene = Scene(plain, f"c-{secrets.token_hex(3)}", ScriptedCluster())
-    acts = [*scene.scripted.activities(), scene.look]
+    acts = [*activities_of(scene.scripted, "look_queue"), scene.look]
     async with (
         Worker(plugged, task_queue=names.QUEUE_WORKFLOWS, workflows=[ToldWorkload]),
         Worker(plugged, task_queue=names.queue_admission(scene.cluster, "gpus")),
         Worker(plain, task_queue=names.queue_cluster(scene.cluster), activities=acts),
-        Worker(plain, task_queue=names.queue_wait(scene.cluster), activities=scene.scripted.activities()),
+        Worker(plain, task_queue=names.queue_wait(scene.cluster), activities=activities_of(scene.scripted)),
         Worker(plain, task_queue=names.queue_gangs(GATHERED), activities=[no_hub]),
     ):
         yield scene

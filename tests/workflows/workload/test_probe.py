@@ -20,9 +20,10 @@ from holdfast.worker.gangs.sessions import Gangs
 from holdfast.worker.roles import Site, workers
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import Role, Settings
+from tests.fakes import activities_of
+from tests.fakes.scripted import ScriptedCluster
 from tests.policy.lives.life import RULES, workload
 from tests.workflows.conftest import SCALED, Run
-from tests.workflows.scripted import ScriptedCluster
 from tests.workflows.workload.test_workload import events, replays
 
 pytestmark = pytest.mark.e2e
@@ -168,5 +169,4 @@ async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment:
 
 def _acting(cluster: ScriptedCluster) -> Any:
     """Return a scripted cluster in the place of the activities that act on a real one; gangs are begun by their own."""
-    acting = [one for one in cluster.activities() if one != cluster.begin_gang]
-    return SimpleNamespace(all=acting, probe=cluster.probe)
+    return SimpleNamespace(all=activities_of(cluster, "begin_gang", "look_queue"), probe=cluster.probe)

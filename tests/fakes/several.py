@@ -30,6 +30,7 @@ from holdfast.model.calls.cluster import (
     ReportInput,
     planned,
 )
+from tests.fakes import activities_of
 
 
 @dataclass
@@ -157,14 +158,7 @@ class Cluster:
 async def working(client: Client, cluster: Cluster) -> AsyncGenerator[None]:
     """Run workers for the workflows and for the cluster; whoever asks them waits for the answer."""
     cluster.client = client
-    activities = [
-        cluster.prepare,
-        cluster.create,
-        cluster.observe,
-        cluster.remove,
-        cluster.force_remove,
-        cluster.report,
-    ]
+    activities = activities_of(cluster)
     shared = {"namespace": client.namespace, "data_converter": client.data_converter}
     deciding = Client(client.service_client, plugins=[HoldfastPlugin(["workflows"])], **shared)
     acting = Client(client.service_client, **shared)

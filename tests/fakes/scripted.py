@@ -286,26 +286,6 @@ class ScriptedCluster:
     async def look_queue(self, payload: LookQueueInput) -> SeenQueue:
         return SeenQueue(kueue=False, workloads=(), gone=())
 
-    def activities(self) -> list[Any]:
-        return [
-            self.prepare,
-            self.rehearse,
-            self.stage,
-            self.create,
-            self.replace,
-            self.clear,
-            self.park,
-            self.checkpoint,
-            self.unpark,
-            self.observe,
-            self.remove,
-            self.force_remove,
-            self.report,
-            self.probe,
-            self.begin_gang,
-            self.scale,
-        ]
-
     def look(self, attempt: int, *, live: bool = False) -> Observation:
         self.revision += 1
         view = dict(self.view)

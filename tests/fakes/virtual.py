@@ -211,12 +211,6 @@ class VirtualCluster:
     async def report(self, payload: ReportInput) -> None:
         self._begin()
 
-    def activities(self) -> list[Any]:
-        return [
-            *(self.prepare, self.create, self.observe, self.report, self.remove, self.force_remove),
-            *(self.checkpoint, self.probe, self.park, self.unpark),
-        ]
-
 
 @dataclass
 class Player:
