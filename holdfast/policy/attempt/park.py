@@ -42,7 +42,7 @@ def is_orphaned(seen: Observation) -> bool:
 
 
 def shown(state: State) -> Observation | None:
-    """Return the last observation of the living attempt, including suspended components, without those to be created."""
+    """Return the last observation of the living attempt, with suspended components but without uncreated ones."""
     observation, attempt = state.observation, state.attempt
     if observation is None or attempt is None or observation.attempt != attempt.number:
         return None
