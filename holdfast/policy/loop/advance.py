@@ -165,7 +165,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
 
 
 def _answered(state: State) -> State:
-    """Return the state no longer held, where it was held because the workload is sensitive."""
+    """Return the state without a hold that was set because the workload is sensitive."""
     return edit(state, held=None) if state.held is not None and state.held.rule else state
 
 
@@ -327,7 +327,7 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
     """Return what to carry out, given the operation that is already under way."""
     step, until = _step(spec, state, decision, now), ends_at(state)
     if isinstance(step, Sleep) and until is not None and now < until and (step.until is None or until < step.until):
-        # The walltime runs whatever the workload waits for. It does not apply to one held for a contradiction.
+        # The walltime runs on during every wait. It does not apply to a workload held for a contradiction.
         return Sleep(until, f"walltime: {step.why}") if state.held is None or state.held.rule else step
     return step
 

@@ -16,7 +16,7 @@ class PolicyChange(Addressed):
     """New values for timings, budgets, and rules' limits and pauses; whatever is not named stays as it is."""
 
     timings: dict[str, str | None] = {}
-    """New timings by name, for example `{"failureGracePeriod": "30s"}`; null, where a timing allows it: never."""
+    """New timings by name, for example `{"failureGracePeriod": "30s"}`; null, if the timing allows it: never."""
     budgets: dict[str, int] = {}
     """New limits by budget name, for example `{"restart": 5}`."""
     reset_after: dict[str, str | None] = {}

@@ -173,7 +173,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     """Return the state after a snapshot; `looked_at` is when the live look that returned it began.
 
     A snapshot of an older attempt, an older version or a foreign owner is dropped and counted. One of a newer attempt
-    holds the workload: it contradicts the state, where an attempt advances before its creation is scheduled.
+    holds the workload: it contradicts the state, which advances to an attempt before its creation is scheduled.
     """
     attempt = state.attempt
     blind = union((*state.blind, *observation.blind), INTERVALS_KEPT)
@@ -220,7 +220,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
 
 
 def _deleted(state: State, asked: Asked | None, now: datetime) -> State:
-    """Return the state after the workload's custom resource was deleted, or its Anchor, where `asked` is None."""
+    """Return the state after the workload's custom resource was deleted, or its Anchor if `asked` is None."""
     if state.intent.cancel or state.outcome is Phase.CANCELLED:
         return state
     why = f"its {asked.kind if asked is not None else 'anchor'} was deleted in the cluster"

@@ -330,7 +330,7 @@ def _replaced(spec: Workload, state: State, due: tuple[Due, ...], now: datetime)
     if not ready:
         at, name = min((one.at, one.component) for one in due if one.at is not None)
         return Wait(at, f"back-off before {name} is made again")
-    # A configuration change is certain, since the workflow received it. Anything else came from the watch, maybe late.
+    # The workflow itself received a configuration change. Anything else came from the watch, and may be old.
     why = "; ".join(one.why for one in ready)
     if state.looked_at is None and not all(one.reconfigured for one in ready):
         return Look(f"confirming before it is made again: {why}")
