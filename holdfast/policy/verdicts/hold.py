@@ -1,4 +1,4 @@
-"""Holds a workload when the cluster contradicts its state, since a restore from a backup must not count as a failure."""
+"""Holds a workload when the cluster contradicts its state: a restore from a backup must not count as a failure."""
 
 from __future__ import annotations
 
