@@ -1,4 +1,4 @@
-"""Every error Holdfast raises: one hierarchy; each says what was expected, what was found, and what to do."""
+"""All errors that Holdfast raises, in one hierarchy; each says what was expected, what was found, and what to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NotGiven(Enum):
-    """Stands for a value that was not given, since None may be one; the same after a way between processes."""
+    """Marks a value that was not given, since None may be one; it keeps its identity between processes."""
 
     NOT_GIVEN = "not given"
 
@@ -48,18 +48,18 @@ class HoldfastError(Exception):
 
 
 class DocumentWarning(UserWarning):
-    """What a document says that has no effect here, and is accepted all the same (row D29)."""
+    """A part of a document that has no effect here, and is accepted anyway (row D29)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with what was submitted.
+    """One problem with a submitted document.
 
     Attributes:
         path: The field, as its author would write it: `spec.components[0].podSets[1].path`.
         message: What was expected.
         value: What was found; left out if the field is missing.
-        allowed: The allowed values, where they can be listed.
+        allowed: The allowed values, if they can be listed.
     """
 
     path: str
@@ -77,7 +77,7 @@ class Problem:
 
 
 def describe(value: Any) -> str:
-    """Show a value in a message: short, and of a mapping or list its size alone, since it may hold anything."""
+    """Return a short text for a value in a message: of a mapping or list only its size, since it may hold anything."""
     if isinstance(value, dict):
         return f"an object with {len(value)} fields"  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, list | tuple | set | frozenset):
@@ -87,14 +87,14 @@ def describe(value: Any) -> str:
 
 
 class InvalidWorkload(HoldfastError):
-    """What was submitted cannot be run as it is; `problems` says where and why, one line each."""
+    """The submitted document cannot be run as it is; `problems` says where and why, one line each."""
 
     def __init__(self, problems: Iterable[Problem], source: str = "") -> None:
         """Create the error.
 
         Args:
             problems: What is wrong, at least one.
-            source: What was read: `AppWrapper train (line 12)`.
+            source: The document that was read: `AppWrapper train (line 12)`.
         """
         self.problems: tuple[Problem, ...] = tuple(problems)
         self.source = source
@@ -107,7 +107,7 @@ class InvalidWorkload(HoldfastError):
 
 
 class ManagedElsewhere(HoldfastError):
-    """The document names another controller in `managedBy`: it is that controller's, and ignored here."""
+    """The document names another controller in `managedBy`: that controller manages it, and Holdfast ignores it."""
 
     def __init__(self, name: str, manager: str) -> None:
         self.name = name
@@ -122,7 +122,7 @@ class ManagedElsewhere(HoldfastError):
 
 
 class SpecConflict(HoldfastError):
-    """A workload of this name runs already, with another specification."""
+    """A workload of this name is already running with another specification."""
 
     def __init__(self, workflow_id: str, running: str = "", submitted: str = "") -> None:
         """Create the error; `running` and `submitted` are the two spec hashes."""
@@ -147,10 +147,10 @@ class NotReachable(HoldfastError):
 
         Args:
             what: Which server: `Temporal`, `Kubernetes`.
-            address: Where it was looked for.
+            address: The address that was tried.
             remedy: What to try.
-            detail: The transport's own words.
-            passing: Whether it may answer again by itself, so that whoever waits can wait on.
+            detail: The transport's error message.
+            passing: Whether it may answer again by itself, so that a waiting caller can keep waiting.
         """
         self.what = what
         self.address = address
@@ -165,7 +165,7 @@ class NotReachable(HoldfastError):
 
 
 class NotAnswering(HoldfastError):
-    """No worker answers for a workflow; what it has been told is not lost."""
+    """No worker answers for a workflow; messages sent to the workflow are not lost."""
 
 
 class WorkloadNotFound(HoldfastError):
@@ -181,7 +181,7 @@ class WorkloadNotFound(HoldfastError):
 
 
 class AlreadyEnded(HoldfastError):
-    """The workload's life is over, so that it can no longer be asked for anything."""
+    """The workload has ended, so that it accepts no more requests."""
 
     def __init__(self, workflow_id: str, outcome: str = "") -> None:
         """Create the error; `outcome` is the phase it ended in."""
@@ -195,7 +195,7 @@ class AlreadyEnded(HoldfastError):
 
 
 class WorkloadFailed(HoldfastError):
-    """The workload ended as Failed; `status` is its last."""
+    """The workload ended as Failed; `status` is its final status."""
 
     def __init__(self, status: Status) -> None:
         self.status = status
@@ -211,7 +211,7 @@ class WorkloadFailed(HoldfastError):
 
 
 def field_path(loc: Sequence[str | int], prefix: str = "") -> str:
-    """Write a location as a person would: `components[0].template`, `annotations[example.com/key]`."""
+    """Return a location as a user would write it: `components[0].template`, `annotations[example.com/key]`."""
     path = prefix
     for part in loc:
         if isinstance(part, int) or not _PLAIN_KEY.match(part):
@@ -222,17 +222,17 @@ def field_path(loc: Sequence[str | int], prefix: str = "") -> str:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel] | None = None, prefix: str = "") -> tuple[Problem, ...]:
-    """Turn pydantic's account of what is wrong into problems.
+    """Convert a validation error of pydantic into problems.
 
     Args:
-        error: What pydantic raised.
-        model: The model that was validated against: lets an unknown field's problem list the known ones.
-        prefix: The path at which the validated value stands in the document.
+        error: The error that pydantic raised.
+        model: The model that was validated against; with it, the problem of an unknown field lists the known ones.
+        prefix: The path of the validated value in the document.
     """
     found: dict[str, Problem] = {}
     for index, details in enumerate(error.errors(include_url=False)):
         problem = _problem(details, model, prefix)
-        # Each member of a union has its own complaint of the same field: the last and widest one speaks.
+        # Each member of a union reports its own error for the same field. The last and widest one counts.
         found[problem.path or str(index)] = problem
     return tuple(found.values())
 
@@ -265,7 +265,7 @@ def _problem(details: ErrorDetails, model: type[BaseModel] | None, prefix: str) 
 
 
 def _fields_at(model: type[BaseModel] | None, loc: Sequence[str | int]) -> list[str]:
-    """Return the names of the fields of the model that stands at a location."""
+    """Return the field names of the model at a location."""
     for part in loc:
         if model is not None and isinstance(part, str):
             model = _fields(model).get(part, (part, None))[1]
@@ -273,7 +273,7 @@ def _fields_at(model: type[BaseModel] | None, loc: Sequence[str | int]) -> list[
 
 
 def _written(loc: tuple[str | int, ...], model: type[BaseModel] | None) -> tuple[str | int, ...]:
-    """Return a location as its author wrote it: fields by their aliases, and without the names of a union's members."""
+    """Return a location as its author wrote it: fields by their aliases, without the names of union members."""
     if model is None:
         return loc
     written: list[str | int] = []

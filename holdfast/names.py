@@ -31,9 +31,9 @@ ANNOTATION_TURN: Final = f"{GROUP}/turn"
 ANNOTATION_PARKED: Final = f"{GROUP}/parked"
 ANNOTATION_RUN_AS: Final = f"{GROUP}/run-as"
 ANNOTATION_NODE: Final = f"node.{GROUP}"
-"""On a node, followed by `/` and the installation whose monitor wrote it."""
+"""On a node, followed by `/` and the installation whose node monitor wrote it."""
 TAINT_NODE: Final = f"down.{GROUP}"
-"""Likewise: on a node that is Down or back from it, until its health check has passed."""
+"""Likewise: on a node that is or was Down, until its health check has passed."""
 LABEL_FAULT: Final = f"fault.{GROUP}"
 """Likewise: a label of a node with broken hardware, since no affinity can select a taint or a condition (row D21)."""
 TAINT_QUARANTINE: Final = f"quarantine.{GROUP}"
@@ -41,9 +41,9 @@ TAINT_QUARANTINE: Final = f"quarantine.{GROUP}"
 ANNOTATION_FENCED: Final = f"fenced.{GROUP}"
 """Likewise: on a node whose power is proven to be off."""
 TAINT_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
-"""Kubernetes' own: no process of the node's pods is left, so that they may be removed by force."""
+"""Kubernetes' own: no process of the node's pods is left, so they may be removed by force."""
 ANNOTATION_REDFISH: Final = f"{GROUP}/redfish"
-"""On a node: the URL of its ComputerSystem, where the worker's template does not give it."""
+"""On a node: the URL of its ComputerSystem, if the worker's template does not give it."""
 NODE_LEASES: Final = "kube-node-lease"
 """The namespace of Kubernetes' own node leases."""
 
@@ -61,12 +61,12 @@ ANNOTATION_CHECKPOINT_BEGUN: Final = f"{GROUP}/checkpoint-begun"
 ANNOTATION_RESUME_FROM: Final = f"{GROUP}/resume-from"
 
 ANNOTATION_LIFE: Final = f"{GROUP}/life"
-"""On a custom resource that stands for a workload: its own uid. A copy or a restored one bears that of another (F7)."""
+"""On the custom resource of a workload: its own uid. A copied or restored resource has the uid of another (F7)."""
 
 ANNOTATION_CREATED_BY: Final = f"{GROUP}/created-by"
-"""On such a resource: who created it, by the API server's own word. Only its admission policy writes this (row F13)."""
+"""On such a resource: its creator, as the API server knows it. Only its admission policy writes this (row F13)."""
 ANNOTATION_CHANGED_BY: Final = f"{GROUP}/changed-by"
-"""On such a resource: who changed its spec last."""
+"""On such a resource: the user who last changed its spec."""
 
 FINALIZER: Final = f"{GROUP}/workload"
 MANAGED_BY: Final = f"{GROUP}/holdfast"
@@ -78,7 +78,7 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 ANCHOR_KIND: Final = "Anchor"
 ATTEMPT_KIND: Final = "Attempt"
 GRAPH_KIND: Final = "Graph"
-"""Of a document alone: no such object is made."""
+"""The kind of a document only: no such object is created."""
 QUEUE_KIND: Final = "Queue"
 """Likewise."""
 ATTEMPT_PLURAL: Final = "attempts"
@@ -93,9 +93,9 @@ ENV_ATTEMPT: Final = "HOLDFAST_ATTEMPT"
 ENV_WORKLOAD_UID: Final = "HOLDFAST_WORKLOAD_UID"
 ENV_RESUME_FROM: Final = "HOLDFAST_RESUME_FROM"
 
-# Environment of a member's agent, and what its token is good for (docs/decisions/0030-rendezvous.md).
+# Environment of a member's agent, and the audience of its token (docs/decisions/0030-rendezvous.md).
 ENV_RENDEZVOUS: Final = "HOLDFAST_RENDEZVOUS"
-"""Where its rendezvous is asked: a URL without the path; its host may stand for several addresses."""
+"""The URL of its rendezvous, without the path; its host may resolve to several addresses."""
 ENV_RENDEZVOUS_TOKEN: Final = "HOLDFAST_RENDEZVOUS_TOKEN_FILE"
 ENV_MEMBER: Final = "HOLDFAST_MEMBER"
 ENV_ROLE: Final = "HOLDFAST_ROLE"
@@ -132,7 +132,7 @@ UPDATE_STRIP: Final = "strip_finalizers"
 UPDATE_CHECKPOINT: Final = "checkpoint"
 UPDATE_SCALE: Final = "scale"
 
-# Temporal: signals, queries, updates of a gang's rendezvous; and what it signals to its workload.
+# Temporal: signals, queries, updates of a gang's rendezvous; and its signal to the workload.
 SIGNAL_ATTEMPT: Final = "attempt"
 SIGNAL_END: Final = "end"
 SIGNAL_GANG: Final = "gang"
@@ -142,15 +142,15 @@ UPDATE_RESIZE: Final = "resize"
 UPDATE_EVICT: Final = "evict"
 QUERY_ORDERS: Final = "orders"
 
-# Temporal: signals of a graph, by its workloads; and what it signals to them.
+# Temporal: the signal from workloads to their graph; and the signal from the graph to them.
 SIGNAL_NEWS: Final = "news"
 SIGNAL_GRAPH: Final = "graph"
 
-# Temporal: update of a queue and of a broker; what a queue signals to its workloads, which signal `news` to it.
+# Temporal: update of a queue and of a broker; the signal from a queue to its workloads, which send `news` to it.
 UPDATE_CONFIGURE: Final = "configure"
 SIGNAL_QUEUE: Final = "queue"
 
-# Temporal: updates of a provisioner; its signals by the monitor of nodes, and that monitor's by it.
+# Temporal: updates of a provisioner; signals from the node monitor to it, and from it to the node monitor.
 UPDATE_REQUEST: Final = "request"
 UPDATE_CHECK: Final = "check"
 SIGNAL_FENCE: Final = "fence"
@@ -199,7 +199,7 @@ SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
     SA_RESTARTS: "Int",
 }
 
-# Metrics of workflows, on the worker's page with the unit as a suffix.
+# Metrics of workflows. The worker's metrics page adds the unit as a suffix.
 METRIC_PREEMPTION: Final = "holdfast_preemption"
 METRIC_GANG_RUN: Final = "holdfast_gang_run"
 METRIC_PROBES_UNKNOWN: Final = "holdfast_probe_rounds_not_known"
@@ -220,9 +220,9 @@ MEMO_SAVES: Final = "holdfast.saves"
 MEMO_GRAPH: Final = "holdfast.graph"
 """The graph that the workload belongs to."""
 MEMO_APPLIED: Final = "holdfast.applied"
-"""Whether the workload came of a custom resource in the cluster."""
+"""Whether the workload was created from a custom resource in the cluster."""
 MEMO_QUEUED: Final = "holdfast.queued"
-"""Whether a queue's workflow lets the workload in."""
+"""Whether a queue's workflow admits the workload."""
 
 # Temporal: error types a workload's workflow ends with.
 ERROR_WORKLOAD_FAILED: Final = "WorkloadFailed"
@@ -249,7 +249,7 @@ DNS_SUBDOMAIN: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-
 
 
 def workflow_id(cluster: str, namespace: str, name: str) -> str:
-    """Return the one workflow id a workload has: `workload/<cluster>/<namespace>/<name>`."""
+    """Return the workflow id of a workload: `workload/<cluster>/<namespace>/<name>`."""
     return f"workload/{cluster}/{namespace}/{name}"
 
 
@@ -282,7 +282,7 @@ def watch_workflow_id(cluster: str) -> str:
 
 
 def node_monitor_id(cluster: str) -> str:
-    """Return the id of the workflow that keeps the book of a cluster's nodes."""
+    """Return the id of the workflow that records the state of a cluster's nodes."""
     return f"node-monitor/{cluster}"
 
 
@@ -312,10 +312,10 @@ def queue_id(cluster: str, queue: str) -> str:
 
 
 def parse_queue_id(workflow_id: str) -> tuple[str, str]:
-    """Return cluster and name of the queue whose workflow has this id.
+    """Return the cluster and the name of the queue whose workflow has this id.
 
     Raises:
-        ValueError: if it is no queue's.
+        ValueError: if it is not the id of a queue.
     """
     kind, cluster, queue = workflow_id.split("/")
     if kind != "queue":
@@ -324,12 +324,12 @@ def parse_queue_id(workflow_id: str) -> tuple[str, str]:
 
 
 def node_annotation(installation: str) -> str:
-    """Return the annotation by which an installation's monitor says on a node how that node stands."""
+    """Return the annotation in which an installation's monitor records the state of a node."""
     return f"{ANNOTATION_NODE}/{installation}"
 
 
 def node_taint(installation: str) -> str:
-    """Return the taint by which an installation's monitor keeps new pods off a node."""
+    """Return the taint with which an installation's monitor keeps new pods off a node."""
     return f"{TAINT_NODE}/{installation}"
 
 
@@ -339,12 +339,12 @@ def fault_label(installation: str) -> str:
 
 
 def quarantine_taint(installation: str) -> str:
-    """Return the taint by which an installation keeps new pods off a node that is to be wiped."""
+    """Return the taint with which an installation keeps new pods off a node that is to be wiped."""
     return f"{TAINT_QUARANTINE}/{installation}"
 
 
 def fenced_annotation(installation: str) -> str:
-    """Return the annotation by which an installation says on a node that its power is proven to be off."""
+    """Return the annotation with which an installation marks a node whose power is proven to be off."""
     return f"{ANNOTATION_FENCED}/{installation}"
 
 
@@ -359,7 +359,7 @@ def queue_wait(cluster: str) -> str:
 
 
 def queue_probe(cluster: str) -> str:
-    """Return the task queue of a cluster's probes, which last as long as their services: no wait is to stand behind."""
+    """Return the task queue of a cluster's probes: they last as long as their services, and must not block waits."""
     return f"{QUEUE_WORKFLOWS}/{cluster}/probe"
 
 
@@ -374,12 +374,12 @@ def queue_gangs(cluster: str) -> str:
 
 
 def queue_admission(cluster: str, queue: str) -> str:
-    """Return the task queue of one admission queue's workflow: where nobody serves it, that queue alone pauses."""
+    """Return the task queue of one admission queue's workflow: if no worker serves it, only that queue pauses."""
     return f"{QUEUE_WORKFLOWS}/{cluster}/queue/{queue}"
 
 
 def shard_of(workload_uid: str) -> int:
-    """Return the shard (0..255) that watches a workload, the same for ever for the same uid."""
+    """Return the shard (0..255) that watches a workload; the same uid always has the same shard."""
     return hashlib.sha256(workload_uid.encode()).digest()[0]
 
 

@@ -1,1 +1,1 @@
-"""One attempt: its health, its order, its success, and what is done to its components while it lives."""
+"""One attempt: its health, start order and success, and what happens to its components while it lives."""

@@ -1,4 +1,4 @@
-"""When pods are asked to save their state, how long they have, and what their answers come to (row L32)."""
+"""Checkpoints: when pods are asked to save, how long they have, and what result their answers give (row L32)."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _ENDS = {
 
 
 class CheckpointAsk(Addressed):
-    """A person's word that a workload is to save its state, and to run on."""
+    """A user's request that a workload saves its state and keeps running."""
 
     note: str = ""
 
 
 def check_ask(spec: Workload, state: State) -> int:
-    """Check that the workload can be asked to save its state now, and return the number that the request will have.
+    """Check that the workload can be asked to save its state now, and return the number of the new request.
 
     Raises:
         ValueError: if not, saying why and what to do.
@@ -60,7 +60,7 @@ def asked(state: State) -> CheckpointRequest | None:
 
 
 def may_ask(spec: Workload, state: State) -> bool:
-    """Whether the living attempt has a state to save: all of it has run, and pods of it run, as far as is known."""
+    """Whether the living attempt has a state to save: it was ready once, and pods of it run, as far as is known."""
     attempt = state.attempt
     if spec.checkpoint is None or attempt is None or state.outcome is not None or attempt.parking is not None:
         return False
@@ -73,7 +73,7 @@ def may_ask(spec: Workload, state: State) -> bool:
 
 
 def running(spec: Workload, state: State) -> int:
-    """Return how many pods run that would be asked; where nothing is known, as many as there are to be."""
+    """Return how many pods that would be asked are running; without an observation, how many are expected."""
     seen, savers = current(state), spec.savers
     if seen is None:
         return sum(one.expected_pods for one in spec.components if one.name in savers)
@@ -87,26 +87,26 @@ def _finished(spec: Workload, state: State) -> int:
 
 
 def lost(answers: Answers, running: int, finished: int) -> int:
-    """Return how many pods have neither saved nor succeeded and are no longer there, of those that ran once asked."""
+    """Return how many of the pods that ran at the request are gone, and have neither saved nor succeeded."""
     return max(0, running + finished - answers.running - answers.finished)
 
 
 def is_over(answers: Answers, running: int, finished: int) -> bool:
-    """Whether there is nothing to wait for: all have answered, or what they save can no longer be whole.
+    """Whether there is nothing to wait for: all pods have answered, or the checkpoint can no longer be complete.
 
     Args:
-        answers: How the pods stand.
-        running: How many ran when they were asked.
-        finished: How many had succeeded by then.
+        answers: The pods' answers.
+        running: How many pods ran at the request.
+        finished: How many pods had succeeded by then.
     """
     waits = answers.working + answers.silent
     return not waits or bool(answers.failed) or bool(lost(answers, running, finished))
 
 
 def due_at(spec: Workload, state: State, request: CheckpointRequest) -> datetime:
-    """Return until when pods are waited for: time in which the cluster could not be seen is given back.
+    """Return the deadline for the pods' answers; time in which the cluster could not be observed is added.
 
-    Whoever preempts the workload may have less patience: that deadline stands whatever could be seen.
+    A preemption may set an earlier deadline, to which no such time is added.
     """
     assert spec.checkpoint is not None
     top = state.limits.grace_period_maximum
@@ -122,7 +122,7 @@ def _within(state: State) -> datetime | None:
 
 
 def before_suspension(spec: Workload, state: State, now: datetime, why: str) -> Decision | None:
-    """Return what a suspension waits for: that what runs has saved its state; None once it waits for nothing more."""
+    """Return what to do before a suspension, so that running pods save their state; None once nothing is left."""
     if asked(state) is not None:
         return Ignore("its pods are asked to save their state")
     if _has_run_out(state):
@@ -134,7 +134,7 @@ def before_suspension(spec: Workload, state: State, now: datetime, why: str) -> 
 
 
 def _answered(state: State) -> CheckpointState | None:
-    """Return what the request came to that was made for the suspension that stands, or was under way when it came."""
+    """Return the result of the request that was made for the current suspension, or was under way when it came."""
     request, attempt = state.checkpoint, state.attempt
     if request is None or attempt is None or request.attempt != attempt.number:
         return None
@@ -142,7 +142,7 @@ def _answered(state: State) -> CheckpointState | None:
 
 
 def _has_run_out(state: State) -> bool:
-    """Whether all pods have finished by themselves since they were asked, and nobody has looked what that comes to."""
+    """Whether all pods have finished by themselves since the request, and no live look has followed."""
     request = state.checkpoint
     if _answered(state) is not CheckpointState.DISCARDED or request is None or request.answers is None:
         return False
@@ -151,14 +151,14 @@ def _has_run_out(state: State) -> bool:
 
 
 def kills(spec: Workload, state: State) -> bool:
-    """Whether the suspension that stands gives pods no grace, since they have not saved their state when asked to."""
+    """Whether the current suspension gives pods no grace, since they did not save their state when asked to."""
     came = _answered(state)
     unsaved = came is not None and came is not CheckpointState.COMPLETE
     return unsaved and spec.checkpoint is not None and spec.checkpoint.on_unresponsive is OnUnresponsive.KILL
 
 
 def ask(spec: Workload, state: State, decision: Checkpoint, now: datetime) -> State:
-    """Return the state with its pods being asked to save."""
+    """Return the state with a request to its pods to save."""
     attempt, last = state.attempt, state.checkpoint
     assert attempt is not None
     request = CheckpointRequest(
@@ -175,7 +175,7 @@ def ask(spec: Workload, state: State, decision: Checkpoint, now: datetime) -> St
 
 
 def expire(state: State, decision: Expire, now: datetime) -> State:
-    """Return the state with the end of the walltime noted on the request under way: it is no more than a grace now."""
+    """Return the state with the walltime's end set on the request under way: pods now have only their grace period."""
     request = asked(state)
     assert request is not None
     state = edit(state, checkpoint=edit(request, conflict=decision.failure, answers=None))
@@ -184,12 +184,12 @@ def expire(state: State, decision: Expire, now: datetime) -> State:
 
 
 def is_conflict(state: State) -> bool:
-    """Whether the walltime was over while pods were saving, of the latest request."""
+    """Whether the walltime expired while pods were saving for the latest request."""
     return state.checkpoint is not None and state.checkpoint.conflict is not None
 
 
 def expired(state: State) -> tuple[Failure, str] | None:
-    """Return the end of the walltime that the workload fails with, since its pods did not save in their grace."""
+    """Return the walltime failure that ends the workload, if its pods did not save within their grace period."""
     request, attempt = state.checkpoint, state.attempt
     if request is None or request.conflict is None or attempt is None or request.attempt != attempt.number:
         return None
@@ -199,9 +199,9 @@ def expired(state: State) -> tuple[Failure, str] | None:
 
 
 def _of_grace(state: State, request: CheckpointRequest, now: datetime) -> State:
-    """Return the state with what pods have saved in their termination grace, once its removal has told (rows L19, L20).
+    """Return the state with the result of what pods saved in their grace, once the removal reports it (rows L19, L20).
 
-    Whole, it is as good as any, and the workload is suspended; anything less is discarded.
+    A complete checkpoint counts like any other, and the workload is suspended. Anything less is discarded.
     """
     attempt, answers = state.attempt, request.answers
     if attempt is None or attempt.stage not in {Stage.GONE, Stage.FORCING} or answers is None:
@@ -218,7 +218,7 @@ def _of_grace(state: State, request: CheckpointRequest, now: datetime) -> State:
 
 
 def resolve(spec: Workload, state: State, now: datetime) -> State:
-    """Return the state with what the answers of its pods come to, if they come to anything yet."""
+    """Return the state with the result of the request under way, if the answers of its pods decide it yet."""
     request = asked(state)
     if request is None:
         return state
@@ -255,14 +255,14 @@ def resolve(spec: Workload, state: State, now: datetime) -> State:
 
 
 def _extends(spec: Workload, state: State, request: CheckpointRequest, answers: Answers) -> bool:
-    """Whether all pods that have not saved say that they are at it, and there is time that they have not had yet."""
+    """Whether all pods that have not saved answer that they are saving, and an extension would give them more time."""
     if answers.silent or not answers.working or request.extended_at is not None:
         return False
     return due_at(spec, state, edit(request, extended_at=request.at)) > answers.at
 
 
 def _overtaken(state: State, request: CheckpointRequest) -> str:
-    """Return why nobody waits for the answers any more; empty while somebody does."""
+    """Return why the answers no longer matter; empty while they do."""
     attempt = state.attempt
     if state.outcome is Phase.SUCCEEDED:
         return "it has finished by itself"

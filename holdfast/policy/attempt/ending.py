@@ -1,4 +1,4 @@
-"""What is deleted of a workload that has ended, while the rest of it is held: what is still active (row J12)."""
+"""Deletes the components of an ended workload that are still active, while the rest is kept (row J12)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from holdfast.policy.values.edit import edit
 
 
 def is_clearing(state: State) -> bool:
-    """Whether what is still active of a settled workload is being deleted, alone."""
+    """Whether the active components of a settled workload are being deleted, and nothing else."""
     attempt = state.attempt
     return state.outcome is not None and attempt is not None and attempt.stage in LIVE and is_unproven(state)
 
 
 def is_unproven(state: State) -> bool:
-    """Whether the deletion of what was active had begun and was not proven, whatever has followed."""
+    """Whether the deletion of active components began and was not proven complete, whatever has followed."""
     attempt = state.attempt
     return attempt is not None and attempt.clearing_at is not None and not attempt.cleared
 
 
 def clearing(spec: Workload, state: State) -> Clear | None:
-    """Return the deletion of what is still active, where the policy wants it; None once there is nothing to decide.
+    """Return the deletion of active components, if the policy wants it; None once there is nothing to decide.
 
-    What is not known to have ended is taken to be active: the operation sees for itself. Once it was all proven gone,
-    only what is seen to live again counts, since a request that landed late has made it.
+    A component that is not known to have ended counts as active: the operation checks for itself. After all of them
+    were proven gone, only a component that is seen active again counts: a late create request has made it.
     """
     attempt = state.attempt
     if state.policy.deletion.at_end is not AtEnd.ACTIVE or state.outcome not in {Phase.SUCCEEDED, Phase.FAILED}:
@@ -40,20 +40,20 @@ def clearing(spec: Workload, state: State) -> Clear | None:
 
 
 def active_in(spec: Workload, state: State) -> tuple[str, ...]:
-    """Return the components that are not known to have ended, of those that were made in this attempt."""
+    """Return the components of this attempt that were created and are not known to have ended."""
     views, waiting = _views(state), state.attempt.waiting if state.attempt is not None else ()
     made = [one for one in spec.components if one.name not in waiting]
     return tuple(one.name for one in made if not _has_ended(one, views.get(one.name)))
 
 
 def revived(spec: Workload, state: State) -> tuple[str, ...]:
-    """Return the components of which something active is seen."""
+    """Return the components that are seen active."""
     views = _views(state)
     return tuple(one.name for one in spec.components if _is_active(one, views.get(one.name)))
 
 
 def idle(seen: Observation) -> Observation:
-    """Return a snapshot as it will be once nothing is active any more."""
+    """Return the snapshot as it will look once nothing is active any more."""
     views: dict[str, ComponentView] = {}
     for name, view in seen.components.items():
         pods = edit(view.pods, pending=0, running=0, terminating=0)

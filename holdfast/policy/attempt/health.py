@@ -1,4 +1,4 @@
-"""Is the workload healthy? Failures that were seen, failures that a clock tells, and since when (rows A3-A7, U13)."""
+"""Assesses a workload's health: observed failures, failures by timeout, and since when (rows A3-A7, U13)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from holdfast.policy.values.edit import edit
 
 LIVE = frozenset({Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED})
 REMOVING = frozenset({Stage.REMOVING, Stage.FORCING})
-"""The stages of an attempt that is on its way or there; after them comes only removal."""
+"""`LIVE` has the stages of an attempt that is being created or exists; only removal, `REMOVING`, follows them."""
 
 
 def timings(state: State) -> Timings:
-    """Return the waits in force: the policy's, within the operator's limits (row A14)."""
+    """Return the timings in force: the policy's, within the operator's limits (row A14)."""
     return state.limits.clamp(state.policy.timings)
 
 
@@ -46,7 +46,7 @@ def pause_of(state: State, attempt: Attempt) -> timedelta:
 
 
 def current(state: State) -> Observation | None:
-    """Return the latest observation if it is of the attempt that lives now."""
+    """Return the latest observation if it is of the living attempt."""
     observation, attempt = state.observation, state.attempt
     if observation is None or attempt is None or observation.attempt != attempt.number:
         return None
@@ -54,9 +54,9 @@ def current(state: State) -> Observation | None:
 
 
 def expected_now(spec: Workload, state: State) -> int:
-    """Return how many pods are to be there by now: those of components whose turn has not come are not.
+    """Return how many pods must exist by now: only those of components whose turn has come.
 
-    Nor are those that an object's own spec does not ask for any more, since it was scaled down (row D14).
+    Pods that an object's own spec no longer asks for, since it was scaled down, do not count (row D14).
     """
     return declared_now(spec, state) - _released(current(state))
 
@@ -68,11 +68,11 @@ def declared_now(spec: Workload, state: State) -> int:
 
 
 def shortfall(observation: Observation | None, declared: int, without: Container[str] = frozenset()) -> tuple[int, int]:
-    """Return how many expected pods are not there, and how many neither run nor have succeeded.
+    """Return how many expected pods do not exist, and how many neither run nor have succeeded.
 
-    Components in `without` are left out, of `declared` too: that is how many pods the others are declared to have.
+    Components in `without` are left out. `declared` is the number of pods declared for the others.
 
-    A complete component lacks nothing, whatever became of its pods; one that the snapshot does not speak of lacks all.
+    A complete component lacks no pods, whatever happened to them. A component that the snapshot omits lacks all.
     """
     if observation is None:
         return declared, declared
@@ -86,7 +86,7 @@ def shortfall(observation: Observation | None, declared: int, without: Container
 def not_ready(spec: Workload, state: State) -> int:
     """Return how many expected pods neither run nor have succeeded (condition PodsReady).
 
-    What is being made again does not run, whatever was seen of it last; what is to be made again is not complete.
+    A component that is being recreated does not run, whatever was last seen; one that is due for it is not complete.
     """
     seen = current(state)
     making = state.attempt.making if state.attempt is not None else ()
@@ -101,17 +101,17 @@ def not_ready(spec: Workload, state: State) -> int:
 
 
 class Awaited(NamedTuple):
-    """Pods that have yet to come for the first time, since their components were made."""
+    """Pods that must start for the first time since their components were created."""
 
     component: str
-    """Empty: the workload's, but for components that have been made again."""
+    """Empty: all pods of the workload, except those of recreated components."""
     expected: int
     absent: int
     unready: int
 
 
 def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awaited]:
-    """Return whose pods are still in their admission and warm-up grace, or late (rows A4, A5, U7)."""
+    """Return the pods that are still in their admission and warm-up grace, or late (rows A4, A5, U7)."""
     attempt = state.attempt
     if attempt is None or attempt.stage is not Stage.SUBMITTED:
         return []
@@ -130,7 +130,7 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
 
 
 def made_again(spec: Workload, state: State, seen: Observation | None) -> set[str]:
-    """Return the components that are being made again, or are to be: none of their pods is missed until they are."""
+    """Return the components that are being recreated or are due for it: their pods are not expected until then."""
     making = state.attempt.making if state.attempt is not None else ()
     return {*making, *(one.component for one in due_replacements(spec, state, seen))}
 
@@ -140,21 +140,21 @@ def _declared(spec: Workload, without: Container[str]) -> int:
 
 
 def _released(seen: Observation | None, without: Container[str] = frozenset()) -> int:
-    """Return how many declared pods nobody asks for now."""
+    """Return how many declared pods the objects do not ask for now, since they were scaled down."""
     return sum(view.released for name, view in seen.components.items() if name not in without) if seen else 0
 
 
 class Starting(NamedTuple):
-    """Pods that a controller has to bring back, or has brought and that do not run yet (row D14)."""
+    """Pods that a controller must recreate, or has recreated and that do not run yet (row D14)."""
 
     expected: int
     unready: int
     until: datetime | None
-    """When those of them that exist have had their warm-up; None where some do not exist."""
+    """When the first warm-up grace of these pods ends; None if some of them do not exist."""
 
 
 def _backing_off(state: State, seen: Observation | None) -> set[str]:
-    """Return the components whose Job may still replace its failed pods by itself."""
+    """Return the components whose Job may still replace its own failed pods."""
     if seen is None or state.policy.own_failure_grace:
         return set()
     return {name for name, view in seen.components.items() if view.backs_off_until is not None}
@@ -163,12 +163,12 @@ def _backing_off(state: State, seen: Observation | None) -> set[str]:
 def coming_back(
     spec: Workload, state: State, seen: Observation | None, but: Collection[str] = frozenset()
 ) -> Starting | None:
-    """Return which pods do not run of a workload that was ready once; None where all do, or it was not.
+    """Return the pods that do not run in a workload that was ready once; None if all run, or it never was ready.
 
     Components in `but` are left out.
 
-    Each pod that exists has its WarmupGracePeriod from its own creation, as those of the first start have. One that
-    does not exist has none: the controller has not acted.
+    Each existing pod has its WarmupGracePeriod from its own creation, as at the first start. A pod that does not exist
+    has none, since its controller has not acted.
     """
     attempt = state.attempt
     if attempt is None or attempt.ready_at is None:
@@ -191,22 +191,22 @@ def _made_at(attempt: Attempt, component: str) -> datetime:
 
 
 def admission_due(state: State, attempt: Attempt, component: str = "") -> datetime:
-    """Return when all expected pods must exist (row A4): the workload's, or a component's that was made again."""
+    """Return when all expected pods must exist (row A4): the workload's, or those of a recreated component."""
     return due(_made_at(attempt, component), timings(state).admission_grace_period, state.blind)
 
 
 def warmup_due(state: State, attempt: Attempt, component: str = "") -> datetime:
-    """Return when all expected pods must run (row A5): the workload's, or a component's that was made again."""
+    """Return when all expected pods must run (row A5): the workload's, or those of a recreated component."""
     return due(_made_at(attempt, component), timings(state).warmup_grace_period, state.blind)
 
 
 def removal_due(state: State, attempt: Attempt, now: datetime) -> datetime:
-    """Return when an attempt's graceful removal has had its time, and force begins (row A8)."""
+    """Return when the time for an attempt's graceful removal ends and forced removal begins (row A8)."""
     return due(attempt.removing_at or now, timings(state).forceful_deletion_grace_period, state.blind)
 
 
 def grace_left(state: State, name: str, now: datetime) -> float:
-    """Return for how many seconds pods of a component that is being made again may still end by themselves."""
+    """Return for how many seconds pods of a component that is being recreated may still end by themselves."""
     whole = timings(state).forceful_deletion_grace_period
     since = state.attempt.replaced.get(name, now) if state.attempt is not None else now
     return max(timedelta(0), due(since, whole, state.blind) - now).total_seconds()
@@ -225,7 +225,7 @@ def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, compon
 
 
 def lateness(attempt: Attempt, one: Awaited, reason: Reason, time: datetime) -> Failure:
-    """Return the failure for pods that are late as their grace ends."""
+    """Return the failure of pods that are late when their grace ends."""
     if reason is Reason.PODS_NOT_ADMITTED:
         text = f"{one.absent} of {one.expected} pods were not created in time"
     else:
@@ -234,12 +234,12 @@ def lateness(attempt: Attempt, one: Awaited, reason: Reason, time: datetime) -> 
 
 
 def insufficiency(attempt: Attempt, back: Starting, time: datetime) -> Failure:
-    """Return the failure that pods are which do not run again in time (row U13)."""
+    """Return the failure of pods that do not run again in time (row U13)."""
     return _late(attempt, Reason.INSUFFICIENT_PODS_READY, time, f"{back.unready} of {back.expected} pods do not run")
 
 
 def _orphaned(attempt: Attempt, seen: Observation) -> Failure:
-    """Somebody else deleted the attempt's owner, and with it goes everything under it."""
+    """Return the failure of an attempt whose owner another client deleted, and with it all objects under it."""
     return Failure(
         cls=FailureClass.MISSING,
         scope=Scope.WORKLOAD,
@@ -251,7 +251,7 @@ def _orphaned(attempt: Attempt, seen: Observation) -> Failure:
 
 
 def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
-    """Return what is wrong with the living attempt: seen failures, and pods that are late or have gone."""
+    """Return the failures of the living attempt: observed ones, and pods that are late or gone."""
     attempt = state.attempt
     if attempt is None or attempt.stage not in LIVE or attempt.suspended:
         return []
@@ -263,8 +263,8 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     if seen is not None and (seen.owner_deleting or not seen.owner_found):
         return [_orphaned(attempt, seen)]
     if seen is None and (attempt.ready_at is not None or attempt.warming):
-        return []  # Some of it has been made again, and nothing is known of that yet.
-    # What is made again, alone, is an event of its component and no failure of the workload.
+        return []  # Components were recreated, and no observation has followed yet.
+    # The replacement of a component alone is an event of that component and no failure of the workload.
     replaced = made_again(spec, state, seen)
     counted = heeded(state.policy, attempt, seen.failures, sensitive=spec.sensitive) if seen is not None else []
     if seen is not None and timings(state).launch_grace_period is not None:
@@ -279,11 +279,11 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
         ):
             if count and now >= until:
                 found.append(lateness(attempt, one, reason, until))
-    # What a Job may still put right by itself hides nothing that befalls another component (row D22).
+    # A failure that a Job may still repair by itself must not hide a failure of another component (row D22).
     backing_off = _backing_off(state, seen) if found else set[str]()
     others = [one for one in found if one.scope is not Scope.MEMBER or one.component not in backing_off]
     back = coming_back(spec, state, seen, backing_off) if not others else None
-    # After warm-up too, a controller gets its grace to bring a lost pod back (row U13).
+    # A controller also gets its grace to recreate a pod that is lost after the warm-up (row U13).
     if back is not None and (back.until is None or now >= back.until):
         since = state.unhealthy.failure.time if state.unhealthy is not None else back.until or now
         found.append(insufficiency(attempt, back, since))
@@ -291,10 +291,10 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
 
 
 def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
-    """Return since when it is unhealthy without a break.
+    """Return since when the attempt is unhealthy without a break.
 
-    A lateness that began the clock is taken back once it is known that the watch was blind in that time: then the
-    clock begins with what is wrong now, or when the lateness truly began.
+    Late pods that started the clock may turn out not to have been late, once it is known that the watch was blind then.
+    In that case the clock starts with the present failure, or when the pods were truly late.
     """
     unhealthy = state.unhealthy
     if unhealthy is None:
@@ -310,7 +310,7 @@ def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
 
 
 def _still_warming(attempt: Attempt, seen: Observation) -> dict[str, datetime]:
-    """Return the components made again that do not run yet, as seen since."""
+    """Return the recreated components that were not seen running since, with the start of their graces."""
     still: dict[str, datetime] = {}
     for name, since in attempt.warming.items():
         view = seen.components.get(name)
@@ -321,10 +321,10 @@ def _still_warming(attempt: Attempt, seen: Observation) -> dict[str, datetime]:
 
 
 def assess(spec: Workload, state: State, now: datetime) -> State:
-    """Return the state with `ready_at` and `unhealthy` brought up to date.
+    """Return the state with `ready_at` and `unhealthy` up to date.
 
-    Unhealthiness is the workload's: one clock runs from its first sign until all is well again, whichever failure it
-    was (appwrapper-fault-tolerance.md: "if the FailureGracePeriod passes and the workload is still unhealthy").
+    The whole workload is unhealthy: one clock runs from the first failure until none is left, whichever failures there
+    are (appwrapper-fault-tolerance.md: "if the FailureGracePeriod passes and the workload is still unhealthy").
     """
     attempt = state.attempt
     if attempt is None or state.outcome is not None or attempt.stage not in LIVE or attempt.suspended:
@@ -332,7 +332,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     seen = current(state)
     if attempt.stage is Stage.SUBMITTED and attempt.ready_at is None and seen is not None:
         _, unready = shortfall(seen, declared_now(spec, state))
-        # Pods of a copy that has failed are not waited for; that makes nothing ready while a rule holds it against it.
+        # The pods of a failed copy are not waited for, but nothing is ready while a rule acts on that failure.
         lost = any(one.failed and one.excused for one in seen.components.values())
         ruled_out = lost and judged(spec, state, seen, failures(spec, state, now))
         if not unready and not ruled_out and not is_to_come(spec, state, seen):

@@ -1,4 +1,4 @@
-"""In which order the components of an attempt are made: whose turn has come, and what the others wait for (row J13)."""
+"""The start order of an attempt's components: whose turn has come, and what the others wait for (row J13)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _WORDS = {StartStatus.READY: "ready", StartStatus.COMPLETE: "complete"}
 
 
 def first_waiting(spec: Workload) -> tuple[str, ...]:
-    """Return the components that an attempt does not begin with."""
+    """Return the components that an attempt does not start with."""
     return tuple(one.name for one in spec.components if one.after)
 
 
 def without(observation: Observation, waiting: Collection[str]) -> Observation:
-    """Return a snapshot that does not speak of what is still to be made: that it is not there is no news."""
+    """Return the snapshot without the components in `waiting`: their absence is expected."""
     if not waiting:
         return observation
     components = {name: view for name, view in observation.components.items() if name not in waiting}
@@ -30,7 +30,7 @@ def without(observation: Observation, waiting: Collection[str]) -> Observation:
 def turn(spec: Workload, state: State, seen: Observation | None, due: Collection[str]) -> tuple[str, ...]:
     """Return the components whose turn has come.
 
-    What is made again, or is `due` to be, is neither ready nor complete.
+    A component that is being recreated, or is `due` for it, is neither ready nor complete.
     """
     attempt = state.attempt
     if attempt is None or attempt.stage is not Stage.SUBMITTED or seen is None or not attempt.waiting:
@@ -46,9 +46,9 @@ def turn(spec: Workload, state: State, seen: Observation | None, due: Collection
 
 
 def first_returning(spec: Workload, state: State, seen: Observation | None) -> tuple[str, ...]:
-    """Return the components that are resumed first, of those suspended in place: what they wait for has ended, or they.
+    """Return the components suspended in place to resume first: complete ones, and those that wait for nothing more.
 
-    What is suspended is not ready, whatever was seen of it; what has ended needs no resumption and is known at once.
+    A suspended component is not ready, whatever was seen of it. A complete one needs no resumption and counts at once.
     """
     attempt = state.attempt
     parked = attempt.parked if attempt is not None else ()
@@ -64,7 +64,7 @@ def first_returning(spec: Workload, state: State, seen: Observation | None) -> t
 
 
 def returning(spec: Workload, state: State, seen: Observation | None, due: Collection[str]) -> tuple[str, ...]:
-    """Return the components whose turn has come to be resumed, after others were."""
+    """Return the components whose turn to be resumed has come, after others were resumed."""
     attempt = state.attempt
     if attempt is None or attempt.stage is not Stage.SUBMITTED or seen is None or not attempt.parked:
         return ()
@@ -84,7 +84,7 @@ def _is_met(after: After, seen: Observation, again: Collection[str]) -> bool:
 
 
 def is_to_come(spec: Workload, state: State, seen: Observation) -> bool:
-    """Whether a component waits for nothing but that others are ready: it is expected, and so not all runs yet."""
+    """Whether a component waits only for others to be ready: then its pods are expected, and not all run yet."""
     waiting = state.attempt.later if state.attempt is not None else ()
     afters = {one.name: one.after for one in spec.components}
 
@@ -98,14 +98,14 @@ def is_to_come(spec: Workload, state: State, seen: Observation) -> bool:
 
 
 def awaited(spec: Workload, state: State) -> set[str]:
-    """Return the components of which it is news at once that they are ready or complete."""
+    """Return the components whose readiness or completion must be reported at once."""
     success = state.policy.success
     looked_at = targets(spec, success) if success != Success() else ()
     return {*looked_at, *(after.component for one in spec.components for after in one.after)}
 
 
 def met(spec: Workload, names: Iterable[str], doing: str = "creating") -> str:
-    """Say why these are made now: `Job driver is ready: creating Job worker`."""
+    """Return a message on why these are created now: `Job driver is ready: creating Job worker`."""
     names = tuple(names)
     waits = [after for one in spec.components if one.name in names for after in one.after]
     seen = dict.fromkeys(told_of(spec, after) for after in waits)
@@ -113,12 +113,12 @@ def met(spec: Workload, names: Iterable[str], doing: str = "creating") -> str:
 
 
 def told_of(spec: Workload, after: After) -> str:
-    """Say what a component must be before another one is made: `Job driver is ready`."""
+    """Return a message on what a component must be before another is created: `Job driver is ready`."""
     return f"{spec.titles([after.component])} is {_WORDS[after.status]}"
 
 
 def waits(spec: Workload, waiting: Collection[str]) -> str:
-    """Say what waits for what: `Job worker is created once Job driver is ready`; empty where nothing waits."""
+    """Return a message on what waits for what: `Job worker is created once Job driver is ready`; empty if nothing."""
     said = [
         f"{one.title} is created once {' and '.join(told_of(spec, after) for after in one.after)}"
         for one in spec.components

@@ -1,4 +1,4 @@
-"""Suspension in place: the attempt lives on, its objects suspended and its pods gone, until it is resumed (row J14)."""
+"""Suspension in place: the attempt stays, with its objects suspended and its pods gone, until a resume (row J14)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AWAKE = "pods of it have come although it is suspended: suspending it again"
 
 
 def parks(spec: Workload, state: State) -> bool:
-    """Whether the living attempt can be suspended where it is: all of it was made, and its pods are Jobs'."""
+    """Whether the living attempt can be suspended in place: all of it was created, and all its pods belong to Jobs."""
     attempt = state.attempt
     if state.policy.deletion.suspend is not SuspendMode.IN_PLACE or attempt is None or state.outcome is not None:
         return False
@@ -29,7 +29,7 @@ def parks(spec: Workload, state: State) -> bool:
 
 
 def unmade(attempt: Attempt) -> str:
-    """Say why not all of an attempt is there; empty where it is."""
+    """Return why an attempt was not created as a whole; empty if it was."""
     failure = attempt.launch_failure
     if failure is None:
         return attempt.interrupted
@@ -37,12 +37,12 @@ def unmade(attempt: Attempt) -> str:
 
 
 def is_orphaned(seen: Observation) -> bool:
-    """Whether what owns the attempt is gone or going, and with it all of the attempt."""
+    """Whether the attempt's owner is deleted or being deleted, and all of the attempt with it."""
     return seen.owner_deleting or not seen.owner_found
 
 
 def shown(state: State) -> Observation | None:
-    """Return what was last seen of the living attempt, of what is suspended too; what is not made yet is left out."""
+    """Return the last observation of the living attempt, with suspended components but without uncreated ones."""
     observation, attempt = state.observation, state.attempt
     if observation is None or attempt is None or observation.attempt != attempt.number:
         return None
@@ -50,7 +50,7 @@ def shown(state: State) -> Observation | None:
 
 
 def parked(spec: Workload, state: State) -> Decision:
-    """Decide for an attempt that is suspended in place, or on its way: nothing of it is missed."""
+    """Decide for an attempt that is suspended in place, or being so: none of its pods are expected."""
     attempt, seen = state.attempt, shown(state)
     assert attempt is not None
     if why := unmade(attempt):
@@ -77,7 +77,7 @@ def parked(spec: Workload, state: State) -> Decision:
 
 
 def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) -> State:
-    """Return the state with its attempt on the way to be suspended where it is."""
+    """Return the state with its attempt being suspended in place."""
     attempt = state.attempt
     assert attempt is not None
     names = tuple(one.name for one in spec.components if one.expected_pods and one.name not in attempt.waiting)
@@ -96,7 +96,7 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
 
 
 def unpark(spec: Workload, state: State, components: tuple[str, ...]) -> State:
-    """Return the state with components being resumed; those that are now another thing are made again afterwards."""
+    """Return the state with components being resumed; those with changes that cannot be merged are recreated later."""
     attempt = state.attempt
     assert attempt is not None
     first = attempt.suspended
@@ -112,19 +112,19 @@ def unpark(spec: Workload, state: State, components: tuple[str, ...]) -> State:
 
 
 def mergeable(spec: Workload, attempt: Attempt) -> set[str]:
-    """Return the components of which nothing has changed since they were made but what can be merged into them."""
+    """Return the components whose changes since their creation, if any, can all be merged into their objects."""
     return {name for name, body in spec.body_hashes().items() if attempt.bodies.get(name, body) == body}
 
 
 def returned(attempt: Attempt, now: datetime) -> Attempt:
-    """Return the attempt with what was being resumed there again: its graces count from now on."""
+    """Return the attempt with its resuming components resumed: their graces count from now on."""
     if attempt.parking is Parking.COMING:
         return edit(attempt, parking=None, parking_at=None, resuming=(), submitted_at=now)
     return edit(attempt, resuming=(), warming={**attempt.warming, **dict.fromkeys(attempt.resuming, now)})
 
 
 def asleep(seen: Observation) -> Observation:
-    """Return a snapshot as it will be once no pod of what is suspended is left."""
+    """Return the snapshot as it will look once no pod of a suspended component is left."""
     views: dict[str, ComponentView] = {}
     for name, view in seen.components.items():
         pods = edit(view.pods, pending=0, running=0, terminating=0)
@@ -134,7 +134,7 @@ def asleep(seen: Observation) -> Observation:
 
 
 def waits_to_return(spec: Workload, parked: tuple[str, ...]) -> str:
-    """Say what is resumed later, and once what: `Job worker is resumed once Job driver is ready`."""
+    """Return a message on what is resumed later, and when: `Job worker is resumed once Job driver is ready`."""
     said = [
         f"{one.title} is resumed once {' and '.join(told_of(spec, after) for after in one.after)}"
         for one in spec.components

@@ -1,4 +1,4 @@
-"""Which components are to be made again, alone, while their attempt lives on (rows S7 to S9)."""
+"""Decides which single components to recreate while their attempt lives on (rows S7 to S9)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ BACKOFF_MAXIMUM = timedelta(minutes=5)
 
 
 class Due(NamedTuple):
-    """A component that is to be made again, why, and from when on."""
+    """A component to recreate, why, and when."""
 
     component: str
     why: str
     at: datetime | None
-    """None: at once."""
+    """The earliest time; None: at once."""
     charge: str | None
-    """The member budget it is charged to."""
+    """The member budget to charge."""
     reconfigured: bool = False
-    """Whether a changed configuration is why, and not what was seen of it."""
+    """Whether the reason is a changed configuration, and not an observation."""
 
 
 def due_replacements(spec: Workload, state: State, seen: Observation | None) -> tuple[Due, ...]:
-    """Return the components that are to be made again, in the order in which they were submitted.
+    """Return the components to recreate, in the order of the submission.
 
-    What is being made again already is left out: it is judged anew by what is seen afterwards.
+    Components that are already being recreated are left out: later observations decide on them anew.
     """
     attempt = state.attempt
     if attempt is None or attempt.stage is not Stage.SUBMITTED or attempt.launch_failure is not None:
@@ -39,7 +39,7 @@ def due_replacements(spec: Workload, state: State, seen: Observation | None) -> 
     for component in spec.components:
         if component.name in attempt.making or component.name in attempt.later:
             continue
-        # What an earlier release made has left no digest: nothing is known to have changed.
+        # An earlier release recorded no digest. Then no change is known.
         current = spec.config_hashes[component.name]
         if attempt.config.get(component.name, current) != current:
             found.append(Due(component.name, f"the configuration of {component.title} has changed", None, None, True))
@@ -65,14 +65,14 @@ def _by_rule(component: Component, rule: Replacement, view: ComponentView, attem
 
 
 def joined(attempt: Attempt, components: Iterable[str]) -> tuple[str, ...]:
-    """Return what is being made again once these are, too: none waits for those before it (row D17)."""
+    """Return the components being recreated, with these added: none waits for those before it (row D17)."""
     return tuple(dict.fromkeys((*attempt.replacing, *components)))
 
 
 def replaced_at(attempt: Attempt, components: Iterable[str], now: datetime) -> dict[str, datetime]:
-    """Return when each component was last made again, once these are.
+    """Return when each component was last recreated, with these recreated now.
 
-    What an earlier release has made again keeps the time that it was remembered with.
+    A component that an earlier release recreated keeps the time that was recorded then.
     """
     before = attempt.replaced_at
     known = dict.fromkeys(attempt.launches, before) if before is not None else {}
@@ -80,7 +80,7 @@ def replaced_at(attempt: Attempt, components: Iterable[str], now: datetime) -> d
 
 
 def backed_off(name: str, rule: Replacement, attempt: Attempt) -> datetime | None:
-    """Return when a component may be made again that ends again and again; None where it has not been made again."""
+    """Return when a component that keeps ending may be recreated; None if it was not recreated before."""
     launches = attempt.launches.get(name, 0)
     since = attempt.replaced.get(name, attempt.replaced_at)
     if not launches or since is None:

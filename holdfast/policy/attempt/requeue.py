@@ -1,9 +1,9 @@
-"""Back to the queue: when a workload is in it, in which cycle it may leave it, and who may send it there (L22 to L29).
+"""Requeues: when a workload is in its queue, in which cycle it may leave, and who may requeue it (L22 to L29).
 
-Each workload has cycles of its own. A cycle is one round of the engine in which something waits to be admitted; it
-begins when the pause after a requeue is over, or a person says `retry`. What came back in cycle n is admitted in n+1 at
-the earliest. Where a queue's workflow lets workloads in, its cycles come on top of that (`queue.py`, `queued.py`);
-where there is none, a workload admits itself.
+Each workload has its own cycles. A cycle is one round of the engine in which something waits for admission. It begins
+when the pause after a requeue ends, or a user says `retry`. A workload requeued in cycle n is admitted in cycle n+1 at
+the earliest. If a queue's workflow admits workloads, its own cycles apply as well (`queue.py`, `queued.py`). If there
+is none, a workload admits itself.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from holdfast.policy.values.events import RequeueRequest
 from holdfast.policy.values.record import cause, shortened
 
 CYCLE = timedelta(seconds=1)
-"""What a cycle takes at least: a requeued workload stays in its queue for so long, whatever its pause."""
+"""The shortest cycle: a requeued workload stays in its queue at least this long, whatever its pause."""
 
 
 def asked(state: State, request: RequeueRequest, now: datetime) -> State:
-    """Return the state with a failure that was told, on which the rules decide; once for each count that is expected.
+    """Return the state with the failure in a request, on which the rules decide; once for each expected count.
 
-    Whoever is late, or says it again, changes nothing: the count has moved on, or the failure is known.
+    A late or repeated request changes nothing: the count has moved on, or the failure is already known.
     """
     attempt = state.attempt
     live = attempt is not None and attempt.stage in {Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED}
@@ -54,12 +54,12 @@ def asked(state: State, request: RequeueRequest, now: datetime) -> State:
 
 
 def pause(attempt: Attempt, span: timedelta) -> timedelta:
-    """Return how long the next attempt waits, where the policy says `span`."""
+    """Return how long the next attempt waits, if the policy says `span`."""
     return max(span, CYCLE) if attempt.requeue else span
 
 
 def queues(state: State) -> bool:
-    """Whether a workload has come back and is still to be put into its queue."""
+    """Whether a workload is to be requeued and is not in its queue yet."""
     attempt = state.attempt
     if attempt is None or attempt.stage is not Stage.GONE or not attempt.requeue:
         return False
@@ -67,7 +67,7 @@ def queues(state: State) -> bool:
 
 
 def is_queued(state: State) -> bool:
-    """Whether it came back in the cycle that it is in, and so cannot be admitted in it."""
+    """Whether it was requeued in the current cycle, and so cannot be admitted in it."""
     attempt = state.attempt
     return (
         attempt is not None
@@ -78,12 +78,12 @@ def is_queued(state: State) -> bool:
 
 
 def kept_out(state: State) -> str:
-    """Return why it may not begin, where its queue has not let it in; empty if it may."""
+    """Return why it may not begin, if its queue has not admitted it; empty if it may."""
     return (state.turn.says or "it waits in its queue") if state.turn is not None and not state.turn.admitted else ""
 
 
 def next_cycle(state: State, now: datetime) -> State:
-    """Return the state in the next cycle, where it is time for one."""
+    """Return the state in the next cycle, if it is time for one."""
     waits = state.pause_until is not None and now < state.pause_until and not state.intent.retry
     if state.outcome is not None or waits or not is_queued(state):
         return state
@@ -91,6 +91,6 @@ def next_cycle(state: State, now: datetime) -> State:
 
 
 def place(spec: Workload, state: State) -> str:
-    """Say where it stands in its queue: as of when, and from which cycle on it may be admitted."""
+    """Return a message on its place in the queue: as of when, and from which cycle on it may be admitted."""
     since = f", as of {spec.submitted_at:%Y-%m-%d %H:%M:%S} UTC" if spec.submitted_at is not None else ""
     return f"in queue {spec.queue}{since}: it came back in cycle {state.cycle}, and is admitted in {state.cycle + 1}"

@@ -1,4 +1,4 @@
-"""What other hands scale: pods that an object's own spec does not ask for now, and those beyond the declared."""
+"""Scaling by other clients: pods that an object's own spec does not ask for now, and pods beyond those declared."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from holdfast.policy.attempt.health import current
 
 
 def at_nothing(spec: Workload, state: State, seen: Observation | None) -> str:
-    """Say which components were scaled down to no pods, where nothing else of the workload is to run; else empty.
+    """Return a message on which components were scaled to 0, if no other pod of the workload is to run; else empty.
 
-    That is neither a failure nor the end: whoever scaled it down may scale it up again.
+    That is neither a failure nor the end: the client that scaled it down may scale it up again.
     """
     if seen is None or (state.attempt is not None and state.attempt.later):
         return ""
@@ -21,14 +21,14 @@ def at_nothing(spec: Workload, state: State, seen: Observation | None) -> str:
 
 
 def is_at_nothing(state: State) -> bool:
-    """Whether a workload is Held since it was scaled to 0, and not since a person has to decide."""
+    """Whether a workload is Held because it was scaled to 0, and not because a user has to decide."""
     return state.held is None and state.phase is Phase.PENDING and state.reason is Reason.HELD
 
 
 def overrun(spec: Workload, state: State) -> str:
-    """Name the components whose objects ask for more pods than were declared, and so for more than their quota."""
+    """Return a message on components whose objects ask for more pods than declared, and so exceed their quota."""
     seen = current(state)
-    # A gang's Job has as many pods as its largest round and its spares.
+    # A gang's Job is left out: it has as many pods as its largest round and its spares.
     gang = spec.members.name if spec.members is not None else None
     over = {name: view for name, view in seen.components.items() if view.overrun and name != gang} if seen else {}
     return "; ".join(

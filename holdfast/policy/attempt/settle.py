@@ -22,7 +22,7 @@ def enter(state: State, phase: Phase, reason: Reason, message: str, now: datetim
 
 
 def settle(spec: Workload, state: State, now: datetime) -> State:
-    """Let phases follow facts: running once all pods run, suspended or ended once all is gone."""
+    """Enter the phase that follows from facts: running once all pods run, suspended or ended once all is gone."""
     state = resolve(spec, state, now)
     attempt = state.attempt
     if state.held is not None:

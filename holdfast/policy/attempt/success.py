@@ -23,17 +23,17 @@ _FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
 
 def targets(spec: Workload, success: Success) -> tuple[str, ...]:
-    """Return the components that success looks at."""
+    """Return the components that success depends on."""
     if success.components:
         return success.components
     some = tuple(one.name for one in spec.components if one.completes)
     if success.operator is SuccessOperator.ANY and some:
-        return some  # What is complete as soon as it is there is nobody's success.
+        return some  # A component that is complete as soon as it exists does not show success.
     return tuple(one.name for one in spec.components)
 
 
 def wanted(spec: Workload, success: Success) -> str:
-    """Say what is to be complete: `any of Job driver, Job worker is complete`."""
+    """Return a message on what must be complete: `any of Job driver, Job worker is complete`."""
     names = targets(spec, success)
     if success == Success():
         return "all components are complete"
@@ -45,9 +45,9 @@ def wanted(spec: Workload, success: Success) -> str:
 
 
 def reached(spec: Workload, state: State, seen: Observation | None, due: Collection[str]) -> str:
-    """Return in words why the workload has succeeded; empty where it has not.
+    """Return a message on why the workload has succeeded; empty if it has not.
 
-    A component that is being made again, or is `due` to be, is not complete, whatever was seen of it.
+    A component that is being recreated, or is `due` for it, is not complete, whatever was seen of it.
     """
     attempt, success = state.attempt, state.policy.success
     if attempt is not None and attempt.meeting is not None and attempt.meeting.succeeded:
@@ -62,7 +62,7 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
         return wanted(spec, success)
     if success.operator is SuccessOperator.ALL:
         return ""
-    # Of several copies any one is enough, too.
+    # Any one of several copies is enough as well.
     some = [name for name, view in views.items() if view is not None and view.copies and view.copies.succeeded]
     first = [*done, *some][:1]
     what = "is" if done else "has a copy that is"
@@ -70,16 +70,16 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
 
 
 def judged(spec: Workload, state: State, seen: Observation | None, failures: Iterable[Failure]) -> list[Ruling]:
-    """Return a ruling for each failure that something comes of, the deciding one first.
+    """Return a ruling for each failure that has an effect, the deciding one first.
 
-    What a rule ignores comes to nothing, unless its component has failed for good and success needs it (row J19).
+    A failure that a rule ignores has none, unless its component has failed for good and success needs it (row J19).
     """
     found = rulings(state.policy, failures)
     whole = state.policy.success.operator is SuccessOperator.ANY
     lost = {one.failure.component for one in found if _is_for_good(one, seen) and (not whole or _is_whole(one, seen))}
     beyond = _beyond(spec, state.policy.success, lost) if lost else ""
     if beyond:
-        # What success does not look at stays as it is: it neither ends the workload nor comes before what does.
+        # Other components keep their rulings: those neither end the workload nor come before the ones that do.
         ending = lost.intersection(targets(spec, state.policy.success))
         found = [
             one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} (rule {one.rule})")
@@ -94,7 +94,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
 def _is_for_good(ruling: Ruling, seen: Observation | None) -> bool:
     """Whether a rule other than the default ignores a component that reports its own failure.
 
-    What the default ignores stays as it is: a policy that ignores everything lives until somebody ends it.
+    What the default ignores stays ignored: a workload whose policy ignores everything lives until a user ends it.
     """
     failure = ruling.failure
     if ruling.action.kind is not ActionKind.IGNORE or ruling.rule == DEFAULT_RULE or seen is None:
@@ -104,13 +104,13 @@ def _is_for_good(ruling: Ruling, seen: Observation | None) -> bool:
 
 
 def _is_whole(ruling: Ruling, seen: Observation | None) -> bool:
-    """Whether no copy of a failed component is left that could still succeed."""
+    """Whether a failed component has no copy left that could still succeed."""
     view = seen.components.get(ruling.failure.component) if seen is not None else None
     return view is None or view.copies is None or view.copies.failed >= view.copies.expected
 
 
 def _beyond(spec: Workload, success: Success, lost: Collection[str]) -> str:
-    """Return in words why success is out of reach with these components lost; empty where it is not."""
+    """Return a message on why success is out of reach with these components lost; empty if it is not."""
     names = targets(spec, success)
     missed = [name for name in names if name in lost]
     needs_all = success.operator is SuccessOperator.ALL

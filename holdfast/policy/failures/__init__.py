@@ -1,1 +1,1 @@
-"""How a failure is read: which rule speaks of it, what caused it, which node it is blamed on."""
+"""Interprets failures: which rule matches one, what caused it, and which node is blamed for it."""

@@ -1,4 +1,4 @@
-"""Nodes that failures are blamed on: which are avoided, how many of them, and until when (rows A17, U9)."""
+"""Nodes that are blamed for failures: which to avoid, how many of them, and until when (rows A17, U9)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from holdfast.policy.failures.rules import Ruling, rule_on
 from holdfast.policy.values.edit import edit
 
 MARKED_KEPT = 32
-"""Marked nodes that are remembered at most: enough for a rack, and a memory that stays small."""
+"""The most marked nodes to keep: enough for a rack, and few enough to keep the state small."""
 WHY_KEPT = 200
 NAMES_TOLD = 3
 
 LOSSES = frozenset({Reason.NODE_DOWN, Reason.NODE_STILL_DOWN})
-"""As the monitor of nodes has them: a node is Down, and Down for sensitive workloads too."""
+"""The reasons the node monitor reports: a node is Down, and a node is Down for sensitive workloads too."""
 
 Excluded = tuple[ExcludedNode, ...]
 
 
 def heeded(policy: Policy, attempt: Attempt, failures: Iterable[Failure], *, sensitive: bool = False) -> list[Failure]:
-    """Return the failures that count, of those that were seen.
+    """Return the observed failures that count.
 
-    That a node is marked is nothing to a policy that says nothing of hardware: its pods run. Nor does it count where
-    the node was to be avoided and was chosen all the same: another reset, charged to nothing, would come to the same.
-    That a node is Down is nothing to a policy that says nothing of lost nodes (row L4): its controllers wait for it, as
-    Kubernetes does. A sensitive workload waits for it longer than others.
+    A marked node counts only if the policy has a rule for hardware, since its pods still run. It does not count if the
+    scheduler chose it although it was to be avoided: another reset, charged to no budget, would end the same way.
+    A Down node counts only if the policy has a rule for lost nodes (row L4): otherwise controllers wait for the node,
+    as Kubernetes does. A sensitive workload waits for it longer than others.
     """
     spoken = any(FailureClass.HARDWARE in rule.match.classes for rule in policy.rules)
     avoided = {node.name for node in attempt.avoided if node.required}
@@ -53,7 +53,7 @@ def heeded(policy: Policy, attempt: Attempt, failures: Iterable[Failure], *, sen
 
 
 def leaves_marked(policy: Policy) -> bool:
-    """Whether pods of a workload with this policy are to leave marked nodes, so that they had better not go there."""
+    """Whether pods of a workload with this policy must leave marked nodes, and so should not be scheduled there."""
     return any(
         FailureClass.HARDWARE in rule.match.classes and rule.action.avoid is NodeAvoidance.REQUIRE
         for rule in policy.rules
@@ -61,18 +61,18 @@ def leaves_marked(policy: Policy) -> bool:
 
 
 def is_loss(failure: Failure) -> bool:
-    """Whether a failure is that the monitor of nodes has found one Down: nothing was heard of the pod itself."""
+    """Whether a failure is the node monitor's report of a Down node: nothing was reported of the pod itself."""
     return failure.cls is FailureClass.NODE_LOST and failure.reason in LOSSES
 
 
 def down_in(seen: Observation | None) -> tuple[str, ...]:
-    """Return the nodes with pods of an attempt that are Down, and may run on, by what was seen of it last."""
+    """Return the Down nodes, as last observed, on which pods of an attempt may still run."""
     failures = seen.failures if seen is not None else ()
     return tuple(sorted({one.node for one in failures if is_loss(one) and not one.off}))
 
 
 def speaks_of_loss(policy: Policy) -> bool:
-    """Whether a rule is about lost nodes as such, and not about pods that were displaced from one."""
+    """Whether a rule matches lost nodes as such, and not only pods that were displaced from one."""
     return any(
         FailureClass.NODE_LOST in rule.match.classes
         and (not rule.match.reasons or LOSSES.intersection(rule.match.reasons))
@@ -81,7 +81,7 @@ def speaks_of_loss(policy: Policy) -> bool:
 
 
 def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excluded:
-    """Return the nodes of failures seen together that are to be avoided, each as the rule of its own failure says."""
+    """Return the nodes to avoid for failures seen together, each as the rule for its own failure says."""
     nodes: dict[str, ExcludedNode] = {}
     for failure, _, action, _ in found:
         if action.avoid is NodeAvoidance.NEVER or not failure.node:
@@ -100,19 +100,19 @@ def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excl
 
 
 def blamed_for(policy: Policy, failures: Iterable[Failure], now: datetime) -> Excluded:
-    """Return the nodes of these failures that are to be avoided."""
+    """Return the nodes to avoid for these failures."""
     return blamed(policy.exclusion, (rule_on(policy, failure) for failure in failures), now)
 
 
 def exclude(state: State, blame: Excluded, now: datetime) -> tuple[State, str]:
-    """Return the state with the nodes that are blamed remembered, and say which of them are avoided from now on."""
+    """Return the state with the blamed nodes recorded, and a message on which of them are avoided from now on."""
     excluded = remembered(state.excluded, blame, state.policy.exclusion, now)
     new = {node.name for node in blame}
     return edit(state, excluded=excluded), without(tuple(node for node in excluded if node.name in new))
 
 
 def remembered(excluded: Excluded, blame: Excluded, exclusion: Exclusion, now: datetime) -> Excluded:
-    """Return the nodes that are avoided from now on: expiry and cap applied, the one blamed last at the end."""
+    """Return the nodes to avoid from now on, with expiry and cap applied and the one blamed last at the end."""
     kept = {node.name: node for node in excluded}
     for node in blame:
         known = kept.pop(node.name, None)
@@ -121,10 +121,10 @@ def remembered(excluded: Excluded, blame: Excluded, exclusion: Exclusion, now: d
 
 
 def standing(excluded: Excluded, exclusion: Exclusion, now: datetime) -> Excluded:
-    """Return those that are still avoided: neither expired, nor let back for a newer one.
+    """Return the nodes that are still avoided: neither expired nor released for a newer one.
 
-    The cap holds for nodes that only this workload's own failures speak against. On those that are marked others have
-    decided: to let one back for a newer one would be a circle of resets that are charged to nothing.
+    The policy's cap applies to nodes that only this workload's own failures blame. Marked nodes were marked by others:
+    releasing one for a newer one would lead to an endless loop of resets that are charged to no budget.
     """
     live = [node for node in excluded if node.until > now]
     own = [node.name for node in live if not node.marked]
@@ -134,7 +134,7 @@ def standing(excluded: Excluded, exclusion: Exclusion, now: datetime) -> Exclude
 
 
 def _joined(first: ExcludedNode, second: ExcludedNode) -> ExcludedNode:
-    """Return what two failures say of one node: the stricter of both, in the words of the first."""
+    """Return the combined exclusion of one node by two failures: the stricter of both, with the first's reason."""
     return edit(
         first,
         until=max(first.until, second.until),
@@ -144,7 +144,7 @@ def _joined(first: ExcludedNode, second: ExcludedNode) -> ExcludedNode:
 
 
 def without(nodes: Excluded) -> str:
-    """Say in a few words where the next pods will not go: `without node-7`; empty for anywhere."""
+    """Return a short message on where the next pods will not go: `without node-7`; empty if anywhere."""
     must = [node.name for node in nodes if node.required]
     may = [node.name for node in nodes if not node.required]
     parts = [f"without {_listed(must)}"] if must else []
@@ -153,7 +153,7 @@ def without(nodes: Excluded) -> str:
 
 
 def in_full(nodes: Excluded) -> str:
-    """Say of each node until when it is avoided, and why."""
+    """Return a message on until when each node is avoided, and why."""
     said = [
         f"{'avoids' if node.required else 'prefers others to'} {node.name} until {_when(node.until)} ({node.why})"
         for node in sorted(nodes, key=lambda node: not node.required)[:NAMES_TOLD]
@@ -163,7 +163,7 @@ def in_full(nodes: Excluded) -> str:
 
 
 def room_needed(nodes: Excluded) -> str:
-    """Say what helps where the nodes that are avoided are the only ones with room; empty where none is for certain."""
+    """Return a hint for when only the avoided nodes have room; empty if no node is excluded for certain."""
     must = [node for node in nodes if node.required]
     if not must:
         return ""

@@ -1,4 +1,4 @@
-"""Blindness: while the cluster could not be seen, no failure clock runs (invariant 4, rows U1 and L4)."""
+"""Blindness: while the cluster cannot be observed, no failure clock runs (invariant 4, rows U1 and L4)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from holdfast.model import Interval
 
 
 def union(intervals: Iterable[Interval], keep: int) -> tuple[Interval, ...]:
-    """Return the spans in order, merged where they touch, and the closest ones too until at most `keep` are left.
+    """Return the intervals in order, merged where they touch; then the closest ones merge until `keep` are left.
 
-    So blindness may be overstated, but never forgotten.
+    So blindness may be overstated, but is never lost.
     """
     merged: list[Interval] = []
     for span in sorted(intervals, key=lambda each: (each.begin, each.end)):
@@ -31,7 +31,7 @@ def union(intervals: Iterable[Interval], keep: int) -> tuple[Interval, ...]:
 
 
 def due(start: datetime, grace: timedelta, blind: Iterable[Interval]) -> datetime:
-    """Return when a grace that began at `start` has been seen to pass in full; `blind` is ordered and disjoint."""
+    """Return when a grace that began at `start` ends, with all blind time added; `blind` is ordered and disjoint."""
     end = start + grace
     for span in blind:
         if span.end <= start:

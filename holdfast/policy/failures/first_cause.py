@@ -9,7 +9,7 @@ from holdfast.policy.values.edit import edit
 
 
 def died(failures: Iterable[Failure], component: str = "") -> Failure | None:
-    """Return the first of these failures that is a pod's own death: of a component, or of any."""
+    """Return the first of these failures that is a pod's own death, of one component or of any."""
     found = [
         one
         for one in failures
@@ -22,15 +22,15 @@ def died(failures: Iterable[Failure], component: str = "") -> Failure | None:
 
 
 def with_death(spec: Workload, failure: Failure, seen: Observation | None, before: Failure | None) -> Failure:
-    """Return a component's verdict with the pod's death that came first; anything else as it is.
+    """Return a component's failure with the first death of its pods added; return other failures unchanged.
 
-    Its own exit code, node and reason stay as they were said, so that rules judge it by them.
+    Its own exit code, node and reason stay as they were reported, so that rules judge it by them.
 
     Args:
         spec: the workload.
-        failure: what was found.
-        seen: the snapshot that it was found in.
-        before: the death that has made the workload unhealthy, where its pod is not there any more.
+        failure: the failure.
+        seen: the snapshot that has the failure.
+        before: the death that made the workload unhealthy, if its pod no longer exists.
     """
     if failure.scope is not Scope.COMPONENT or failure.cls is not FailureClass.APP or failure.death is not None:
         return failure
@@ -53,7 +53,7 @@ def with_death(spec: Workload, failure: Failure, seen: Observation | None, befor
 
 
 def told(failure: Failure) -> Failure:
-    """Return a failure as it is recorded: with the exit code and the node of the death that it speaks of."""
+    """Return a failure as it is recorded: with the exit code and the node of the death behind it."""
     if failure.death is None:
         return failure
     return edit(failure, exit_code=failure.death.exit_code, node=failure.death.node)

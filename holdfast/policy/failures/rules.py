@@ -1,4 +1,4 @@
-"""Rules: which one speaks of a failure, and which failure decides. Order decides; the default ends the list."""
+"""Rules: which one matches a failure, and which failure decides. The first match wins; the default comes last."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from holdfast.model.pattern import compiled
 from holdfast.model.spec.policy import DEFAULT_RULE
 
 SKEW = timedelta(seconds=2)
-"""By how much the clocks of two machines of a cluster may differ."""
+"""How much the clocks of two machines of a cluster may differ."""
 
 
 class Ruling(NamedTuple):
-    """What the policy says of one failure."""
+    """The rule and the action that the policy has for one failure."""
 
     failure: Failure
     rule: str
     action: Action
     lost: str = ""
-    """That success has come out of reach by it, and so the workload fails; empty for anything else."""
+    """A message that the failure puts success out of reach, so that the workload fails; else empty."""
 
     def order(self) -> tuple[bool, tuple[datetime, bool, str, str]]:
-        """Sort key: failures without a grace come before those with one; among equals the earliest, ties by name."""
+        """Return the sort key: failures without a grace come first, then the earliest; ties go by name."""
         return (self.action.grace or self.failure.stuck, self.failure.order())
 
 
 def matches(match: Match, failure: Failure) -> bool:
-    """Whether a rule speaks of this failure. Empty fields match anything; patterns are unanchored."""
+    """Whether a rule matches this failure. Empty fields match anything; patterns are unanchored."""
     if match.classes and failure.cls not in match.classes:
         return False
     if match.scopes and failure.scope not in match.scopes:
@@ -38,7 +38,7 @@ def matches(match: Match, failure: Failure) -> bool:
         return False
     if match.components and failure.component not in match.components:
         return False
-    # As the AppWrapper controller does: any container of a pod may decide.
+    # Any container of a pod may decide, as in the AppWrapper controller.
     if match.exit_codes and not any(code in match.exit_codes for code in failure.codes):
         return False
     if match.exit_codes_except and all(code in match.exit_codes_except for code in failure.codes):
@@ -47,18 +47,18 @@ def matches(match: Match, failure: Failure) -> bool:
 
 
 def rule_on(policy: Policy, failure: Failure) -> Ruling:
-    """Return what the first matching rule says of a failure, or what the default says."""
+    """Return the ruling of the first matching rule on a failure, or of the default."""
     rule = first_match(policy.rules, failure)
     return Ruling(failure, DEFAULT_RULE, policy.default) if rule is None else Ruling(failure, rule.name, rule.action)
 
 
 def first_match(rules: Iterable[Rule], failure: Failure) -> Rule | None:
-    """Return the first rule that speaks of a failure; None where that is left to the default."""
+    """Return the first rule that matches a failure; None if only the default applies."""
     return next((rule for rule in rules if matches(rule.match, failure)), None)
 
 
 def action_of(policy: Policy, rule: str) -> Action:
-    """Return what a rule of this name does."""
+    """Return the action of the rule of this name; the default's if there is none."""
     return next((one.action for one in policy.rules if one.name == rule), policy.default)
 
 
@@ -70,9 +70,9 @@ def rulings(policy: Policy, failures: Iterable[Failure]) -> list[Ruling]:
 def in_order(policy: Policy, found: Iterable[Ruling]) -> list[Ruling]:
     """Return rulings in the order in which they decide.
 
-    A pod's death and what its component says of it are one failure if their times differ by no more than clocks do: the
-    pod's node and the controller each read the time from their own. The more specific rule decides that failure, and
-    between rules that are equally specific the pod's own death does (row D20).
+    A pod's death and its component's failure are one failure if their times differ by no more than the clocks of the
+    pod's node and of the controller may. The more specific rule decides that failure. If both rules are equally
+    specific, the pod's own death decides (row D20).
     """
     rulings = sorted(found, key=Ruling.order)
     groups = [_one_failure(policy, one, rulings) for one in rulings if _is_verdict(one)]
@@ -81,7 +81,7 @@ def in_order(policy: Policy, found: Iterable[Ruling]) -> list[Ruling]:
     place = {id(one): group for group in groups for one in group}
     result: dict[int, Ruling] = {}
     for one in rulings:
-        # A group stands where the first of it does.
+        # A group takes the place of its first member.
         result |= {id(each): each for each in place.get(id(one), (one,)) if id(each) not in result}
     return list(result.values())
 
@@ -93,7 +93,7 @@ def _is_verdict(ruling: Ruling) -> bool:
 
 
 def _one_failure(policy: Policy, verdict: Ruling, rulings: Iterable[Ruling]) -> list[Ruling]:
-    """Return a component's verdict with the deaths of pods that it may speak of, in the order in which they decide."""
+    """Return a component's ruling and those on the pod deaths that may be behind it, in deciding order."""
     deaths = [one for one in rulings if _is_death(one, verdict)]
     own = _specificity(policy, verdict)
     first = [one for one in deaths if _specificity(policy, one) >= own]
@@ -113,7 +113,7 @@ def _is_death(ruling: Ruling, verdict: Ruling) -> bool:
 
 
 def _specificity(policy: Policy, ruling: Ruling) -> int:
-    """Return how many things a rule asks of a failure beside what kind it is; less than none for the default."""
+    """Return how many conditions a rule has besides class and scope; -1 for the default."""
     match = next((rule.match for rule in policy.rules if rule.name == ruling.rule), None)
     if match is None:
         return -1

@@ -1,4 +1,4 @@
-"""Which failures travel in a snapshot, where not all of them can: chosen by the rules that judge them (row D16)."""
+"""Selects the failures that a snapshot carries when it cannot hold all, by the rules that judge them (row D16)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
 
 def selection_of(policy: Policy) -> Selection:
-    """Return what a snapshot needs to know of a policy."""
+    """Return the parts of a policy that a snapshot needs to select failures."""
     return Selection(
         rules=tuple(rule.model_copy(update={"action": _bare(rule.action)}) for rule in policy.rules),
         default=_bare(policy.default),
@@ -26,17 +26,17 @@ def _bare(action: Action) -> Action:
 
 
 def select(failures: Iterable[Failure], most: int, selection: Selection | None = None) -> tuple[Failure, ...]:
-    """Return the failures that travel, at most so many, the earliest first.
+    """Return the failures that the snapshot carries, at most `most`, the earliest first.
 
-    The first to travel is the first failure of each rule that acts, in the order in which rulings decide: many that a
-    rule ignores must not hide another that decides. A verdict of a component that success needs acts too, whatever its
-    rule says (row J19). Then come the first of each rule and component, the first of each kind of failure, those of
-    components before those of pods, and the rest.
+    The first failure of each rule that acts has the highest priority, in the order in which rulings decide: many
+    ignored failures must not hide one that decides. The failure of a component that success needs counts as acting,
+    whatever its rule says (row J19). Then come the first of each rule and component, then the first of each kind of
+    failure, components before pods, and then the rest.
 
     Args:
-        failures: all that were found.
-        most: how many travel.
-        selection: the rules; None where they are not known, as of an attempt that an earlier release began.
+        failures: all failures found.
+        most: the most failures to return.
+        selection: the rules; None if they are not known, as for an attempt that an earlier release began.
     """
     rest = sorted(failures, key=Failure.order)
     if len(rest) <= most:
@@ -44,7 +44,7 @@ def select(failures: Iterable[Failure], most: int, selection: Selection | None =
     tiers = _Tiers()
     if selection is not None:
         rulings = _rulings(selection, rest)
-        # Where success is out of reach by it, the workload fails at once, whatever grace the rule has.
+        # A failure that puts success out of reach fails the workload at once, whatever grace its rule has.
         acting = [one._replace(action=_AT_ONCE) if _is_final(selection, one) else one for one in rulings]
         deciding = sorted((one for one in acting if one.action.kind is not ActionKind.IGNORE), key=Ruling.order)
         tiers.add((_cause(one), one.failure) for one in deciding)
@@ -57,26 +57,26 @@ def select(failures: Iterable[Failure], most: int, selection: Selection | None =
 
 
 class _Tiers:
-    """Failures by rank: of each tier the first of each group."""
+    """Failures by rank: each tier holds the first failure of each group."""
 
     def __init__(self) -> None:
         self._ranked: dict[int, None] = {}
 
     def add(self, groups: Iterable[tuple[Hashable, Failure]]) -> None:
-        """Rank the first failure of each group below all that are ranked already."""
+        """Rank the first failure of each group below all ranked failures."""
         first: dict[Hashable, Failure] = {}
         for group, failure in groups:
             first.setdefault(group, failure)
         self._ranked |= dict.fromkeys(id(one) for one in first.values())
 
     def first(self, rest: Iterable[Failure], most: int) -> frozenset[int]:
-        """Return the identities of the first so many, filled up with the rest."""
+        """Return the ids of the first `most` failures: the ranked ones, then the rest."""
         every = dict.fromkeys((*self._ranked, *(id(one) for one in rest)))
         return frozenset(list(every)[:most])
 
 
 def _rulings(selection: Selection, failures: Iterable[Failure]) -> list[Ruling]:
-    """Return a ruling for each failure. Those that differ in nothing that a rule reads are judged once."""
+    """Return a ruling for each failure. Failures that are equal in all that rules read are judged once."""
     known: dict[Hashable, tuple[str, Action]] = {}
     found: list[Ruling] = []
     for one in failures:
@@ -89,7 +89,7 @@ def _rulings(selection: Selection, failures: Iterable[Failure]) -> list[Ruling]:
 
 
 def _is_final(selection: Selection, ruling: Ruling) -> bool:
-    """Whether a rule ignores the verdict of a component that success may need."""
+    """Whether a rule ignores the failure of a component that success may need."""
     failure = ruling.failure
     return (
         ruling.action.kind is ActionKind.IGNORE

@@ -1,1 +1,1 @@
-"""One turn of a life: news are folded into memory, a decision is made, a step follows."""
+"""One turn of a workload's life: fold events into the state, take decisions, return the next step."""

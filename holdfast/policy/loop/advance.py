@@ -1,4 +1,4 @@
-"""One step of a workload's life: assess, decide, change phase, and say what is to be carried out next."""
+"""One step of a workload's life: assess, decide, change the phase, and return what to carry out next."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ class Taken(NamedTuple):
 
 
 def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
-    """Yield the decisions that are taken now, in order; the last one changes nothing any more.
+    """Yield the decisions to take now, in order; the last one leaves the state unchanged.
 
-    A decision that changes the state may make room for another (a suspension of a workload that has nothing in the
-    cluster is at once complete), so decisions are taken until one of them is to wait or to do something.
+    A decision that changes the state can enable another. For example, the suspension of a workload that has nothing in
+    the cluster completes at once. So the loop decides again until a decision no longer changes the state.
     """
     state = next_cycle(state, now)
     while True:
@@ -87,7 +87,7 @@ def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
 
 
 def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> State:
-    """Return the state with a decision taken."""
+    """Return the state after a decision."""
     match decision:
         case Fetch():
             return fetching(state, decision, now)
@@ -122,7 +122,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             state = enter(edit(state, pause_until=None), Phase.SUSPENDING, reason, why, now)
             return park(spec, state, now, kills=kill)
         case Unpark(names, why):
-            # Those that come first open the way back from a suspension; others follow while it is resuming or runs.
+            # The first components move a suspended workload to Resuming; others follow while it is Resuming or Running.
             phase = Phase.RESUMING if state.phase is not Phase.RUNNING else Phase.RUNNING
             return enter(unpark(spec, state, names), phase, Reason.RESUMED, why, now)
         case Suspend(reason, why):
@@ -137,7 +137,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             state = cause(enter(state, Phase.FAILED, reason, why, now), reason, why, now)
             attempt = state.attempt
             if attempt is not None and not state.anchored:
-                # Refused before anything of it was created.
+                # The attempt was refused before any of its objects was created.
                 return edit(state, attempt=edit(attempt, stage=Stage.GONE, gone_at=now))
             if reason is Reason.WALLTIME_EXCEEDED and state.policy.deletion.at_end is AtEnd.ALL:
                 return _begin_removal(state, now, pause_after=False)
@@ -165,12 +165,12 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
 
 
 def _answered(state: State) -> State:
-    """Return the state with nothing to ask a person for any more, where that was because it is sensitive."""
+    """Return the state without a hold that was set because the workload is sensitive."""
     return edit(state, held=None) if state.held is not None and state.held.rule else state
 
 
 def _hold(state: State, span: timedelta | None, now: datetime) -> State:
-    """Keep a settled workload's resources for a time, None for ever; for no time at all, begin to remove them."""
+    """Keep a settled workload's resources for `span`: None keeps them forever, zero begins their removal now."""
     if span is None:
         return state
     if span <= timedelta(0):
@@ -179,7 +179,7 @@ def _hold(state: State, span: timedelta | None, now: datetime) -> State:
 
 
 def _clear(state: State, components: tuple[str, ...], why: str, now: datetime) -> State:
-    """Begin to delete what is still active of a settled workload, if there is anything."""
+    """Begin to delete the active components of a settled workload, if there are any."""
     attempt = state.attempt
     assert attempt is not None
     if not components:
@@ -255,7 +255,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     for rule in decision.limited:
         acted[rule] = acted.get(rule, 0) + 1
     if decision.ruled:
-        # What else has failed is judged anew, and by a look of its own.
+        # Other failures are assessed again, after a new live look.
         state = edit(state, used=charged, acted=acted, restarts=state.restarts + len(decision.ruled))
         state = edit(state, looked_at=None, unhealthy=None)
     state = edit(state, attempt=attempt)
@@ -265,7 +265,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
 
 
 def _start(state: State, names: tuple[str, ...], why: str, now: datetime) -> State:
-    """Have components made whose turn has come: by the operation that makes some again, as their launch 0."""
+    """Have components created whose turn has come: the replace operation creates them, as their launch 0."""
     attempt = state.attempt
     assert attempt is not None
     left = tuple(name for name in attempt.waiting if name not in names)
@@ -275,7 +275,7 @@ def _start(state: State, names: tuple[str, ...], why: str, now: datetime) -> Sta
 
 
 def _retry(state: State, why: str, now: datetime) -> State:
-    """Begin anew: a failed workload gets its budgets and its nodes back, a pause is cut short."""
+    """Start over: end a pause early; for a failed workload, also reset its budgets and its excluded nodes."""
     state = skipped(edit(state, intent=edit(state.intent, retry=False), pause_until=None))
     if state.held is not None and state.outcome is None:
         state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
@@ -304,7 +304,7 @@ def _begin_removal(
 
 
 def _forced(state: State, now: datetime) -> State:
-    """Leave what is being removed no grace."""
+    """Force the removal under way, so that its pods get no grace."""
     attempt = state.attempt
     if attempt is None or attempt.stage is not Stage.REMOVING:
         return state
@@ -314,9 +314,9 @@ def _forced(state: State, now: datetime) -> State:
 
 
 def _unhold(state: State, held: Held, now: datetime) -> State:
-    """Make ready to remove all that is there of the workload, at a person's word, known to this memory or not.
+    """End a hold at a user's request, and prepare to remove every attempt of the workload, also unknown ones.
 
-    The attempt takes the highest number that was found, so that the next one is beyond all of them.
+    The attempt takes the highest number found in the cluster, so that the next attempt has a higher one than all.
     """
     attempt = state.attempt or Attempt(number=max(1, held.newest), begun_at=now)
     attempt = Attempt(number=max(attempt.number, held.newest), begun_at=attempt.begun_at, everything=True)
@@ -324,10 +324,10 @@ def _unhold(state: State, held: Held, now: datetime) -> State:
 
 
 def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
-    """Return what to carry out, given what is already under way."""
+    """Return what to carry out, given the operation that is already under way."""
     step, until = _step(spec, state, decision, now), ends_at(state)
     if isinstance(step, Sleep) and until is not None and now < until and (step.until is None or until < step.until):
-        # Whatever it waits for, its walltime goes on; one held for a contradiction is not touched by it.
+        # The walltime runs on during every wait. It does not apply to a workload held for a contradiction.
         return Sleep(until, f"walltime: {step.why}") if state.held is None or state.held.rule else step
     return step
 
@@ -358,7 +358,7 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
             if kind is OperationKind.FORCE_REMOVE and _strips(state) and not running.strips:
                 return Interrupt("beginning the forced removal anew, since finalizers are to be taken off")
             if kind in _KEEPS_PROMISE and not kept(promise(spec, state, now), running.report_done):
-                # What follows it has changed: it must not tell the cluster at its end what no longer is.
+                # The state that follows the operation has changed. At its end it must not report an outdated status.
                 return Interrupt(f"beginning {kind.value} anew, since something else is to follow it")
             return Sleep(None, wanted.why)
         case Run() | End() if running.kind not in _REMOVALS and not running.interrupted:
@@ -370,7 +370,7 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
 
 
 def _launches(state: State) -> dict[str, int]:
-    """Return which launch of each component that is being made again is the one to be made."""
+    """Return the launch number to make next, by name, of each component that is being replaced."""
     attempt = state.attempt
     return {name: attempt.launches.get(name, 0) for name in attempt.replacing} if attempt is not None else {}
 
@@ -380,7 +380,7 @@ def _strips(state: State) -> bool:
 
 
 def kept(now: Report | None, then: Report | None) -> bool:
-    """Whether a promise made when an operation began is what its good end would still lead to."""
+    """Whether the status promised when an operation began is still the one that its success would lead to."""
     return now is not None and now.says_the_same_as(then)
 
 
@@ -389,7 +389,7 @@ def _why(step: Step) -> str:
 
 
 def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
-    """Return what to carry out if nothing is under way yet."""
+    """Return what to carry out if no operation is under way."""
     attempt = state.attempt
     if isinstance(decision, Hold):
         until = "a person says retry or cancel" if state.held is not None else "it is scaled up again"
@@ -424,7 +424,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
         first = state.intent.suspend or not attempt.replacing
         if request is not None and first and not isinstance(decision, Look):
             why = f"checkpoint {request.number}: asking the pods of attempt {attempt.number} to save their state"
-            # It comes back as the walltime ends, and not only then when that is noticed by other news.
+            # It also returns when the walltime ends. Otherwise only another event would make the workflow notice that.
             until = min(filter(None, (due_at(spec, state, request), ends_at(state))))
             return Run(OperationKind.CHECKPOINT, why, until)
         if attempt.replacing and not isinstance(decision, Look):
@@ -435,7 +435,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
 
 
 def _idle(spec: Workload, state: State, decision: Decision) -> Step:
-    """Return what to do where nothing is to be changed in the cluster: look, tell it, or wait."""
+    """Return what to do when nothing is to change in the cluster: look, report, stage data sets, or wait."""
     if isinstance(decision, Look):
         return Run(OperationKind.OBSERVE, decision.why, decides=decision.decides)
     telling = _report(spec, state)
@@ -453,11 +453,11 @@ def _idle(spec: Workload, state: State, decision: Decision) -> Step:
 
 
 _PASSING = frozenset({Reason.REPLACING, Reason.STARTING})
-"""What is told of a phase that goes on is not the last word on it."""
+"""Reasons that pass within a phase: once another reason follows, the status is reported again."""
 
 
 def _report(spec: Workload, state: State) -> Step | None:
-    """Return the telling of a status that has changed too much to wait for the next operation, if there is one."""
+    """Return a report operation if the status changed too much to wait for the next operation, else None."""
     if not state.anchored:
         return None
     if state.owed is not None:

@@ -1,4 +1,4 @@
-"""Which operations may be broken off and begun again. The workflow, its past and the property tests all ask here."""
+"""Which operations may be interrupted and restarted; used by the workflow, its past and the property tests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from holdfast.model.calls.operations import OPERATIONS
 
 
 def is_breakable(spec: Workload, state: State, kind: OperationKind) -> bool:
-    """Whether an operation may be broken off and begun again without a trace, so that a new run can begin."""
-    # A preparation that may wait for ever must not keep a history from ending.
+    """Whether an operation may be interrupted and restarted without a trace, so that a new run can begin."""
+    # A preparation may wait forever. It must not prevent continue-as-new.
     if kind is OperationKind.PREPARE:
         return state.policy.refused_create is RefusedCreate.WAIT or spec.allow_missing_kinds
     return OPERATIONS[kind].breakable

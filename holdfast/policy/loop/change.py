@@ -1,4 +1,4 @@
-"""Changes to a workload that is under way, of its policy or of what it is made of: checked before they are taken."""
+"""Changes to the policy or the components of a running workload, checked before they are accepted."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from holdfast.policy.values.addressee import Addressed
 
 
 class PolicyChange(Addressed):
-    """Which waits, budgets, and rules' limits and pauses are to differ from now on; what is not named stays."""
+    """New values for timings, budgets, and rules' limits and pauses; whatever is not named stays as it is."""
 
     timings: dict[str, str | None] = {}
-    """By name, for example `{"failureGracePeriod": "30s"}`; null, for one that may be: never."""
+    """New timings by name, for example `{"failureGracePeriod": "30s"}`; null, if the timing allows it: never."""
     budgets: dict[str, int] = {}
     """New limits by budget name, for example `{"restart": 5}`."""
     reset_after: dict[str, str | None] = {}
-    """By budget name, how long health must last for what was used to be forgiven, for example `{"restart": "24h"}`;
-    null: never."""
+    """How long the workload must be healthy until a budget's use is reset, by budget name, for example
+    `{"restart": "24h"}`; null: never."""
     rule_limits: Annotated[dict[str, int | None], Field(exclude_if=lambda value: not value)] = {}
-    """By rule name, how often it may act, for example `{"out-of-memory": 2}`; null: as often as its budget lets it.
-    `default` is the default action. A rule that had no limit is counted from now on."""
+    """How often a rule may act, by rule name, for example `{"out-of-memory": 2}`; null: limited only by its budget.
+    `default` names the default action. A rule that had no limit is counted from now on."""
     rule_pauses: Annotated[dict[str, str | None], Field(exclude_if=lambda value: not value)] = {}
-    """By rule name, how long what follows its next act waits; null: the retry pause."""
+    """The pause after a rule's next act, by rule name; null: the retry pause."""
     note: str = ""
 
-    # What it does not know is refused by `changed`, in a sentence: a document that cannot be decoded is not.
+    # Unknown fields are allowed here so that `changed` can refuse them with a message. A decoding error has none.
     model_config = ConfigDict(extra="allow")
 
 
@@ -74,7 +74,7 @@ def _action(document: dict[str, Any], rule: str, path: str) -> dict[str, Any]:
     """Return the action of a rule that restarts.
 
     Raises:
-        ValueError: if there is none of that name, naming those there are.
+        ValueError: if no such rule restarts, naming those that do.
     """
     actions = {DEFAULT_RULE: document["default"], **{one["name"]: one["action"] for one in document["rules"]}}
     restarts = [name for name, action in actions.items() if action["kind"] == ActionKind.RESTART]
@@ -84,14 +84,14 @@ def _action(document: dict[str, Any], rule: str, path: str) -> dict[str, Any]:
 
 
 class ComponentsChange(Addressed):
-    """What some components are to be made of from now on; those that are not named stay as they are (row S8)."""
+    """New definitions of some components; components that are not named stay as they are (row S8)."""
 
     components: tuple[Component, ...]
     note: str = ""
 
 
 def check_changeable(state: State) -> None:
-    """Check that something may still be made of what a change brings.
+    """Check that the workload may still create objects, so that a change can take effect.
 
     Raises:
         ValueError: if not, saying why and what to do.
@@ -99,14 +99,14 @@ def check_changeable(state: State) -> None:
     attempt = state.attempt
     if state.intent.cancel and state.outcome is None:
         raise ValueError("it is being deleted, and nothing more is made of it: submit it anew instead")
-    # A failed one that is still held can be begun anew, by `retry`, and then of what was changed meanwhile.
+    # A failed workload whose resources are still kept can be retried, and then uses what was changed meanwhile.
     held = state.outcome is Phase.FAILED and attempt is not None and attempt.stage in LIVE and not state.intent.cancel
     if state.outcome is not None and not held:
         raise ValueError(f"it is {state.outcome.value}, and nothing more is made of it: submit it anew instead")
 
 
 def differing(before: Workload, after: Workload) -> tuple[str, ...]:
-    """Return the names of the components that are to be made again: what they are made of, or read, has changed."""
+    """Return the names of the components to recreate: their definition, or the data they read, has changed."""
     return tuple(name for name, hash_ in after.config_hashes.items() if before.config_hashes[name] != hash_)
 
 

@@ -1,4 +1,4 @@
-"""How what happens becomes memory: signals, observations and results of operations, each a pure step of the state."""
+"""Folds events into the state: signals, observations and results of operations, each as a pure function."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ from holdfast.policy.verdicts.strip import stripping
 from holdfast.policy.verdicts.walltime import told_extended
 
 _LONGEST = 365 * 86_400.0
-"""Seconds that somebody may ask to be waited for, at most: more is no time that can be written down."""
+"""The longest wait that a request may ask for, in seconds: a longer one may not be a valid time."""
 
 
 def fold(state: State, event: Event, now: datetime) -> State:
-    """Return the state after an event. Pure; it decides nothing, it only remembers."""
+    """Return the state after an event. Pure: it records the event and decides nothing."""
     match event:
         case Suspended() | Resumed() | Cancelled() | Retried() | PolicyChanged():
             return _wished(state, event, now)
@@ -113,7 +113,7 @@ def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | Pol
         case Resumed(note):
             state = edit(state, intent=edit(intent, suspend=False, note="", within=None))
             if state.checkpoint is not None and state.checkpoint.answered:
-                # The next suspension asks anew.
+                # The next suspension asks for a new checkpoint.
                 state = edit(state, checkpoint=edit(state.checkpoint, answered=False))
             return cause(state, Reason.RESUMED, note or "resume was asked for", now)
         case Cancelled(note, reason, phases):
@@ -141,7 +141,7 @@ def _outdated(state: State, phases: Sequence[Phase]) -> str:
 
 
 def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
-    """Remember that what is being made now is of a configuration that is no longer the current one (row S8)."""
+    """Record that the objects now being created have an outdated configuration (row S8)."""
     changed = ", ".join(event.components)
     state = cause(state, Reason.CONFIGURATION_CHANGED, shortened(event.note) or f"{changed} changed", now)
     attempt, operation = state.attempt, state.operation
@@ -150,7 +150,7 @@ def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     if operation is not None and operation.kind is OperationKind.CREATE:
         why = f"its submission was given up, since the configuration of {changed} changed during it"
         return edit(state, attempt=edit(attempt, interrupted=why))
-    # What an earlier release made has left no digest: of what changes now, it was another.
+    # An earlier release recorded no digest. Use "", which differs from that of every component that changes now.
     attempt = edit(attempt, config={**dict.fromkeys(event.components, ""), **attempt.config})
     state = edit(state, attempt=attempt)
     if not attempt.replacing:
@@ -170,10 +170,10 @@ def _can_retry(state: State) -> bool:
 
 
 def observed(state: State, observation: Observation, looked_at: datetime | None, now: datetime) -> State:
-    """Return the state after a snapshot; `looked_at` is when the live look that gave it was begun.
+    """Return the state after a snapshot; `looked_at` is when the live look that returned it began.
 
-    One of an older attempt, an older version or a foreign owner is let fall and counted. One of a newer attempt than is
-    known here cannot be, since the attempt advances before its creation is scheduled: it holds the workload.
+    A snapshot of an older attempt, an older version or a foreign owner is dropped and counted. One of a newer attempt
+    holds the workload: it contradicts the state, which advances to an attempt before its creation is scheduled.
     """
     attempt = state.attempt
     blind = union((*state.blind, *observation.blind), INTERVALS_KEPT)
@@ -184,7 +184,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
     if observation.asked is not None:
         state = _asked(state, observation.asked, now)
         if not observation.attempt:
-            return state  # It says nothing else.
+            return state  # It carries nothing else.
     number = attempt.number if attempt is not None else 0
     if observation.attempt > number:
         return hold(state, foreign_attempt(observation.attempt, number), observation.attempt, now)
@@ -193,7 +193,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         why = contradiction(attempt, observation)
         if why:
             return hold(state, why, max((number, *observation.others)), now)
-    # Before its owner exists nothing can be seen of an attempt: what comes then is another workload's.
+    # Nothing can be observed of an attempt before its owner exists. A snapshot before that is of another workload.
     begun = attempt is not None and attempt.stage in LIVE and attempt.stage is not Stage.PLANNED
     known = begun and attempt is not None and observation.attempt == attempt.number
     foreign = (
@@ -203,13 +203,13 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         and bool(observation.owner_uid)
         and observation.owner_uid != attempt.owner_uid
     )
-    # A look that was begun after the last snapshot came in is the newer one, whatever versions say.
+    # A live look that began after the last snapshot arrived is newer, whatever the resource versions say.
     later = looked_at is not None and (state.observed_at is None or state.observed_at <= looked_at)
     if not known or foreign:
         revived = attempt is not None and (foreign or _is_revived(attempt, state.phase, observation))
         return edit(state, dropped=state.dropped + 1, in_doubt=state.in_doubt or revived)
     if not (later or observation.newer_than(state.observation)):
-        # It may be late, or come from a watch that has begun anew, or from a restored cluster: only a look can tell.
+        # It may be late, or from a restarted watch, or from a restored cluster. Only a live look can tell which.
         return edit(state, dropped=state.dropped + 1, in_doubt=True)
     return edit(
         state,
@@ -220,7 +220,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
 
 
 def _deleted(state: State, asked: Asked | None, now: datetime) -> State:
-    """Return the state after what stands for the workload was deleted; `asked` is None where that is an Anchor."""
+    """Return the state after the workload's custom resource was deleted, or its Anchor if `asked` is None."""
     if state.intent.cancel or state.outcome is Phase.CANCELLED:
         return state
     why = f"its {asked.kind if asked is not None else 'anchor'} was deleted in the cluster"
@@ -230,9 +230,9 @@ def _deleted(state: State, asked: Asked | None, now: datetime) -> State:
 
 
 def _asked(state: State, asked: Asked, now: datetime) -> State:
-    """Return the state after a look at what its custom resource asks for: the latest generation has the last word.
+    """Return the state after a look at what its custom resource asks for; the latest generation applies.
 
-    Only a change of it is a wish: what a person has said meanwhile stands (rows F4, F7).
+    Only a change of `spec.suspend` is a request. Without one, what a user has asked for meanwhile stays (rows F4, F7).
     """
     before = state.asked
     if before is not None and asked.generation <= before.generation:
@@ -248,7 +248,7 @@ def _asked(state: State, asked: Asked, now: datetime) -> State:
 
 
 def _is_revived(attempt: Attempt, phase: Phase, observation: Observation) -> bool:
-    """Whether an attempt seems to live that was proven gone long ago: late news, or a cluster that was restored."""
+    """Whether an attempt that was proven gone seems to be alive: the snapshot is late, or the cluster was restored."""
     if not observation.owner_found or observation.owner_deleting or observation.live:
         return False
     if attempt.stage is Stage.SUBMITTED:

@@ -1,4 +1,4 @@
-"""How an operation begins: what it brings to the cluster, now and when it ends well."""
+"""How an operation begins: the status it reports to the cluster at its start and when it succeeds."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SUBMITTING = {OperationKind.PREPARE, OperationKind.CREATE}
 
 
 def patience(state: State) -> float | None:
-    """Return for how many seconds one whole submission may bear refusals (row S10); None for ever."""
+    """Return for how many seconds one whole submission may tolerate refusals (row S10); None: forever."""
     timeout = timings(state).submission_timeout
     return None if timeout is None else timeout.total_seconds()
 
 
 def patience_left(state: State) -> float | None:
-    """Return how many of those seconds its operations before have left."""
+    """Return how many of the seconds of `patience` remain after the submission's earlier operations."""
     whole, attempt = patience(state), state.attempt
     return whole if whole is None or attempt is None else max(0.0, whole - attempt.borne)
 
@@ -49,8 +49,8 @@ def is_timed(spec: Workload, state: State, kind: OperationKind) -> bool:
 def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     """Return the state with an operation under way.
 
-    What it reports at its end is the status that its good end will lead to, worked out by the same functions that will
-    work it out then, so that the cluster is told without an activity of its own.
+    At its end, an operation reports the status that its success leads to. The functions that compute the status then
+    also compute it here, in advance, so that the report needs no activity of its own.
     """
     if run.audits:
         state = cause(state, Reason.AUDITED, f"before {run.audits}: {run.why}", now)
@@ -85,7 +85,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
 
 
 def _configured(spec: Workload, state: State, kind: OperationKind) -> Attempt | None:
-    """Return the attempt with what its components are made of by an operation that now begins to make them."""
+    """Return the attempt with the digests of the components that an operation now begins to make."""
     attempt = state.attempt
     if attempt is None:
         return None
@@ -94,7 +94,7 @@ def _configured(spec: Workload, state: State, kind: OperationKind) -> Attempt | 
     elif kind is OperationKind.REPLACE:
         made = attempt.replacing
     elif kind is OperationKind.UNPARK:
-        # What cannot be merged into what is there stays what it was, and is made again afterwards.
+        # A component that cannot be merged into its existing object stays as it was, and is recreated afterwards.
         fits = mergeable(spec, attempt)
         made = tuple(name for name in attempt.resuming if name in fits)
     else:
@@ -108,7 +108,7 @@ def _configured(spec: Workload, state: State, kind: OperationKind) -> Attempt | 
 
 
 def promise(spec: Workload, state: State, now: datetime) -> Report | None:
-    """Return the status that a good end of the operation under way would lead to; None where it changes none."""
+    """Return the status that success of the operation under way would lead to; None if it promises none."""
     after = _promised(spec, state, now)
     return report_of(spec, after) if after is not None else None
 

@@ -1,4 +1,4 @@
-"""How an operation ended, remembered: created, made again, removed, told, refused, broken off."""
+"""Records how an operation ended: created, replaced, removed, reported, refused, interrupted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _REFUSALS = {
 
 
 def refusal(operation: Operation, type_: str, message: str, details: Sequence[Any]) -> OperationRefused | None:
-    """Return what an activity's own error means; None where the operation is merely begun again."""
+    """Return the refusal that an activity's own error means; None if the operation just runs again."""
     if type_ == names.ERROR_FOREIGN_ATTEMPT:
         return OperationRefused(type_, message, int(details[0]))
     if operation.kind in {OperationKind.PREPARE, OperationKind.CREATE, OperationKind.STAGE}:
@@ -64,7 +64,7 @@ def refusal(operation: Operation, type_: str, message: str, details: Sequence[An
 
 
 def ended(state: State, event: OperationEnd, now: datetime) -> State:
-    """Remember how the operation under way ended."""
+    """Record how the operation under way ended."""
     operation = state.operation
     state = edit(state, operation=None)
     if operation is None:
@@ -76,7 +76,7 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
     match event:
         case Prepared():
             if event.sequence > operation.report.sequence:
-                # The cluster bears what was told before this memory was restored: its own is told again, above that.
+                # The cluster holds a later report, from before this workflow was restored. Report again, above it.
                 state = edit(state, told=None, told_causes=told_causes)
             sequence = max(event.sequence, state.sequence)
             state = edit(state, cluster_uid=event.cluster_uid, limits=event.limits, anchored=True, sequence=sequence)
@@ -104,20 +104,20 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
         case Removed() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
         case Reported(sequence=sequence) if sequence > state.sequence:
-            # The cluster bears what was told before this memory was restored: it is told again, above that.
+            # The cluster holds a later report, from before this workflow was restored. Report again, above it.
             return edit(state, sequence=sequence, told=None, told_causes=told_causes)
         case Reported() if operation.audits:
             return written(state, operation.audits)
         case OperationInterrupted(borne, objects):
             if attempt is not None and attempt.number == operation.attempt:
-                # The next one goes on where this one stood.
+                # The next operation continues where this one stopped.
                 if operation.kind is OperationKind.REPLACE:
                     attempt = edit(attempt, borne_again=attempt.borne_again + borne)
                 else:
                     attempt = edit(attempt, borne=attempt.borne + borne)
                 state = edit(state, attempt=edit(attempt, objects=_known(attempt, objects)))
             if operation.kind is OperationKind.PREPARE:
-                # It may have made the anchor before it was broken off.
+                # It may have created the anchor before it was interrupted.
                 return edit(state, anchored=True)
         case OperationRefused(names.ERROR_FOREIGN_ATTEMPT, message, newest):
             return hold(state, shortened(message), newest, now)
@@ -129,7 +129,7 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
 
 
 def _created(state: State, attempt: Attempt, event: Created, now: datetime) -> State:
-    """Remember how a submission ended (rows S2, S4, S12). Its owner's uid is the submission's own id."""
+    """Record how a submission ended (rows S2, S4, S12). The uid of its owner is the submission's id."""
     failure, submission = event.failure, f"submission {attempt.owner_uid}"
     attempt = edit(attempt, objects=event.objects)
     if attempt.stage not in LIVE:
@@ -141,18 +141,18 @@ def _created(state: State, attempt: Attempt, event: Created, now: datetime) -> S
         text = f"{submission}: {made.format(attempt.number)}"
         state = edit(state, attempt=edit(attempt, stage=Stage.SUBMITTED, submitted_at=now, interrupted=""))
         if state.observation is not None and state.observation.complete:
-            # It was seen complete before all of it was made: what has been made since may not be.
+            # It was seen complete before all of it was created. What was created since may have changed that.
             state = edit(state, observation=None, looked_at=None, in_doubt=True)
         return cause(state, Reason.SUBMISSION_SUCCEEDED, text, now)
     if event.exhausted and state.policy.refused_create is RefusedCreate.WAIT:
-        # It was borne for as long as the submission may take, so that this is its end.
+        # Refusals were tolerated for the whole submission timeout, so this one is final.
         failure = edit(failure, reason=Reason.SUBMISSION_TIMEOUT)
     state = edit(state, attempt=edit(attempt, launch_failure=failure))
     return cause(state, Reason.SUBMISSION_FAILED, f"{submission}: {failure.sentence()}", now)
 
 
 def _replaced(state: State, attempt: Attempt, operation: Operation, event: Replaced, now: datetime) -> State:
-    """Remember the new objects, and that nothing is known of them yet; what joined meanwhile is still to be made."""
+    """Record the new objects, of which nothing is known yet; components that joined meanwhile are still to be made."""
     made = [name for name in attempt.replacing if name in operation.launches and name not in event.left]
     left = () if event.failure is not None else tuple(name for name in attempt.replacing if name not in made)
     attempt = edit(
@@ -168,12 +168,12 @@ def _replaced(state: State, attempt: Attempt, operation: Operation, event: Repla
 
 
 def _known(attempt: Attempt, made: tuple[ObjectRef, ...]) -> tuple[ObjectRef, ...]:
-    """Return the objects of an attempt, each as it was made last."""
+    """Return the objects of an attempt, each as last created."""
     return tuple({(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *made)}.values())
 
 
 def _cleared(state: State, attempt: Attempt, now: datetime) -> State:
-    """Remember that nothing of a settled workload is active any more."""
+    """Record that nothing of a settled workload is active any more."""
     seen = state.observation
     state = edit(state, attempt=edit(attempt, cleared=True), observation=idle(seen) if seen is not None else None)
     text = f"nothing of attempt {attempt.number} is active any more; what has ended is kept"
@@ -181,7 +181,7 @@ def _cleared(state: State, attempt: Attempt, now: datetime) -> State:
 
 
 def _parked(state: State, attempt: Attempt, event: Parked, now: datetime) -> State:
-    """Remember that an attempt is suspended in place, and no pod of it left; or that it has to go otherwise (J14)."""
+    """Record that an attempt is suspended in place with no pod left, or why it cannot be (J14)."""
     if event.refused:
         return edit(state, attempt=edit(attempt, interrupted=shortened(event.refused)))
     if not event.done:
@@ -194,7 +194,7 @@ def _parked(state: State, attempt: Attempt, event: Parked, now: datetime) -> Sta
 
 
 def _unparked(state: State, attempt: Attempt, event: Unparked, now: datetime) -> State:
-    """Remember that what was suspended in place is resumed, and that nothing is known of it yet (J14)."""
+    """Record that an attempt suspended in place is resumed and not yet observed, or why it cannot be (J14)."""
     if event.refused:
         why = f"attempt {attempt.number} cannot be resumed in place: {event.refused}"
         return edit(state, attempt=edit(attempt, interrupted=shortened(why)))
@@ -205,10 +205,10 @@ def _unparked(state: State, attempt: Attempt, event: Unparked, now: datetime) ->
 
 
 def _told(state: State, event: OperationEnd, operation: Operation) -> State:
-    """Remember which status has reached the cluster. An operation broken off may have brought it or not."""
+    """Record which status has reached the cluster. An interrupted operation may or may not have reported it."""
     match event:
         case OperationInterrupted() | OperationRefused() | Staged():
-            return state  # A staging tells the cluster nothing: at first there is nothing there yet to bear it.
+            return state  # Staging reports no status: at first no object exists that could hold one.
         case Created(failure=failure, interrupted=interrupted) if failure is not None or interrupted:
             ended = False
         case Replaced(failure=failure, left=left) if failure is not None or left:
@@ -219,10 +219,10 @@ def _told(state: State, event: OperationEnd, operation: Operation) -> State:
             ended = done
         case _:
             ended = True
-    # What is left to the next operation counts as told: it brings that before anything of its own.
+    # A status left to the next operation counts as reported: that operation reports it before its own.
     owed = operation.report if isinstance(event, Looked) and event.untold else None
     told = (operation.report_done if ended else None) or operation.report
-    # Its last report told what it caused itself; what else has happened meanwhile is still to be told.
+    # The operation's last report included the causes it added itself. Other causes since then are still to be reported.
     undisturbed = ended and state.causes_total == operation.causes
     causes = max(operation.causes, operation.causes_done) if undisturbed else operation.causes
     return edit(state, told=told, told_causes=max(state.told_causes, causes), owed=owed)
@@ -233,7 +233,7 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
     attempt = state.attempt
     state = edit(state, blind=union((*state.blind, *event.blind), INTERVALS_KEPT))
     if state.checkpoint is not None and state.checkpoint.conflict is not None:
-        # A worker that follows nothing answers nothing: what nobody saw saved is not.
+        # A worker that follows no checkpoint returns no answers. A save that nobody observed counts as not done.
         answers = event.answers or Answers(at=now)
         state = edit(state, checkpoint=edit(state.checkpoint, answers=edit(answers, at=now)))
     if event.gone:
@@ -260,7 +260,7 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
     if attempt is None:
         return state
     if kind is OperationKind.REMOVE and now < removal_due(state, attempt, now):
-        # Some of its time passed unseen, perhaps before the deletion could even be sent: that is given back.
+        # Part of its time passed unobserved, perhaps before the deletion was sent. The removal gets that time back.
         return edit(state, attempt=edit(attempt, remnants=event.remnants, remnants_total=event.remnants_total))
     left = "; ".join(each.sentence() for each in event.remnants[:3])
     more = f" and {event.remnants_total - 3} more" if event.remnants_total > 3 else ""
@@ -281,7 +281,7 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
 
 
 def _but(attempt: Attempt) -> str:
-    """Say what the proof does not cover: where a node is Down, its pods are gone, and their processes may not be."""
+    """Return what the proof does not cover: the pods of a Down node are gone, but their processes may still run."""
     if not attempt.stranded:
         return ""
     names = ", ".join(attempt.stranded[:3]) + (f" and {more} more" if (more := len(attempt.stranded) - 3) > 0 else "")
@@ -289,7 +289,7 @@ def _but(attempt: Attempt) -> str:
 
 
 def _refused(state: State, type_: str, message: str, now: datetime) -> State:
-    """Remember a refusal as a failure to launch. What refuses the first attempt has let nothing be created."""
+    """Record a refusal as a launch failure. A refused first attempt has created nothing."""
     attempt = state.attempt
     if attempt is None or attempt.stage not in LIVE:
         return state

@@ -1,4 +1,4 @@
-"""A workload's memory when it is submitted."""
+"""The state of a workload when it is submitted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from holdfast.policy.values.record import cause
 
 
 def submitted(spec: Workload, now: datetime) -> State:
-    """Return the state in which a life begins: nothing is made yet, and one submitted suspended stays so."""
+    """Return the initial state: nothing is created yet, and a workload submitted suspended stays suspended."""
     state = State(since=now, policy=spec.policy, blocked=waiting(spec), turn=first_turn(spec))
     if spec.source.generation is not None:
-        # Its custom resource is there already, and is told how it stands from the first.
+        # Its custom resource exists already, and receives the status from the start.
         asked = Asked(kind=spec.source.kind, generation=spec.source.generation, suspend=spec.suspend)
         state = edit(state, asked=asked, anchored=True)
         by = f" by {spec.source.by}" if spec.source.by else "; by whom is not verified"

@@ -1,7 +1,7 @@
-"""One turn of a workload's life: what is decided now, and what its workflow does about it.
+"""One turn of a workload's life: what to decide now, and what the workflow does next.
 
-The workflow, its past, the simulation and the property tests all take their turns here, so that what is tested and
-simulated is what production lives. Pure.
+The workflow, its past, the simulation and the property tests all call this module, so tests and simulations run the
+same code as production. Pure.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Start the operation that the state now says is under way."""
+    """Start the operation that the state now records as under way."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Wait for news, at most until `until`."""
+    """Wait for an event, at most until `until`."""
 
     until: datetime | None = None
     why: str = ""
     breaks: bool = False
-    """Whether the operation under way is broken off first: the state says so already."""
+    """Whether the operation under way is interrupted first: the state already records that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Begin a new run with this memory: the history is full, and nothing is under way."""
+    """Begin a new run with this state: the history is full, and no operation is under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Nothing is left to do: end the workflow with this outcome."""
+    """End the workflow with this outcome: nothing is left to do."""
 
     outcome: Phase
 
@@ -54,25 +54,25 @@ Act = Begin | Rest | Continue | Leave
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn comes to."""
+    """The result of one turn."""
 
     taken: tuple[Taken, ...]
     """The decisions, in order."""
     state: State
     step: Step
-    """What is to be carried out, as `advance` says it."""
+    """What to carry out, as `advance` returns it."""
     act: Act
-    """What the workflow does about it."""
+    """What the workflow does next."""
 
 
 def turn(spec: Workload, state: State, now: datetime, *, full: bool) -> Turn:
-    """Decide all that can be decided now, and say what the workflow does.
+    """Decide all that can be decided now, and return what the workflow does.
 
     Args:
         spec: the workload.
-        state: its memory, with all that has come folded in.
+        state: its state, with all received events folded in.
         now: the time of the workflow task.
-        full: whether the history has grown so long that a new run is to begin as soon as one may.
+        full: whether the history is so long that a new run is to begin as soon as possible.
     """
     taken = tuple(decisions(spec, state, now))
     state = taken[-1].after
@@ -82,7 +82,7 @@ def turn(spec: Workload, state: State, now: datetime, *, full: bool) -> Turn:
             if full and is_breakable(spec, state, kind):
                 act = Continue()
             else:
-                # One that cannot be begun again without a trace is not put off: the next run comes after it.
+                # An operation that cannot be restarted without a trace is not put off: the new run begins after it.
                 state, act = begin(spec, state, step, now), Begin(why)
         case Interrupt():
             state, act = _broken_off(state), Rest(breaks=state.operation is not None)
@@ -100,11 +100,11 @@ def turn(spec: Workload, state: State, now: datetime, *, full: bool) -> Turn:
 
 
 def landed(state: State, end: OperationEnd | Observation | None, now: datetime) -> State:
-    """Return the state after the operation under way has come back.
+    """Return the state after the operation under way has returned.
 
     Args:
-        state: the memory; where nothing is under way, it is returned as it is.
-        end: what the operation's activity returns, or why it returned nothing; None from a report of an early release.
+        state: the state; returned unchanged if no operation is under way.
+        end: what the operation's activity returned, or why it returned nothing; None from a report of an early release.
         now: the time of the workflow task.
     """
     operation = state.operation

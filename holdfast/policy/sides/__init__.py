@@ -1,1 +1,1 @@
-"""A workload's side of what it meets: its gang, its probe, its data sets, its queue's demand."""
+"""A workload's side of its gang, its probes and its data sets, and its demand on its queue."""

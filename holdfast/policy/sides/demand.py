@@ -1,4 +1,4 @@
-"""What a workload asks of its queue: the requests of all its pods together, as the scheduler counts them. Pure."""
+"""A workload's demand on its queue: the requests of all its pods together, as the scheduler counts them. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WHOLE: Final = 1000
 
 
 def demand(spec: Workload) -> dict[str, int]:
-    """Return what a workload's pods request together, by resource, in thousandths; `pods` is how many they are.
+    """Return the total requests of a workload's pods, by resource, in thousandths; `pods` is the number of pods.
 
-    Of an elastic gang and of a Reactive workload it is what they may grow to, since nobody asks again for that.
+    For an elastic gang and a Reactive workload it is the size they may grow to, since growth is not requested again.
     """
     total, largest = dict[str, int](), dict[str, int]()
     count, members = 0, spec.members
@@ -37,10 +37,10 @@ def demand(spec: Workload) -> dict[str, int]:
 
 
 def of_pod(template: Mapping[str, Any]) -> dict[str, int]:
-    """Return what one pod of a template requests, by resource, in thousandths, as the Kubernetes scheduler counts it.
+    """Return the requests of one pod of a template, by resource, in thousandths, as the Kubernetes scheduler counts.
 
-    Containers run together, with init containers that are restarted always; other init containers run alone, beside
-    those of that kind that came before. What is requested of the pod as a whole stands for all of them.
+    Containers run together with the init containers whose restartPolicy is Always. Each other init container runs
+    alone, beside the earlier ones of that kind. Pod-level requests replace the sum over containers.
     """
     spec = _object(template.get("spec"))
     running = dict[str, int]()
@@ -64,7 +64,7 @@ def of_pod(template: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _requests(one: Mapping[str, Any]) -> dict[str, int]:
-    """Return what is requested; a limit without a request is a request, as the API server has it."""
+    """Return the requests of a container or pod; a limit without a request is the request, as in the API server."""
     resources = _object(one.get("resources"))
     return {**_amounts(resources.get("limits")), **_amounts(resources.get("requests"))}
 
@@ -75,7 +75,7 @@ def _amounts(given: Any) -> dict[str, int]:
         try:
             found[key] = parse_quantity(value)
         except ValueError:
-            continue  # The API server refuses it, with its place and what is allowed there.
+            continue  # The API server refuses it and names its field and the allowed values.
     return found
 
 

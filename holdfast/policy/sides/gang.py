@@ -1,7 +1,7 @@
-"""A workload's side of its elastic gang: when its rendezvous begins, ends, is resized, and what its word comes to.
+"""A workload's side of its elastic gang: when its rendezvous begins, ends or is resized, and how its outcome counts.
 
-What the rounds come to is decided in the rendezvous (`rendezvous.py`); here a word of three is left of it: the gang
-has succeeded, it has failed, or a loss is the workload's own to make good (decision record 0030).
+The rendezvous decides the outcome of the rounds (`rendezvous.py`). The workload receives one of three: the gang
+succeeded, it failed, or it had a loss that the workload itself must make good (decision record 0030).
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ REASONS: Final[Mapping[CloseReason, Reason]] = {
     CloseReason.MEMBER_FAILED: Reason.MEMBER_FAILED,
     CloseReason.MEMBER_LOST: Reason.MEMBER_LOST,
 }
-"""How a gang has failed, in the workload's own vocabulary; what is left out is no failure."""
+"""The workload's `Reason` for each way a gang fails; a close reason that is left out is no failure."""
 
 
 class GangScale(Addressed):
-    """Another size for the gang of a workload that is under way."""
+    """A new size for the gang of a running workload."""
 
     max: Annotated[int, Field(ge=1, le=MEMBERS_MAXIMUM)]
-    """How many members a round has at most from now on."""
+    """The most members that a round has from now on."""
     min: Annotated[int | None, Field(ge=1, le=MEMBERS_MAXIMUM)] = None
-    """With how many it still runs; none: as before, or `max` where that is less."""
+    """The fewest members with which it still runs; None: as before, or `max` if that is less."""
     note: str = ""
 
-    # What it does not know is refused in a sentence: a document that cannot be decoded is not.
+    # Unknown fields are allowed here so that `scaled` can refuse them with a message. A decoding error has none.
     model_config = ConfigDict(extra="allow")
 
 
 def met(spec: Workload) -> Meeting | None:
-    """Return how the gang of an attempt stands that begins now; None for a workload without one."""
+    """Return the initial gang state of an attempt that begins now; None for a workload without a gang."""
     return Meeting(gang=spec.gang) if spec.gang is not None else None
 
 
 def beginning(state: State) -> Attempt | None:
-    """Return the attempt of which the rendezvous is to be told, once there are pods that could meet."""
+    """Return the attempt to announce to the rendezvous, once there are pods that could meet."""
     attempt = state.attempt
     if attempt is None or attempt.meeting is None or attempt.meeting.begun or state.outcome is not None:
         return None
@@ -59,7 +59,7 @@ def beginning(state: State) -> Attempt | None:
 
 
 def parting(state: State) -> Attempt | None:
-    """Return the attempt of which the rendezvous is to be told that it ends: it is removed, or its outcome stands."""
+    """Return the attempt whose end to announce to the rendezvous: it is removed, or the outcome is settled."""
     attempt = state.attempt
     if attempt is None or attempt.meeting is None or attempt.meeting.ended or not attempt.meeting.begun:
         return None
@@ -68,7 +68,7 @@ def parting(state: State) -> Attempt | None:
 
 
 def resizing(spec: Workload, state: State) -> Attempt | None:
-    """Return the attempt whose Job and rendezvous are to get the size that the gang has by now."""
+    """Return the attempt whose Job and rendezvous must be resized to the gang's current size."""
     attempt = state.attempt
     if attempt is None or attempt.meeting is None or state.outcome is not None or attempt.stage is not Stage.SUBMITTED:
         return None
@@ -78,10 +78,10 @@ def resizing(spec: Workload, state: State) -> Attempt | None:
 
 
 def scaled(spec: Workload, state: State, change: GangScale) -> Workload:
-    """Return the workload with a gang of the size that is asked for.
+    """Return the workload with a gang of the requested size.
 
     Raises:
-        ValueError: if it has no gang, cannot have that size, or is over; saying what is expected.
+        ValueError: if it has no gang, cannot have that size, or has ended; saying what is expected.
     """
     for name in change.model_extra or ():
         raise ValueError(f"{name}: expected one of max, min, note")
@@ -98,7 +98,7 @@ def scaled(spec: Workload, state: State, change: GangScale) -> Workload:
 
 
 def unsized(spec: Workload, state: State, event: GangUnsized) -> Workload:
-    """Return the workload with the size that its gang keeps after a refusal, unless it is to have another by now."""
+    """Return the workload with the size that its gang keeps after a refusal, unless another was requested meanwhile."""
     attempt = state.attempt
     if attempt is None or attempt.meeting is None or attempt.number != event.attempt or spec.gang != event.gang:
         return spec
@@ -111,7 +111,7 @@ def told(
     event: GangTold | GangBegun | GangParted | GangScaled | GangResized | GangUnsized,
     now: datetime,
 ) -> State:
-    """Return the state with what its rendezvous, or a person, has said of its gang."""
+    """Return the state after an event about its gang, from the rendezvous or a user."""
     attempt = state.attempt
     if isinstance(event, GangScaled):
         gang = event.gang
@@ -134,7 +134,7 @@ def told(
 
 
 def _came_to(state: State, attempt: Attempt, meeting: Meeting, event: GangTold, now: datetime) -> State:
-    """Remember what a gang came to: its success, or a failure on which the rules decide (rows T4, T9)."""
+    """Record a gang's outcome: its success, or a failure on which the rules decide (rows T4, T9)."""
     live = attempt.stage in {Stage.PREPARED, Stage.SUBMITTED}
     if not live or state.outcome is not None or attempt.told is not None or meeting.succeeded:
         return edit(state, dropped=state.dropped + 1)
@@ -160,7 +160,7 @@ def _came_to(state: State, attempt: Attempt, meeting: Meeting, event: GangTold, 
 
 
 def size_of(gang: Gang) -> str:
-    """Say how large a gang is: `2 to 4 members`, `2 to 4 members and 1 spare`."""
+    """Return the size of a gang in words: `2 to 4 members`, `2 to 4 members and 1 spare`."""
     text = f"{gang.min} to {gang.max} members" if gang.min != gang.max else f"{gang.max} members"
     text = text.replace("1 members", "1 member") if gang.min == gang.max == 1 else text
     return text + (f" and {gang.spares} spare{'s' if gang.spares > 1 else ''}" if gang.spares else "")

@@ -1,4 +1,4 @@
-"""Whether a workload is asked whether it still serves, and what its silence is (rows L28, L29)."""
+"""When a workload's pods are probed, and which failure a failed probe is (rows L28, L29)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.values.edit import edit
 
 Answer = str | None
-"""Why a pod is silent; empty where it has answered; None where that is not known."""
+"""Why a pod's probe failed; empty if the pod answered; None if that is not known."""
 
 
 def probed(spec: Workload, state: State) -> int | None:
-    """Return the attempt whose pods are to be asked now; None where nobody is.
+    """Return the number of the attempt whose pods are to be probed now; None if no pods are.
 
-    Nobody is before all of it runs, while it is suspended, and once it is settled, held or known to have failed; nor
-    where a failed probe would come to nothing, since each would have to be followed by another.
+    No pods are probed before all of them run, while it is suspended, or once it is settled, held or known to have
+    failed. Nor are they if the policy ignores failed probes: each would only have to be followed by another.
     """
     attempt = state.attempt
     if spec.probe is None or attempt is None or attempt.stage is not Stage.SUBMITTED or attempt.ready_at is None:
@@ -33,7 +33,7 @@ def probed(spec: Workload, state: State) -> int | None:
 def silence(
     attempt: int, time: datetime, component: str = "", subject: str = "", node: str = "", message: str = ""
 ) -> Failure:
-    """Return the failure that a pod is which has not answered as often as it may."""
+    """Return the failure of a pod whose consecutive failed probes have reached the threshold."""
     return Failure(
         cls=FailureClass.PROBE,
         scope=Scope.MEMBER,
@@ -48,18 +48,18 @@ def silence(
 
 
 def failed(rules: Probe, attempt: int, time: datetime, component: str, subject: str, node: str, answer: str) -> Failure:
-    """Return the failure that a pod is which has been silent as often as it may, with its last answer."""
+    """Return the failure of a pod whose failed probes have reached the threshold, with its last answer."""
     message = f"{rules.words} failed {rules.failure_threshold} times in a row: {answer}"
     return silence(attempt, time, component, subject, node, message)
 
 
 def no_answer(rules: Probe) -> str:
-    """Say that nothing was answered in time."""
+    """Return the message for a probe that got no answer in time."""
     return f"no answer within {rules.timeout.total_seconds():g} s"
 
 
 def counted(failing: Mapping[str, int], answers: Mapping[str, Answer]) -> dict[str, int]:
-    """Return how often in a row each pod has been silent, by uid, after a round; those that answered are left out."""
+    """Return each pod's consecutive failed probes after a round, by uid; pods that answered are left out."""
     counts = {
         uid: failing.get(uid, 0) if answer is None else failing.get(uid, 0) + 1 if answer else 0
         for uid, answer in answers.items()
@@ -68,12 +68,12 @@ def counted(failing: Mapping[str, int], answers: Mapping[str, Answer]) -> dict[s
 
 
 def silent(answers: Mapping[str, Answer], failing: Mapping[str, int], threshold: int) -> set[str]:
-    """Return the pods, by uid, that have been silent as often as they may, and were so just now."""
+    """Return the pods, by uid, that failed the last probe and have reached the threshold."""
     return {uid for uid, answer in answers.items() if answer and failing.get(uid, 0) >= threshold}
 
 
 def heard(state: State, number: int, failure: Failure | None, failing: dict[str, int]) -> State:
-    """Return the state after a round of asking has ended: with a failure, or broken off with what was counted."""
+    """Return the state after the probing ended: with a failure, or interrupted with the counts so far."""
     attempt = state.attempt
     if attempt is None or attempt.number != number or attempt.stage is not Stage.SUBMITTED:
         return state

@@ -1,8 +1,8 @@
-"""Data sets staged before an attempt: when, how long to wait for a store that is away, what ends it (row L14).
+"""Stages data sets before an attempt: when, how long to wait for an unavailable store, and what ends it (row L14).
 
-A store that does not answer is no failure: the workload is Pending (Staging), charged with nothing, until it does. A
-data set that is not what was asked for is one, since no waiting mends it. What was staged once is the version of the
-workload's whole life, and what lies complete in the cache needs no store.
+A store that does not answer is no failure: the workload is Pending (Staging) until it does, and no budget is charged.
+A data set that differs from the request is a failure, since waiting does not repair it. The version staged first is
+used for the workload's whole life. Data sets that are complete in the cache need no store.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from holdfast.policy.values.events import OperationRefused
 from holdfast.policy.values.record import cause, shortened
 
 FIRST = timedelta(seconds=5)
-"""The pause after a try that has found the store away; each further one in a row is twice as long."""
+"""The pause after a try that found the store unavailable; each further one in a row is twice as long."""
 LONGEST = timedelta(minutes=5)
 
 
 def staging_of(state: State) -> Staging:
-    """Return how a workload stands with its data sets; of one that has asked for none yet, at the beginning."""
+    """Return the staging state of a workload's data sets; the initial state if none was requested yet."""
     return state.staging or Staging()
 
 
@@ -33,15 +33,15 @@ def _next(state: State) -> int:
 
 
 def lies_ready(spec: Workload, state: State) -> bool:
-    """Whether all that the next attempt reads lies ready."""
+    """Whether all data sets that the next attempt reads are staged."""
     return not spec.mounts or staging_of(state).staged == _next(state)
 
 
 def may_ask(spec: Workload, state: State) -> bool:
-    """Whether a workload may ask its queue: not while it would then wait for the store, and keep others from running.
+    """Whether a workload may ask its queue: not if, once admitted, it would wait for the store and block others.
 
-    What was staged once lies in the cache, most likely: that is looked at once it is let in, so that a requeue keeps
-    its place (row L26). If it does not, and the store is away, its place is given back.
+    Data sets that were staged once are most likely in the cache. That is checked after the admission, so that a requeue
+    keeps its place (row L26). If they are not there and the store is unavailable, the workload gives its place back.
     """
     staging = staging_of(state)
     known = bool(staging.sets) and not staging.problem and staging.away_since is None
@@ -49,7 +49,7 @@ def may_ask(spec: Workload, state: State) -> bool:
 
 
 def stage(spec: Workload, state: State, now: datetime) -> Decision | None:
-    """Decide for a workload that would begin, and of which nothing is there; None: its data is no hindrance."""
+    """Decide for a workload that would begin and has nothing in the cluster; None if its data sets allow it."""
     if lies_ready(spec, state):
         return None
     staging, turn = staging_of(state), state.turn
@@ -60,7 +60,7 @@ def stage(spec: Workload, state: State, now: datetime) -> Decision | None:
             return Retry(state.intent.note or "a person asked not to wait")
         return Wait(staging.until, f"staging pause: {staging.why}, and is tried again")
     if turn is not None and not turn.admitted and may_ask(spec, state):
-        return None  # First its queue lets it in.
+        return None  # Its queue must admit it first.
     names = ", ".join(mount.name for mount in spec.mounts)
     why = f"staging {names} for attempt {_next(state)}" + (f", again: {staging.why}" if staging.why else "")
     return Fetch(why, waits=not (staging.sets and staging.away_since is None))
@@ -79,15 +79,15 @@ def _failure(state: State, now: datetime) -> Failure:
 
 
 def fetching(state: State, decision: Fetch, now: datetime) -> State:
-    """Return the state while data sets are staged: Pending, but where they are likely to lie in the cache.
+    """Return the state while data sets are staged: Pending, unless they are likely to be in the cache.
 
-    There the quota stays reserved, as it is in the pause before an attempt.
+    In that case the quota stays reserved, as in the pause before an attempt.
     """
     return enter(state, Phase.PENDING, Reason.STAGING, decision.why, now) if decision.waits else state
 
 
 def skipped(state: State) -> State:
-    """Return the state without the pause before the store is tried again."""
+    """Return the state without the pause before the next try of the store."""
     staging = state.staging
     return (
         edit(state, staging=edit(staging, until=None)) if staging is not None and staging.until is not None else state
@@ -95,12 +95,12 @@ def skipped(state: State) -> State:
 
 
 def is_paused(state: State) -> bool:
-    """Whether it waits until the store is tried again."""
+    """Whether it waits for the next try of the store."""
     return state.outcome is None and state.staging is not None and state.staging.until is not None
 
 
 def ended(state: State, event: Staged | OperationRefused, number: int, now: datetime) -> State:
-    """Remember how a staging after attempt `number` has ended."""
+    """Record how a staging after attempt `number` ended."""
     before = staging_of(state)
     if isinstance(event, OperationRefused):
         return edit(state, staging=edit(before, problem=shortened(event.message), refused=True, until=None))
@@ -137,7 +137,7 @@ def _told(event: Staged, attempt: int) -> str:
 
 
 def size_of(count: int) -> str:
-    """Write a number of bytes as a person reads it."""
+    """Return a number of bytes in a human-readable form."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
@@ -147,7 +147,7 @@ def size_of(count: int) -> str:
 
 
 def is_staging(state: State) -> bool:
-    """Whether it waits for its data sets, and nothing of it is in the cluster."""
+    """Whether it waits for its data sets and has nothing in the cluster."""
     attempt = state.attempt
     gone = attempt is None or attempt.stage is Stage.GONE
     return gone and state.reason is Reason.STAGING and state.outcome is None

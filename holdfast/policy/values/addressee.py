@@ -1,4 +1,4 @@
-"""Whose a wish is: each names the uid of the submission it is meant for, and no other takes it (row D46)."""
+"""The addressee of a request: each names the uid of its submission, and every other refuses it (row D46)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from holdfast.model import Model
 
 
 class Addressed(Model):
-    """A change that somebody asks of a workload which is under way."""
+    """A requested change to a running workload."""
 
     uid: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """Of the submission that it is meant for; empty: of whichever has the name."""
+    """The uid of the submission that it is meant for; empty: the submission that has the name now."""
 
 
 def misdirected(uid: str, own: str) -> str:
-    """Return why a wish is not taken; empty if it is meant for this submission, or names none.
+    """Return why a request is refused; empty if it is meant for this submission, or names none.
 
     Args:
-        uid: Of the submission that the wish is meant for; empty where whoever wishes means the name alone.
-        own: Of the submission that has the name now.
+        uid: The uid of the submission that the request is meant for; empty if it is addressed by name alone.
+        own: The uid of the submission that has the name now.
     """
     if not uid or uid == own:
         return ""

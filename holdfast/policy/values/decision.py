@@ -1,4 +1,4 @@
-"""What can be decided, as values. The workflow only carries these out."""
+"""The possible decisions, as values. The workflow only carries these out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from holdfast.model import ExcludedNode, Failure, Reason
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Nothing to decide: everything is as it should be."""
+    """Do nothing: everything is as it should be."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to decide before `until`."""
+    """Do nothing before `until`."""
 
     until: datetime
     why: str
@@ -25,20 +25,20 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Take a live observation first: what follows would be destructive, or nothing is known."""
+    """Take a live observation first: the next step would be destructive, or nothing is known yet."""
 
     why: str
     decides: bool = False
-    """Whether what it confirms is acted on at once."""
+    """Whether the workflow acts at once on what the look confirms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Have the data sets lie ready that the next attempt reads."""
+    """Stage the data sets that the next attempt reads."""
 
     why: str
     waits: bool
-    """Whether it is likely to take its time: they were never staged, or the store was away."""
+    """Whether it is likely to take long: the data sets were never staged, or the store was unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +58,41 @@ class Restart:
     exclude: tuple[ExcludedNode, ...] = ()
     """Nodes that the next attempts are to avoid."""
     limited: bool = False
-    """Whether its rule may act only so often, and this is one of those times."""
+    """Whether its rule has a limit, which this restart counts against."""
     pause: timedelta | None = None
-    """What its rule says to wait before the next attempt; None: as the policy says."""
+    """The rule's pause before the next attempt; None: the policy's."""
     requeue: bool = False
     """Whether the workload goes back to its queue once this attempt is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resubmit:
-    """Remove this attempt whole and begin the next one at once, charging nothing: its submission was interrupted."""
+    """Remove the whole attempt and begin the next one at once, charging no budget: its submission was interrupted."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Make these components again within the attempt."""
+    """Recreate these components within the attempt."""
 
     components: tuple[str, ...]
     charged: tuple[str, ...]
-    """Those of them that use up their own budget by it."""
+    """The components whose own budget is charged for it."""
     why: str
     ruled: tuple[str, ...] = ()
-    """Those that a rule restarts, which counts as a restart of each."""
+    """The components that a rule restarts; each counts as one restart."""
     charges: tuple[str, ...] = ()
-    """The workload's budgets that are charged, each as often as it stands here."""
+    """The workload's budgets that are charged, each once per occurrence in this list."""
     limited: tuple[str, ...] = ()
-    """Rules that may act only so often and act by this, each as often as it stands here."""
+    """The rules with a limit that this counts against, each once per occurrence in this list."""
     exclude: tuple[ExcludedNode, ...] = ()
-    """Nodes that what is made again is to avoid."""
+    """Nodes that the recreated components are to avoid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Make these components for the first time in the attempt: what they waited for is there."""
+    """Create these components for the first time in the attempt: what they waited for has happened."""
 
     components: tuple[str, ...]
     why: str
@@ -100,19 +100,19 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Do nothing until a person says what: cluster and memory contradict each other, or it is sensitive.
+    """Do nothing until a user decides: the cluster contradicts the workflow's state, or the workload is sensitive.
 
-    Or until a person or an autoscaler scales it up again, where all of it was scaled to 0 (row D14).
+    A workload scaled to 0 is also held, until a user or an autoscaler scales it up again (row D14).
     """
 
     why: str
     rule: str = ""
-    """The rule that would have run it again, where it is sensitive."""
+    """The rule that would have restarted a sensitive workload; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Remove this attempt, or suspend it where it is, and stay suspended."""
+    """Remove this attempt, or suspend it in place, and stay suspended."""
 
     reason: Reason
     why: str
@@ -131,7 +131,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Remove this attempt, whose walltime is over, and follow what its pods save in their termination grace."""
+    """Remove this attempt, whose walltime expired, and follow the checkpoint its pods save in their grace period."""
 
     failure: Failure
     why: str
@@ -163,16 +163,16 @@ class Succeed:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Delete what is still active of a settled workload, and keep the rest."""
+    """Delete the active components of a settled workload, and keep the rest."""
 
     components: tuple[str, ...]
-    """Those that are not known to have ended; none: there is nothing to delete."""
+    """The components that are not known to have ended; empty: there is nothing to delete."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Settle the workload as cancelled, or end the holding of one whose outcome is settled."""
+    """Settle the workload as cancelled."""
 
     reason: Reason
     why: str
@@ -180,7 +180,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The holding of a settled workload is over: remove what is left of it."""
+    """Remove what is left of a settled workload: its resources are no longer kept."""
 
     reason: Reason
     why: str
@@ -188,7 +188,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Begin anew at a person's word: budgets are renewed, a pause is cut short."""
+    """Start over at a user's request: a failed workload gets its budgets renewed, a pause ends early."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""How frozen values are changed: by a copy that differs in the named fields."""
+"""Changes frozen values by a copy in which the named fields differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def edit(value: M, **changes: Any) -> M:
     """Return a copy of the value with some fields changed.
 
     Raises:
-        AttributeError: if a name is not a field, so that a misspelling cannot pass unseen.
+        AttributeError: if a name is not a field, so that a misspelling cannot go unnoticed.
     """
     unknown = changes.keys() - type(value).model_fields.keys()
     if unknown:

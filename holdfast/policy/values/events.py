@@ -1,4 +1,4 @@
-"""What happens to a workload, as values: what its people wish, what was seen, how its operations ended."""
+"""The events in a workload's life, as values: users' requests, observations, and results of operations."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from holdfast.model.observation import Asked
 
 
 class RequeueRequest(Payload):
-    """What somebody who watches over something else tells of a workload: that it must go back to its queue."""
+    """A request by an outside monitor, such as one of nodes, that a workload goes back to its queue."""
 
     expected_requeue_count: int = Field(ge=0)
-    """How often it has been requeued as far as whoever asks knows: with another number nothing is done (row L25)."""
+    """How often the sender believes the workload was requeued; if the number differs, nothing is done (row L25)."""
     cls: Literal[FailureClass.NODE_LOST, FailureClass.HARDWARE] = FailureClass.NODE_LOST
     reason: str = Reason.REQUEUE_REQUESTED
     node: str = ""
     message: str = ""
     uid: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """Of the submission that it is meant for; empty: of whichever has the name (row D46)."""
+    """The uid of the submission that it is meant for; empty: the submission that has the name now (row D46)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A person or a queue wants the workload suspended; `preempted` says that it lost its place to another."""
+    """A user or a queue wants the workload suspended; `preempted` is set if it loses its place to another workload."""
 
     note: str = ""
     preempted: bool = False
     within: float | None = None
-    """Seconds for which a checkpoint is waited for at most; None: as long as the workload itself says."""
+    """The longest time to wait for a checkpoint, in seconds; None: as long as the workload itself specifies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A suspension is taken back."""
+    """A user or a queue ends the suspension."""
 
     note: str = ""
 
@@ -62,47 +62,47 @@ class Cancelled:
     note: str = ""
     reason: Reason = Reason.CANCEL_REQUESTED
     phases: tuple[Phase, ...] = ()
-    """It holds only while the workload is in one of them; none: in any."""
+    """The request applies only in these phases; empty: in any phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A person wants another try now."""
+    """A user wants another try now."""
 
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAsked:
-    """A person wants the workload to save its state and run on."""
+    """A user wants the workload to save its state and keep running."""
 
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StripAsked:
-    """A person wants the finalizers taken off what a forced removal cannot get rid of."""
+    """A user wants the finalizers removed from objects that a forced removal cannot delete."""
 
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A snapshot came, from the watch or from a live look."""
+    """A snapshot arrived from the watch."""
 
     observation: Observation
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSeen:
-    """What its custom resource asks for, where one stands for it (row F4)."""
+    """The custom resource of the workload, if it has one, was observed (row F4)."""
 
     asked: Asked
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    """A person changed the policy of a workload that is under way."""
+    """A user changed the policy of a running workload."""
 
     policy: Policy
     note: str = ""
@@ -110,46 +110,46 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True)
 class WalltimeExtended:
-    """A person lets a workload run longer."""
+    """A user extended the walltime of a workload."""
 
     total: float
-    """Seconds by which its walltime is extended in all."""
+    """The total extension of its walltime, in seconds."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueAsked:
-    """Somebody who watches over something else says that a workload must go back to its queue (row L25)."""
+    """An outside monitor, such as one of nodes, asks that a workload goes back to its queue (row L25)."""
 
     request: RequeueRequest
 
 
 @dataclass(frozen=True, slots=True)
 class GraphOrdered:
-    """Its graph says whether it may begin, or is to end (row L31)."""
+    """The workload's graph decided whether it may begin, or is to end (row L31)."""
 
     order: GraphOrder
 
 
 @dataclass(frozen=True, slots=True)
 class GraphTold:
-    """Its graph has heard how it stands."""
+    """The workload's graph has received its status."""
 
     news: GraphNews
     waits: str = ""
-    """What it waits for from then on, in words."""
+    """What the workload waits for from then on, as a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphMissing:
-    """Its graph could not be told how it stands; why."""
+    """The workload's status could not be delivered to its graph."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood:
-    """A signal was let fall, since what it brought is not what it takes."""
+    """A signal was dropped: it could not be decoded, or it does not apply to this workload."""
 
     signal: str
     why: str
@@ -157,34 +157,34 @@ class NotUnderstood:
 
 @dataclass(frozen=True, slots=True)
 class QueueOrdered:
-    """Its queue says whether it may begin (row L9)."""
+    """The workload's queue decided whether it may begin (row L9)."""
 
     order: QueueOrder
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTold:
-    """Its queue has heard how it stands."""
+    """The workload's queue has received its status."""
 
     news: QueueNews
 
 
 @dataclass(frozen=True, slots=True)
 class QueueMissing:
-    """Its queue could not be told how it stands; why."""
+    """The workload's status could not be delivered to its queue."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class GangTold:
-    """Its rendezvous says what the gang of an attempt came to."""
+    """The rendezvous reported the outcome of an attempt's gang."""
 
     outcome: GangOutcome
 
     @property
     def attempt(self) -> int:
-        """Of which attempt."""
+        """The number of the attempt."""
         return self.outcome.attempt
 
 
@@ -197,14 +197,14 @@ class GangBegun:
 
 @dataclass(frozen=True, slots=True)
 class GangParted:
-    """The rendezvous was told that an attempt ends."""
+    """The rendezvous was notified that an attempt ends."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class GangScaled:
-    """A person wants the gang to have another size."""
+    """A user wants the gang to have another size."""
 
     gang: Gang
     note: str = ""
@@ -212,7 +212,7 @@ class GangScaled:
 
 @dataclass(frozen=True, slots=True)
 class GangResized:
-    """The Job and the rendezvous of an attempt have the size that was asked for."""
+    """The Job and the rendezvous of an attempt have the requested size."""
 
     attempt: int
     gang: Gang
@@ -220,7 +220,7 @@ class GangResized:
 
 @dataclass(frozen=True, slots=True)
 class GangUnsized:
-    """The cluster will not have a gang of that size: it keeps the one it has."""
+    """The cluster refused a gang of that size: the gang keeps its present size."""
 
     attempt: int
     gang: Gang
@@ -229,7 +229,7 @@ class GangUnsized:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """A person changed what some components are made of."""
+    """A user changed the definitions of some components."""
 
     components: tuple[str, ...]
     note: str = ""
@@ -237,40 +237,40 @@ class Reconfigured:
 
 @dataclass(frozen=True, slots=True)
 class ProbeEnded:
-    """The asking of an attempt's pods has ended: one has been silent for too long, or it was broken off."""
+    """The probing of an attempt's pods ended: a pod did not answer for too long, or the probing was interrupted."""
 
     attempt: int
     failure: Failure | None = None
     failing: dict[str, int] = field(default_factory=dict[str, int])
-    """How often in a row pods have not answered so far, by uid."""
+    """Consecutive unanswered probes of each pod so far, by uid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A live look has come back; its snapshot is folded in beside it."""
+    """A live look has returned; its snapshot is folded in separately."""
 
     untold: bool = False
-    """Whether the status it was to bring is left to the next operation."""
+    """Whether the status that the look was to report is left to the next operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationRefused:
-    """The cluster's worker refused an operation for good; `type` is one of the `ERROR_*` names."""
+    """The cluster's worker refused an operation with a final error; `type` is one of the `ERROR_*` names."""
 
     type: str
     message: str
     newest: int = 0
-    """The highest attempt of this workload in the cluster, where that is why."""
+    """The highest attempt of this workload in the cluster, if that is the reason; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationInterrupted:
-    """The operation under way was broken off, at our wish."""
+    """The workflow interrupted the operation under way."""
 
     borne: float = 0.0
-    """Seconds for which it has borne refusals (preparations and creations)."""
+    """Seconds for which it tolerated refusals (preparations and creations)."""
     objects: tuple[ObjectRef, ...] = ()
-    """What it has made (creations)."""
+    """The objects it created (creations)."""
 
 
 OperationEnd = Result | Looked | OperationRefused | OperationInterrupted

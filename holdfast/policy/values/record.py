@@ -1,4 +1,4 @@
-"""The record of causes: what decided something, kept for whoever asks why."""
+"""The record of causes: what decided something, kept so that users can see why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.policy.values.edit import edit
 
 
 def cause(state: State, reason: Reason, message: str, now: datetime) -> State:
-    """Return the state with one more cause, the oldest dropped above fifty."""
+    """Return the state with one more cause; beyond fifty, the oldest is dropped."""
     number = state.attempt.number if state.attempt is not None else 0
     message = shortened(message)
     entry = Cause(time=now, attempt=number, phase=state.phase, reason=reason, message=message)

@@ -1,4 +1,4 @@
-"""What the workflow is to carry out next, as values."""
+"""The next steps for the workflow to carry out, as values."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from holdfast.model import OperationKind, Phase
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Start this operation; `until` is when it is to come back even if it is not done."""
+    """Start this operation; it returns by `until` even if it is not done."""
 
     kind: OperationKind
     why: str
     until: datetime | None = None
     audits: str = ""
-    """What it writes down, so that it can be done then (reports of sensitive workloads)."""
+    """The action that it writes to the audit record, which may only be taken then (reports of sensitive workloads)."""
     decides: bool = False
-    """Whether what it confirms is acted on at once (looks)."""
+    """Whether the workflow acts at once on what the look confirms (looks)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Break off the operation under way, and wait until it has ended."""
+    """Interrupt the operation under way, and wait until it has ended."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Wait for news, at most until `until`."""
+    """Wait for an event, at most until `until`."""
 
     until: datetime | None
     why: str
@@ -38,7 +38,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing is left to do: end the workflow with this outcome."""
+    """End the workflow with this outcome: nothing is left to do."""
 
     outcome: Phase
 

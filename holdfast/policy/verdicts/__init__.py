@@ -1,1 +1,1 @@
-"""What is to become of a workload: one verdict a file, and the decision over all of them."""
+"""Decides what happens to a workload: one verdict per file, and the decision that combines them."""

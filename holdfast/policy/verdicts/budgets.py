@@ -1,6 +1,6 @@
-"""Budgets that are renewed by health: what was used is forgiven once all has gone well for long enough (row U10).
+"""Renews budgets through health: a budget's use is reset once the workload was healthy for long enough (row U10).
 
-Nothing wakes for it: how long all has gone well is remembered, and it counts when health ends or somebody asks.
+No timer fires for it: the state records `healthy_since`, which is evaluated when health ends or a budget is read.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from holdfast.policy.values.record import cause
 
 
 def follow(spec: Workload, state: State, now: datetime) -> State:
-    """Return the state with `healthy_since` brought up to date; as health ends, budgets that it has earned are renewed.
+    """Return the state with `healthy_since` up to date; when health ends, renew the budgets it was long enough for.
 
-    Whatever ends it, a failure or a suspension, is decided on only after that.
+    This runs before the decision on what ended the health, be it a failure or a suspension.
     """
     attempt = state.attempt
     if attempt is None:
@@ -34,7 +34,7 @@ def follow(spec: Workload, state: State, now: datetime) -> State:
 
 
 def used_of(state: State, budget: Budget, now: datetime) -> int:
-    """Return what is used of a budget, by now; of one that each member has for itself, by the one that used most."""
+    """Return how much of a budget is used now; for a budget per member, the use of the member that used most."""
     since = state.attempt.healthy_since if state.attempt is not None else None
     if since is not None and _is_earned(state, budget, since, now):
         return 0
@@ -42,7 +42,7 @@ def used_of(state: State, budget: Budget, now: datetime) -> int:
 
 
 def charged(state: State, charge: str | None, now: datetime, *, requeue: bool) -> State:
-    """Return the state with a restart charged; a requeue for another cause renews what it may (row L16)."""
+    """Return the state with a restart charged; a requeue also resets the other budgets that renew on one (row L16)."""
     for budget in state.policy.budgets if requeue else ():
         if budget.renewal is Renewal.REQUEUE and budget.name != charge and state.used.get(budget.name):
             state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
@@ -54,7 +54,7 @@ def charged(state: State, charge: str | None, now: datetime, *, requeue: bool) -
 
 
 def _spent(state: State, budget: Budget) -> int:
-    # Of a member's budget the workload itself uses too, where its failure was of no one component.
+    # The workload itself also uses a member budget, for failures that belong to no single component.
     used = state.used.get(budget.name, 0)
     if budget.scope is Scope.MEMBER and state.attempt is not None:
         return max(used, *state.attempt.used.values(), 0)
@@ -72,7 +72,7 @@ def _is_healthy(spec: Workload, state: State) -> bool:
 
 
 def _ended_at(spec: Workload, state: State, now: datetime) -> datetime:
-    """Return when health ended: when what is wrong now befell it, which may have been told late."""
+    """Return when health ended: the time of the present failure, which may have been reported late."""
     times = [now]
     if state.unhealthy is not None:
         times.append(state.unhealthy.failure.time)

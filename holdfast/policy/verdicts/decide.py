@@ -1,4 +1,4 @@
-"""The one decision: what should become of this workload now?
+"""The one decision function: what happens to this workload now.
 
 Precedence: user delete > held, unless it is retried > walltime > suspend and preempt > failure rules > membership.
 """
@@ -74,7 +74,7 @@ from holdfast.policy.verdicts.walltime import over, walltime
 
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
-    """Return what is to be done now. Pure: the same spec, state and time always give the same decision."""
+    """Return what to do now. Pure: the same spec, state and time always give the same decision."""
     if state.held is not None and not (state.intent.cancel or state.intent.retry):
         return _held(spec, state, state.held, now)
     if state.outcome is not None:
@@ -96,7 +96,7 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
         preempted = state.intent.suspend_reason is Reason.PREEMPTED
         why = _said("preempted" if preempted else "suspended", state.intent.note)
-        # What finishes by itself has made its place free: there is nothing to save, nor to suspend (row L32).
+        # A workload that has succeeded has freed its place: there is nothing to save or suspend (row L32).
         done = _succeeded(spec, state) if spec.checkpoint is not None else ""
         if done:
             return Succeed(done)
@@ -119,9 +119,9 @@ def _succeeded(spec: Workload, state: State) -> str:
 
 
 def _held(spec: Workload, state: State, held: Held, now: datetime) -> Decision:
-    """Decide for a workload that waits for a person: what contradicts itself is not touched, whatever the time is.
+    """Decide for a workload held for a user: one held for a contradiction is never touched, not even by its walltime.
 
-    One that is held because it is sensitive may still succeed, and its walltime goes on.
+    A workload held because it is sensitive may still succeed, and its walltime runs on.
     """
     if not held.rule:
         return Hold(held.why)
@@ -134,7 +134,7 @@ def _said(what: str, note: str) -> str:
 
 
 def _settled(spec: Workload, state: State, now: datetime) -> Decision:
-    """Decide for a workload whose outcome stands: hold its resources, or let them go (rows A12, A13, A16)."""
+    """Decide for a workload whose outcome is settled: keep its resources or release them (rows A12, A13, A16)."""
     attempt = state.attempt
     if state.held is not None:
         if state.intent.retry and not state.intent.cancel and state.outcome is Phase.FAILED:
@@ -161,7 +161,7 @@ def _settled(spec: Workload, state: State, now: datetime) -> Decision:
 
 
 def _absent(spec: Workload, state: State, now: datetime) -> Decision:
-    """Decide for a workload of which nothing is in the cluster."""
+    """Decide for a workload that has nothing in the cluster."""
     if state.intent.suspend:
         if state.in_doubt and state.phase is Phase.SUSPENDED:
             return Look("news came of an attempt that was proven gone: looking for itself")
@@ -216,7 +216,7 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         return replaced
     if ruled is not None:
         return ruled
-    # What is being made again may wait for ever, and others go on meanwhile; a doubt has time until it has waited long.
+    # A replacement may wait forever while other components run. A live look for a doubt comes only after STANDSTILL.
     making, doubt = bool(attempt.replacing), attempt.stage is Stage.SUBMITTED and state.in_doubt
     patient = state.operation.since + STANDSTILL if state.operation is not None else now
     if doubt and (not making or (attempt.parted if seen is None else now >= patient)):
@@ -237,9 +237,9 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
 
 
 def _waiting(spec: Workload, state: State, seen: Observation | None, now: datetime) -> Wait | None:
-    """Return the next deadline of pods that have yet to come; one that has passed is a failure, and waits for nothing.
+    """Return the next deadline of pods that do not exist or run yet; a deadline that has passed is a failure instead.
 
-    If a rule ignores that failure there is nothing left to wait for, nor ever was for what was made again alone.
+    If a rule ignores that failure, nothing is left to wait for; a component recreated alone then has no wait at all.
     """
     attempt, waits = state.attempt, list[Wait]()
     assert attempt is not None
@@ -266,10 +266,10 @@ def _waiting(spec: Workload, state: State, seen: Observation | None, now: dateti
 
 
 def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> Decision:
-    """Carry the first of the rulings, which decides, through grace, confirmation and budget to what it comes to."""
+    """Return the decision that the first ruling leads to, after its grace, a confirming look and its budget."""
     unhealthy = state.unhealthy
     death = unhealthy.death if unhealthy is not None else None
-    # It is judged by what it said itself; what it is told with is decided by nothing.
+    # The rule was chosen by the failure itself. The pod's death is only added for the report.
     ruling = found[0]._replace(failure=with_death(spec, found[0].failure, current(state), death))
     found = [ruling, *found[1:]]
     since = unhealthy.since if unhealthy is not None else now
@@ -281,7 +281,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
             grace = "its Job's own back-off, then failure grace"
         waits = f"{grace} and pause of rule {ruling.rule}" if paused else grace
         return Wait(when, f"{waits}: {ruling.failure.sentence()}")
-    # A creation that failed needs no look: it was our own operation that said so.
+    # A failed creation needs no live look: the workflow's own operation reported it.
     submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
     if submitted and (state.looked_at is None or state.looked_at < when):
         return Look(f"confirming before it is acted on: {ruling.failure.sentence()}", decides=True)
@@ -297,7 +297,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
             reason = Reason.WALLTIME_EXCEEDED
         return Fail(reason, told(ruling.failure), f"rule {ruling.rule}: {ruling.failure.sentence()}")
     if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
-        # What its node would not start has not run: that is tried elsewhere, as for any other.
+        # A pod that its node could not start has not run. It is tried elsewhere, as for any other workload.
         why = f"it is sensitive, and is not run again without a person's word: {ruling.failure.sentence()}"
         return Hold(f"{why} (rule {ruling.rule})", ruling.rule)
     if is_alone(state, ruling):
@@ -323,14 +323,14 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
 
 
 def _replaced(spec: Workload, state: State, due: tuple[Due, ...], now: datetime) -> Decision:
-    """Decide on components that are to be made again alone: those whose time has come, once a look has confirmed it."""
+    """Decide on components to recreate alone: replace those whose back-off is over, once a live look confirmed it."""
     attempt = state.attempt
     assert attempt is not None
     ready = [one for one in due if one.at is None or one.at <= now]
     if not ready:
         at, name = min((one.at, one.component) for one in due if one.at is not None)
         return Wait(at, f"back-off before {name} is made again")
-    # A changed configuration is our own news; anything else the watch has said may be old.
+    # The workflow itself received a configuration change. Anything else came from the watch, and may be old.
     why = "; ".join(one.why for one in ready)
     if state.looked_at is None and not all(one.reconfigured for one in ready):
         return Look(f"confirming before it is made again: {why}")
@@ -348,7 +348,7 @@ def _replaced(spec: Workload, state: State, due: tuple[Due, ...], now: datetime)
 
 
 def _exhausted(spec: Workload, state: State, attempt: Attempt, due: Due, now: datetime) -> Failure:
-    """Return the failure that a member ends with whose budget is used up: what was seen of it, or that alone."""
+    """Return the failure of a member whose budget is used up: the one that was seen, else a generic one."""
     for one in _seen_failures(spec, state, attempt):
         if one.component == due.component:
             return one
@@ -369,7 +369,7 @@ def _seen_failures(spec: Workload, state: State, attempt: Attempt) -> list[Failu
 
 
 def failure_reason(failure: Failure) -> Reason:
-    """Return the closed reason that stands for a failure, whose own word may be anything."""
+    """Return the `Reason` of a failure, whose own reason may be any string."""
     try:
         return Reason(failure.reason)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Has the application failed, or has a node gone that nobody has missed yet? Not decided before that is known (L22)."""
+"""Delays a final failure until it is known whether the application failed or its node is lost unnoticed (L22)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from holdfast.policy.values.decision import Look, Wait
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 LOOKS = (timedelta(seconds=12), timedelta(seconds=45))
-"""After the last renewal: kubelets renew every ten seconds, and when one is late it is most likely dead."""
+"""When to look, after a node's last renewal: kubelets renew every ten seconds, and a late one is most likely dead."""
 
 
 def matters(policy: Policy) -> bool:
-    """Whether it makes a difference: a node that is lost is got over, and a failed application may not be."""
+    """Whether the policy treats the two differently: a lost node restarts the workload, and some action fails it."""
     if not speaks_of_loss(policy):
         return False
     lost = Failure(cls=FailureClass.NODE_LOST, scope=Scope.MEMBER, reason=Reason.NODE_DOWN, time=_ANY_TIME)
@@ -26,17 +26,17 @@ def matters(policy: Policy) -> bool:
 
 
 def open_fate(state: State, ruling: Ruling, now: datetime) -> Look | Wait | None:
-    """Return what is to be waited for before a failure ends the workload; None where nothing is.
+    """Return what to wait for before a failure ends the workload; None if nothing.
 
-    Ranks of a gang exit when one of them has gone with its node: within seconds, and so long before that node is Down.
-    So what would be final is held until each node where pods of it still run has been heard of after the failure, or
-    has had the time to be found Down.
+    When a node is lost with one rank of a gang, the other ranks exit within seconds, long before that node is Down.
+    So a final failure waits until each node that still runs pods of the workload has renewed after the failure, or has
+    had the time to be found Down.
     """
     failure, seen = ruling.failure, current(state)
     if ruling.action.kind is not ActionKind.FAIL or failure.cls is not FailureClass.APP or not matters(state.policy):
         return None
     quiet = seen.quietest if seen is not None else None
-    # One node tells of the failure by its clock, the other of its own renewal.
+    # The time of the failure is by one node's clock, and the time of the renewal by another's.
     if quiet is None or quiet.renewed > failure.time + SKEW or state.looked_at is None or now >= quiet.down_at:
         return None
     why = f"held until {quiet.node} is heard of, or is Down: {failure.sentence()}"

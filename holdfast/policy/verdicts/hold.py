@@ -1,4 +1,4 @@
-"""When cluster and memory contradict each other: what one of them was restored to must not be taken for a failure."""
+"""Holds a workload when the cluster contradicts its state: a restore from a backup must not count as a failure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _RESTORED = "either was restored from a backup"
 
 
 def hold(state: State, why: str, newest: int, now: datetime, rule: str = "") -> State:
-    """Return the state held: nothing is done until a person says `retry` or `cancel`.
+    """Return the state held: nothing happens until a user says `retry` or `cancel`.
 
-    `rule` is what would have run it again, where it is sensitive; a contradiction stands above that.
+    `rule` is the rule that would have restarted a sensitive workload. A contradiction has priority over it.
     """
     if state.held is not None and (rule or not state.held.rule):
         return edit(state, held=edit(state.held, newest=max(newest, state.held.newest)))
@@ -27,7 +27,7 @@ def hold(state: State, why: str, newest: int, now: datetime, rule: str = "") -> 
 
 
 def foreign_attempt(newest: int, known: int) -> str:
-    """Say that the cluster knows an attempt which the memory does not."""
+    """Return a message that the cluster has an attempt which the workflow's state does not know."""
     return (
         f"the cluster holds attempt {newest} of this workload, and this memory ends at attempt {known}: {_RESTORED}, "
         "and what lives is not touched"
@@ -35,15 +35,15 @@ def foreign_attempt(newest: int, known: int) -> str:
 
 
 def contradiction(attempt: Attempt, seen: Observation) -> str:
-    """Return what a live look found that cannot be after what is remembered; empty where there is nothing.
+    """Return how a live look contradicts the workflow's state; empty if it does not.
 
-    A cluster or a Temporal that was restored from a backup is older than the other. What then lives in the cluster may
-    be work that somebody counts on, so only a person can say what is to become of it.
+    A cluster or a Temporal server that was restored from a backup is older than the other. What then runs in the
+    cluster may be work that someone relies on, so only a user can decide what happens to it.
     """
     number = attempt.number
     if seen.others and max(seen.others) > number:
         return foreign_attempt(max(seen.others), number)
-    # An owner alone is what a worker makes too late that another had taken over from: nothing runs under it.
+    # An owner alone was created too late by a worker that another had replaced: nothing runs under it.
     lives = seen.owner_found and not seen.owner_deleting and (seen.owner_submitted or seen.pods.present > 0)
     if attempt.stage is Stage.GONE and lives:
         return f"attempt {number}, which was proven gone, is there again: {_RESTORED}"

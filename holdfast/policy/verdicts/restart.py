@@ -1,4 +1,4 @@
-"""A rule that restarts one component alone: which ones, from when on, and what it costs (row U7)."""
+"""Restarts of single components by a rule: which components, when, and which budgets are charged (row U7)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from holdfast.policy.values.decision import Fail, Replace
 
 
 def is_alone(state: State, ruling: Ruling) -> bool:
-    """Whether a ruling restarts a component alone: the failure is of one, and the attempt is whole but for it."""
+    """Whether a ruling restarts one component alone: the failure is of one, and the whole attempt was created."""
     attempt = state.attempt
     whole = attempt is not None and attempt.stage is Stage.SUBMITTED and attempt.launch_failure is None
     return whole and ruling.action.alone and bool(ruling.failure.component)
 
 
 def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> datetime:
-    """Return from when on a ruling is carried out: after its grace, and what fails again and again ever later.
+    """Return when a ruling takes effect: after its grace, and after a growing back-off for repeated failures.
 
-    Its grace begins once its Job's own back-off is over, while that has retries left (row D22).
+    While the Job's own back-off has retries left, the grace begins once that back-off is over (row D22).
     """
     grace = timings(state).failure_grace_period if ruling.action.grace else timedelta(0)
     if ruling.failure.stuck:
@@ -43,7 +43,7 @@ def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> dat
 
 
 def over_limit(ruling: Ruling, acted: int) -> str:
-    """Say that a rule has acted as often as it may."""
+    """Return a message that a rule has reached its limit."""
     return f"rule {ruling.rule} has acted as often as it may ({acted} of {ruling.action.limit}): " + (
         ruling.failure.sentence()
     )
@@ -52,7 +52,7 @@ def over_limit(ruling: Ruling, acted: int) -> str:
 def restarted_alone(
     spec: Workload, state: State, found: Iterable[Ruling], since: datetime, now: datetime
 ) -> Replace | Fail:
-    """Return the restart of each component whose ruling is due, charged once for all its failures."""
+    """Return the restart of each component whose ruling is due; it is charged once, however many failures it has."""
     attempt = state.attempt
     assert attempt is not None
     used, members, charges = dict(state.used), list[str](), list[str]()

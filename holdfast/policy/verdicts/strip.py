@@ -1,4 +1,4 @@
-"""The request to take finalizers off what a forced removal cannot get rid of: when it may be made, and for what."""
+"""The request to remove finalizers that block a forced removal: when it is allowed, and for which objects."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from holdfast.policy.values.record import cause, shortened
 
 
 class StripRequest(Addressed):
-    """A person's word that what the finalizers stand for need not be waited for (row U2)."""
+    """A user's request not to wait for the work that the finalizers stand for (row U2)."""
 
     note: str = ""
 
 
 def held(state: State) -> tuple[Remnant, ...]:
-    """Return what is left that only a finalizer holds and that may be stripped of it. The attempt's owner may not."""
+    """Return the remnants whose finalizers may be removed: all that have some, except the attempt's owner."""
     attempt = state.attempt
     left = attempt.remnants if attempt is not None else ()
     return tuple(each for each in left if each.finalizers and each.kind != names.ATTEMPT_KIND)
 
 
 def check_strip(state: State) -> None:
-    """Check that finalizers may be taken off now.
+    """Check that finalizers may be removed now.
 
     Raises:
         ValueError: if not, saying why and what to do.
@@ -55,7 +55,7 @@ def check_strip(state: State) -> None:
 
 
 def stripping(state: State, note: str, now: datetime) -> State:
-    """Remember the request, and what it was made about; the end of the removal may have overtaken it."""
+    """Record the request and the objects it applies to; a request that came after the removal's end does nothing."""
     attempt = state.attempt
     if attempt is None or attempt.stage is not Stage.FORCING or attempt.strip:
         return state
@@ -66,7 +66,7 @@ def stripping(state: State, note: str, now: datetime) -> State:
 
 
 def let_go(spec: Workload, state: State, attempt: Attempt, finalizers: str) -> str:
-    """Say how what only finalizers hold comes to be let go."""
+    """Return a message on what must happen before the objects that only finalizers hold are deleted."""
     waits = f"whoever owns the finalizer {finalizers} must finish"
     if attempt.strip:
         return f"finalizers are being taken off, as was asked for; where that is refused, {waits}"

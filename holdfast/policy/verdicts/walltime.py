@@ -1,6 +1,6 @@
-"""The walltime: from when it counts, when it is over, and how far it may be extended (row L18).
+"""The walltime: when it starts, when it expires, and how far it may be extended (row L18).
 
-It is wall time: neither a checkpoint nor time in which the watch was blind extends it.
+It is wall-clock time: neither a checkpoint nor time in which the watch was blind extends it.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from holdfast.policy.values.edit import edit
 from holdfast.policy.values.record import cause, shortened
 
 USUAL_GRACE = timedelta(seconds=30)
-"""What Kubernetes gives a pod between TERM and KILL that does not say."""
+"""The time that Kubernetes gives a pod between TERM and KILL by default."""
 
 
 class WalltimeExtension(Addressed):
-    """How much longer each attempt may run from now on than it might so far."""
+    """An extension of the walltime of this attempt and those to come."""
 
     by: str
-    """For example `1h`."""
+    """The additional time, for example `1h`."""
     note: str = ""
 
-    # What it does not know is refused in a sentence: a document that cannot be decoded is not.
+    # Unknown fields are allowed here so that `extension` can refuse them with a message. A decoding error has none.
     model_config = ConfigDict(extra="allow")
 
 
 def walltime(spec: Workload, state: State) -> timedelta | None:
-    """Return how long an attempt may run; None: as long as it takes."""
+    """Return how long an attempt may run; None: without limit."""
     life = spec.lifecycle
     if not isinstance(life, Bounded) or not life.walltime:
         return None
@@ -53,11 +53,11 @@ def walltime(spec: Workload, state: State) -> timedelta | None:
 
 
 def backstop(spec: Workload) -> timedelta | None:
-    """Return after what time its nodes end its pods by themselves, should nobody else do so; None for never.
+    """Return the time after which nodes end the pods by themselves (`activeDeadlineSeconds`); None: never.
 
-    Counted from each pod's own start, which is at most the warm-up grace before all run. It covers what the walltime
-    may be extended to, since of a pod that runs it can only be lowered; and the grace between TERM and KILL. By what
-    was submitted alone: what is sent twice in one attempt must be the same.
+    It counts from each pod's own start, which is at most the warm-up grace before all pods run. It covers the longest
+    extension of the walltime, since it can only be lowered on a running pod, and the grace between TERM and KILL. It
+    depends only on what was submitted: an object that is sent twice in one attempt must be the same both times.
     """
     life, policy = spec.lifecycle, spec.policy
     if not isinstance(life, Bounded) or not life.walltime:
@@ -67,9 +67,9 @@ def backstop(spec: Workload) -> timedelta | None:
 
 
 def clocked(spec: Workload, state: State, now: datetime) -> State:
-    """Return the state with the clock of the living attempt set going as it first runs, and stopped while it is parked.
+    """Return the state with the walltime clock started once the attempt is ready, and stopped while it is parked.
 
-    What is left of it when the attempt is suspended in place is what it may run once it is resumed.
+    The time left when the attempt is suspended in place is the time it may run once it is resumed.
     """
     attempt, span = state.attempt, walltime(spec, state)
     if attempt is None or span is None or attempt.stage not in LIVE or state.outcome is not None:
@@ -85,7 +85,7 @@ def clocked(spec: Workload, state: State, now: datetime) -> State:
 
 
 def ends_at(state: State) -> datetime | None:
-    """Return when the walltime of the living attempt is over, if its clock runs."""
+    """Return when the walltime of the living attempt expires; None if its clock does not run."""
     attempt = state.attempt
     if attempt is None or attempt.stage not in LIVE or state.outcome is not None:
         return None
@@ -95,7 +95,7 @@ def ends_at(state: State) -> datetime | None:
 def over(spec: Workload, state: State, now: datetime) -> Fail | Look | None:
     """Return what an expired walltime requires: a live look, then to fail. None if it has not expired.
 
-    It does not end what has succeeded before: the look tells, before anything is removed.
+    It does not fail a workload that succeeded before it expired: the look finds that out before anything is removed.
     """
     attempt, until = state.attempt, ends_at(state)
     if attempt is None or until is None or now < until:
@@ -105,7 +105,7 @@ def over(spec: Workload, state: State, now: datetime) -> Fail | Look | None:
         return None
     span = walltime(spec, state)
     what = f"its walltime of {format_duration(span)} is over" if span is not None else "its walltime is over"
-    # While something of it is being made, that operation would be broken off for a look that nothing hangs on.
+    # While components are being made, a look would interrupt that operation, and its result would change nothing.
     if not attempt.making and (state.looked_at is None or state.looked_at < until):
         return Look(f"confirming before it is acted on: {what}")
     return Fail(Reason.WALLTIME_EXCEEDED, exceeded(attempt, until, what), what)
@@ -124,10 +124,10 @@ def exceeded(attempt: Attempt, until: datetime, what: str) -> Failure:
 
 
 def extension(spec: Workload, state: State, change: WalltimeExtension) -> float:
-    """Return by how many seconds the walltime is extended in all, with a change made.
+    """Return the total extension of the walltime in seconds, with this change included.
 
     Raises:
-        ValueError: if there is none, if it is over, or if that is more than was submitted, saying what to do.
+        ValueError: if no walltime can be extended, or `by` is invalid or exceeds what was submitted, saying what to do.
     """
     for name in change.model_extra or ():
         raise ValueError(f"{name}: expected one of by, note")
@@ -155,7 +155,7 @@ def extension(spec: Workload, state: State, change: WalltimeExtension) -> float:
 
 
 def extended(state: State, total: float) -> State:
-    """Return the state with its walltime extended by so many seconds in all."""
+    """Return the state with its walltime extended by `total` seconds."""
     more, attempt = timedelta(seconds=total - state.extended), state.attempt
     state = edit(state, extended=total)
     if attempt is None or not more:
@@ -168,7 +168,7 @@ def extended(state: State, total: float) -> State:
 
 
 def told_extended(state: State, total: float, note: str, now: datetime) -> State:
-    """Return the state with an extension remembered."""
+    """Return the state with an extension made and recorded as a cause."""
     state = extended(state, total)
     until = ends_at(state)
     at = f", until {until:%Y-%m-%d %H:%M:%S} UTC" if until is not None else ""
