@@ -127,7 +127,7 @@ def _is_odd(turn: int) -> bool:
 
 
 def _job_facts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> JobFacts | None:
-    # A parallelism tells a Job, since the API server gives every Job one; an item of a list does not name its kind.
+    # A parallelism identifies a Job: the API server gives every Job one, and an item of a list does not name its kind.
     parallelism = spec.get("parallelism")
     if not isinstance(parallelism, int):
         return None
