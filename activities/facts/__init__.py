@@ -1,1 +1,1 @@
-"""From raw objects to what is known of them. Pure."""
+"""Extracts the facts that decisions use from raw objects. Pure."""

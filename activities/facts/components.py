@@ -1,4 +1,4 @@
-"""One component as seen: from its objects and its pods to a view of it and the failures in it. Pure."""
+"""Builds the view of one component, and its failures, from its objects and its pods. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from holdfast.model.calls.cluster import PlannedComponent
 from holdfast.policy.failures.back_off import JOB_FIRST, JOB_MAXIMUM, earliest, pause_after
 
 _ENDED_AT: Final = ("status.endTime", "status.completionTime", "status.terminationTime")
-"""Where kinds that do not speak by conditions say when they ended."""
+"""The fields in which kinds without conditions say when they ended."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _JOB_ENDS: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
-"""Conditions with which a Job makes no more pods."""
+"""Conditions after which a Job creates no more pods."""
 
 
 class Unseen(Enum):
-    """An object that the observer cannot read, and takes to be there."""
+    """An object that the observer cannot read, and assumes to exist."""
 
     UNSEEN = 0
 
@@ -35,7 +35,7 @@ UNSEEN: Final = Unseen.UNSEEN
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at an attempt knows beside its components."""
+    """What one look at an attempt knows apart from its components."""
 
     attempt: int
     owner: ObjectFacts | None
@@ -44,9 +44,9 @@ class Look:
 
     @property
     def submitted(self) -> bool:
-        """Whether all was created: until then, what is not there has not been created yet, and is not missing.
+        """Whether all was created: until then, an absent object has not been created yet, and is not missing.
 
-        Nor is it once the workload has ended, and what was still active has been deleted; nor while it is suspended.
+        Nor is it missing while the workload is suspended, or once it has ended and its active objects were deleted.
         """
         owner = self.owner
         if owner is None or owner.suspended:
@@ -55,7 +55,7 @@ class Look:
 
 
 class Seen(NamedTuple):
-    """A component's view, the failures in it, and its pods that cannot be started so far."""
+    """A component's view, its failures, and its pods that have not been able to start so far."""
 
     view: ComponentView
     failures: list[Failure]
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
 def view_of(
     component: PlannedComponent, found: ObjectFacts | Unseen | None, pods: Sequence[PodFacts], look: Look
 ) -> Seen:
-    """Return how one object stands, with the pods that came of it."""
+    """Return the view of one object, with the pods that it created."""
     facts = found if isinstance(found, ObjectFacts) else None
     present = found is not None
     wanted = facts.wanted if facts is not None and facts.wanted is not None else component.expected_pods
@@ -74,7 +74,7 @@ def view_of(
     verdicts = failures_said(component.status, facts, look.at) if facts else []
     complete = present and _complete(component, facts, counts)
     if complete and counts.failed:
-        # What its controller has left lying of the way there is nobody's failure any more (row D23).
+        # Failed pods that its controller left behind on the way no longer count as failures (row D23).
         counts, failed_pods = counts.model_copy(update={"failed": 0}), []
     view = ComponentView(
         found=present or not look.submitted,
@@ -101,9 +101,9 @@ def view_of(
 
 
 def view_of_unserved(component: PlannedComponent, pods: Sequence[PodFacts]) -> Seen:
-    """Return what is known of a component whose kind the cluster does not serve: how many pods there are (row D24).
+    """Return what is known of a component whose kind the cluster does not serve: the number of its pods (row D24).
 
-    Whoever would replace or end them may not be able to see them either, so that nothing follows from it.
+    The controller that would replace or end them may not see them either, so nothing is concluded from them.
     """
     counts, _ = _count(component, pods, component.expected_pods)
     return Seen(ComponentView(pods=counts.model_copy(update={"failed": 0}), unserved=True), [], [])
@@ -115,7 +115,7 @@ def view_of_copies(
     pods: Sequence[PodFacts],
     look: Look,
 ) -> Seen:
-    """Return how a component's copies stand together: found if all are, complete if all are, failed if any has."""
+    """Return one view of all copies of a component: found if all are, complete if all are, failed if any has."""
     by_copy: dict[int | None, list[PodFacts]] = {}
     for pod in pods:
         by_copy.setdefault(pod.copy, []).append(pod)
@@ -153,9 +153,9 @@ def view_of_copies(
 def _backs_off_until(
     component: PlannedComponent, facts: ObjectFacts | None, pods: Sequence[PodFacts]
 ) -> datetime | None:
-    """Return until when a Job that has retries left may wait by itself before it replaces a failed pod (row D22).
+    """Return until when a Job with retries left may wait on its own before it replaces a failed pod (row D22).
 
-    Its controller doubles the pause with each failure since a success: with all that there were it waits no longer.
+    Its controller doubles the pause with each failure since a success. Counting all failures gives an upper bound.
     """
     job = facts.job if facts is not None and _is_job(component) else None
     if facts is None or job is None or job.suspended or any(one.type in _JOB_ENDS for one in facts.conditions):
@@ -169,9 +169,9 @@ def _backs_off_until(
 
 
 def _starting(pods: Sequence[PodFacts], counts: PodCounts) -> datetime | None:
-    """Return when as many pods had been created as are still to run; None where fewer exist (row D14).
+    """Return the creation time of the oldest pending pod still needed, newest first; None if too few exist (row D14).
 
-    The latest count: of a rolling update, or of many evictions one after another, each pod has its own time.
+    The newest pods count, since in a rolling update, or after many evictions in a row, each pod has its own time.
     """
     lacking = counts.expected - counts.ready
     created = sorted((pod.created or _LONG_AGO for pod in pods if pod.state is PodState.PENDING), reverse=True)
@@ -179,14 +179,14 @@ def _starting(pods: Sequence[PodFacts], counts: PodCounts) -> datetime | None:
 
 
 def has_ended(component: PlannedComponent, found: ObjectFacts, pods: Sequence[PodFacts]) -> bool:
-    """Whether one object, which is there, is not active any more: it is complete or has failed, or its pods are."""
+    """Whether an existing object is no longer active: it is complete or has failed, or its pods have."""
     look = Look(attempt=0, owner=None, at=_LONG_AGO, marks={})
     seen = view_of(component, found, pods, look)
     return bool({"succeeded", "failed"} & {*_standing(component, seen.view, found)})
 
 
 def _standing(component: PlannedComponent, view: ComponentView, found: ObjectFacts | Unseen | None) -> list[str]:
-    """Return as what one copy counts; nothing, where it is gone."""
+    """Return the fields of `CopyCounts` in which one copy counts; empty if it is gone."""
     if view.complete:
         return ["succeeded"]
     if view.failed or (_is_pod(component) and view.pods.failed):
@@ -217,13 +217,13 @@ def _together(counts: Sequence[PodCounts]) -> PodCounts:
 
 
 def _count(component: PlannedComponent, pods: Sequence[PodFacts], expected: int) -> tuple[PodCounts, list[PodFacts]]:
-    """Count an object's pods, and return those failed ones that nothing has replaced (row A18)."""
+    """Count an object's pods, and return the failed ones that have not been replaced (row A18)."""
     states = dict.fromkeys(PodState, 0)
     for pod in pods:
         states[pod.state] += 1
     failed = [pod for pod in pods if pod.state is PodState.FAILED]
     if _is_pod(component):
-        unreplaced = len(failed)  # No controller stands behind it.
+        unreplaced = len(failed)  # It has no controller that would replace it.
     else:
         standing = states[PodState.PENDING] + states[PodState.RUNNING] + states[PodState.SUCCEEDED]
         unreplaced = min(len(failed), max(0, expected - standing))
@@ -245,7 +245,7 @@ def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: Po
         return found is not None and says_complete(component.status, found)
     if not component.expected_pods:
         return True
-    # What is scaled down to nothing has not succeeded.
+    # A component that is scaled down to zero has not succeeded.
     return 0 < counts.expected <= counts.succeeded and not (counts.going or counts.failed)
 
 
@@ -258,7 +258,7 @@ def says_complete(rule: StatusRule, found: ObjectFacts) -> bool:
 
 
 def failures_said(rule: StatusRule, found: ObjectFacts, at: datetime | None = None) -> list[TrueCondition]:
-    """Return what an object's own status says of its failure, as conditions; `at`: since when, if it does not say."""
+    """Return the failures in an object's own status, as conditions; `at` is their time if the status gives none."""
     words = dict(found.words)
     ended = next((end for end in (time_of(words.get(path)) for path in _ENDED_AT) if end is not None), at)
     said = [one for one in found.conditions if one.type in rule.failed]
@@ -267,7 +267,7 @@ def failures_said(rule: StatusRule, found: ObjectFacts, at: datetime | None = No
 
 
 def _ready(rule: StatusRule, found: ObjectFacts) -> bool | None:
-    """Whether an object's own status says that it is ready; None where it has no word for that."""
+    """Whether an object's own status says that it is ready; None if the rule does not cover readiness."""
     if not rule.tells_readiness:
         return None
     words = dict(found.words)

@@ -1,4 +1,4 @@
-"""What this installation's monitor says on a node's object, and how that is read again. Pure."""
+"""Writes and reads what this installation's monitor records on a Node object. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from holdfast.model import NodeWish, NodeWord, OwnMarks
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    """Whether a raw node's kubelet says that it is ready, and nothing takes that back."""
+    """Whether a raw node's Ready condition is True: its kubelet says so, and nothing has reset it."""
     conditions = mappings(mapping(node.get("status")).get("conditions"))
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def marked_by(node: Mapping[str, Any]) -> set[str]:
-    """Return the installations whose monitors say something on a raw node."""
+    """Return the installations whose monitors have annotated a raw node."""
     prefix = f"{names.ANNOTATION_NODE}/"
     annotations = mapping(mapping(node.get("metadata")).get("annotations"))
     return {key.removeprefix(prefix) for key in annotations if key.startswith(prefix)}
 
 
 def patch_of(node: Mapping[str, Any], wish: NodeWish, installation: str) -> dict[str, Any] | None:
-    """Return the change that a wish makes to a raw node, None where it is so already."""
+    """Return the patch that applies a wish to a raw node, None if the node has it already."""
     key, taint = names.node_annotation(installation), names.node_taint(installation)
     said = mapping(mapping(node.get("metadata")).get("annotations")).get(key)
     wanted = annotation_of(wish)
@@ -44,10 +44,10 @@ def patch_of(node: Mapping[str, Any], wish: NodeWish, installation: str) -> dict
 def with_fault_label(
     node: Mapping[str, Any], wish: NodeWish, installation: str, patch: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Return a change of a node, if there is one, that also sets or removes the label of broken hardware.
+    """Return a node's patch, if any, extended to set or remove the label of broken hardware.
 
-    Every node with broken hardware bears it, whether or not a pod is there: it disturbs nobody, and new pods avoid it
-    by it. It stays until the node's health check has passed.
+    Every node with broken hardware has the label, with or without pods: it disturbs no running pod, and new pods avoid
+    the node by it. It stays until the node's health check has passed.
     """
     key = names.fault_label(installation)
     there = key in mapping(mapping(node.get("metadata")).get("labels"))
@@ -62,7 +62,7 @@ def with_fault_label(
 
 
 def annotation_of(wish: NodeWish) -> str | None:
-    """Return what is written on a node, None where nothing is to stand there."""
+    """Return the annotation to write on a node, None for no annotation."""
     if wish.word is NodeWord.NONE:
         return None
     said = {"state": wish.word.value, "since": wish.since.isoformat(), "why": wish.why}
@@ -72,14 +72,14 @@ def annotation_of(wish: NodeWish) -> str | None:
 
 
 def is_marked(node: Mapping[str, Any], installation: str) -> bool:
-    """Whether this installation's monitor says something on a raw node, by its annotation or by its taint alone."""
+    """Whether this installation's monitor has marked a raw node, by its annotation or by its taint alone."""
     return installation in marked_by(node) or _taint(node, installation) is not None
 
 
 def own_marks(node: Mapping[str, Any], installation: str) -> OwnMarks | None:
-    """Return what this installation has said on a raw node; None where that is nothing.
+    """Return this installation's marks on a raw node; None if there are none.
 
-    Where the annotation is gone, or is not understood, the taint says as much as its value tells.
+    If the annotation is gone, or is not understood, the value of the taint is used.
     """
     word, why, heard = word_on(node, installation)
     taint, off = _taint(node, installation), power_off(node, installation)
@@ -109,7 +109,7 @@ def _utc(text: object) -> datetime | None:
 
 
 def word_on(node: Mapping[str, Any], installation: str) -> tuple[NodeWord, str, datetime | None]:
-    """Return what this installation's monitor has said on a raw node: its word, why, and when it was last heard."""
+    """Return what this installation's monitor recorded on a raw node: the word, why, and when it was last heard."""
     said = _said(node, installation)
     try:
         word = NodeWord(str(said.get("state", "")))

@@ -1,4 +1,4 @@
-"""What the provisioner says on a node's object: its quarantine, and that its power is off (row L15). Pure."""
+"""What the provisioner records on a Node object: its quarantine, and that its power is off (row L15). Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Patch = dict[str, Any]
 
 
 def quarantine(node: Mapping[str, Any], installation: str) -> Patch | None:
-    """Return the change that keeps new pods off a node that is to be wiped; None where it is so already."""
+    """Return the patch that keeps new pods off a node that will be wiped; None if the node has it already."""
     key = names.quarantine_taint(installation)
     if any(one.get("key") == key for one in _taints(node)):
         return None
@@ -24,24 +24,24 @@ def quarantine(node: Mapping[str, Any], installation: str) -> Patch | None:
 
 
 def let_go(node: Mapping[str, Any], installation: str) -> Patch | None:
-    """Return the change that takes this off again; None where it is not there."""
+    """Return the patch that removes the quarantine; None if there is none."""
     key = names.quarantine_taint(installation)
     others = [one for one in _taints(node) if one.get("key") != key]
     return {"spec": {"taints": others or None}} if len(others) < len(_taints(node)) else None
 
 
 def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str, renewed: str = "") -> Patch | None:
-    """Return the change that says that a node's power is off, and has Kubernetes let its pods go; None if it is so.
+    """Return the patch that records that a node's power is off, and makes Kubernetes release its pods; None if present.
 
-    Where the monitor waits for this proof, its word becomes Lost with the same change: once Kubernetes has taken the
-    pods away nobody could tell any more why they are not there.
+    If the monitor waits for this proof, the same patch changes its word to Lost: once Kubernetes has removed the pods,
+    nothing else could tell why they are gone.
 
     Args:
         node: the raw node.
-        installation: whose provisioner says it.
+        installation: the installation whose provisioner records it.
         at: since when its power is known to be off.
-        why: by which proof.
-        renewed: the last renewal of its lease in the silence that this is the proof for; empty where it has none.
+        why: the proof.
+        renewed: the last renewal of its lease before the silence that this proof is for; empty if it has none.
     """
     there = any(one.get("key") == names.TAINT_OUT_OF_SERVICE for one in _taints(node))
     before = _said(node, installation)
@@ -58,7 +58,7 @@ def fence(node: Mapping[str, Any], installation: str, at: datetime, why: str, re
 
 
 def _word_once_off(node: Mapping[str, Any], installation: str, why: str) -> dict[str, str]:
-    """Return what the monitor's annotation becomes, as the monitor itself will have it; nothing where it does not."""
+    """Return the monitor's annotation as the monitor itself will change it; empty if it will not."""
     key = names.node_annotation(installation)
     said = annotated(node, key) or {}
     if said.get("state") != NodeWord.FENCING.value:
@@ -69,16 +69,16 @@ def _word_once_off(node: Mapping[str, Any], installation: str, why: str) -> dict
 
 
 def is_fenced(node: Mapping[str, Any], installation: str) -> bool:
-    """Whether this installation says of a node that its power is off."""
+    """Whether this installation has recorded that a node's power is off."""
     return _said(node, installation) is not None
 
 
 def power_off(node: Mapping[str, Any], installation: str) -> tuple[datetime, str, str] | None:
-    """Return what this installation says of a node's power.
+    """Return what this installation has recorded about a node's power.
 
     Returns:
-        Since when it is off, by which proof, and the last renewal of its lease before that; None where nothing is said.
-        A time that cannot be read is the earliest there is.
+        Since when it is off, the proof, and the last renewal of its lease before that; None if nothing is recorded.
+        A time that cannot be read becomes the earliest possible one.
     """
     said = _said(node, installation)
     if said is None:
@@ -88,15 +88,15 @@ def power_off(node: Mapping[str, Any], installation: str) -> tuple[datetime, str
 
 
 def is_own_taint(node: Mapping[str, Any], key: str, installation: str) -> bool:
-    """Whether a taint of a node says nothing that this installation has not said itself by it."""
+    """Whether this installation itself put the taint of this key on a node."""
     said = _said(node, installation) if key == names.TAINT_OUT_OF_SERVICE and installation else None
     return said is not None and bool(said.get("taint"))
 
 
 def unfence(node: Mapping[str, Any], installation: str, patch: Patch | None) -> Patch | None:
-    """Return a change of a node, if there is one, that also takes back that its power is off.
+    """Return a node's patch, if any, extended to remove the record that its power is off.
 
-    Kubernetes' taint goes with it where this installation has put it there; others' stays.
+    It also removes Kubernetes' taint if this installation put it there; a taint from others stays.
     """
     said = _said(node, installation)
     if said is None:

@@ -1,4 +1,4 @@
-"""What is read of a node: whether somebody has marked it as bad, in which words, and which pods that befalls. Pure."""
+"""Reads whether a node is marked as bad, and why, and which pods that affects. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from holdfast.model import Failure, FailureClass, NodeWord, Scope
 DOWN: Final = "NodeDown"
 """Reason of a failure: this installation's monitor has found the node Down, for all but sensitive workloads."""
 LOST: Final = "NodeStillDown"
-"""The same, for all."""
+"""The same, for all workloads."""
 EVICTION: Final = "NodeMarkedForEviction"
-"""Reason of a failure: the node's label says that its pods are to leave it."""
+"""Reason of a failure: the node's label says that its pods must leave it."""
 OUT_OF_SERVICE: Final = "NodeTainted"
 MESSAGE_MAXIMUM: Final = 200
 
@@ -33,17 +33,17 @@ CONDITIONS: Final = (
 )
 """Faults of memory and buses, disks and accelerators, as node-problem-detector and EKS's monitoring agent name them.
 
-Kernel, network and runtime troubles are not among them: those may pass, and pods live through them."""
+Kernel, network and runtime problems are not among them: those may pass, and pods survive them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeMark:
-    """Why a node is taken to be bad, in the words of whoever marked it."""
+    """Why a node counts as bad, in the words of the mark."""
 
     reason: str
     message: str
     since: datetime | None = None
-    """When it was marked, where that is told: a label has no time. Of a silent node, when it was last heard."""
+    """When it was marked, if known: a label has no time. For a silent node, when it was last heard."""
     cls: FailureClass = FailureClass.HARDWARE
     off: bool = False
     """Whether its power is proven to be off."""
@@ -51,29 +51,29 @@ class NodeMark:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """By what a bad node is told: `key` or `key=value` of a label or taint, `type` or `type=status` of a condition."""
+    """Identifies a bad node: `key` or `key=value` of a label or taint, `type` or `type=status` of a condition."""
 
     labels: tuple[str, ...] = LABELS
     taints: tuple[str, ...] = TAINTS
     conditions: tuple[str, ...] = CONDITIONS
     installation: str = ""
-    """Whose monitor of silent nodes is listened to; empty: nobody's."""
+    """The installation whose monitor of silent nodes counts; empty for none."""
     own: str = ""
-    """Whose own taint of nodes that it has powered off is passed over: of those its monitor tells."""
+    """The installation whose own taint of powered-off nodes is ignored, since its monitor reports those nodes."""
 
     @property
     def faults(self) -> Marks:
-        """Those that tell of broken hardware. A label tells that pods are to leave, for whatever reason."""
+        """The marks of broken hardware. Labels are left out: they say that pods must leave, for any reason."""
         return Marks((), self.taints, self.conditions, own=self.installation or self.own)
 
     @property
     def selectable(self) -> tuple[str, ...]:
-        """The marks that a node affinity can select: labels, and that of this installation for broken hardware."""
+        """The marks that a node affinity can select: labels, and this installation's label for broken hardware."""
         own = (names.fault_label(self.installation),) if self.installation else ()
         return (*self.labels, *own)
 
     def of(self, node: Mapping[str, Any]) -> NodeMark | None:
-        """Return the mark that a raw node bears, None for a good one."""
+        """Return the mark on a raw node, None for a good node."""
         return self._label(node) or self._taint(node) or self._condition(node) or self._word(node)
 
     def _word(self, node: Mapping[str, Any]) -> NodeMark | None:
@@ -118,13 +118,13 @@ class Marks:
 
 
 STANDING: Final = frozenset({PodState.PENDING, PodState.RUNNING, PodState.FAILED})
-"""Pods that a bad node concerns: one that has succeeded or is going has nothing to lose there."""
+"""Pods that a bad node affects: a pod that has succeeded or is being deleted has nothing to lose there."""
 STRANDED: Final = STANDING | {PodState.TERMINATING}
-"""Where nobody is left to end it, one that is going does not go."""
+"""Pods that a lost node affects: without a kubelet to end it, a pod that is being deleted stays."""
 
 
 def on_marked(pods: Iterable[PodFacts], marks: Mapping[str, NodeMark], attempt: int, at: datetime) -> list[Failure]:
-    """Return one failure for each marked node that holds some of these pods, however many they are."""
+    """Return one failure for each marked node that holds any of these pods, however many it holds."""
     by_node: dict[str, list[PodFacts]] = {}
     for pod in pods:
         mark = marks.get(pod.node)
@@ -133,7 +133,7 @@ def on_marked(pods: Iterable[PodFacts], marks: Mapping[str, NodeMark], attempt: 
     failures: list[Failure] = []
     for node, there in sorted(by_node.items()):
         mark, first = marks[node], min(there, key=lambda pod: pod.name)
-        # A mark without a time was true before it was made: what failed there meanwhile is its doing.
+        # A fault precedes its mark. Without a time, it dates from the first pod there, to explain what failed since.
         begun = min((pod.created for pod in there if pod.created is not None), default=None)
         failures.append(
             Failure(

@@ -1,4 +1,4 @@
-"""What is kept of an anchor, an attempt's owner or a component's object. Pure."""
+"""The facts kept of an anchor, an attempt's owner or a component's object. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast.formats.pods import pods_wanted
 from holdfast.model.spec.component import WORD_MAXIMUM, WORD_PATH_MAXIMUM, WORD_STEPS_MAXIMUM, word
 
 MESSAGE_MAXIMUM = 320
-"""Rules match these messages: of a Job that fails by its pod failure policy the longest has some 270 characters."""
+"""Rules match these messages. The longest, of a Job that fails by its pod failure policy, has some 270 characters."""
 
 WORDS_MAXIMUM: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TrueCondition:
-    """A condition of an object's status that holds."""
+    """A condition of an object's status that is True."""
 
     type: str
     reason: str
@@ -31,10 +31,10 @@ class TrueCondition:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """How a batch/v1 Job says that its pods are doing."""
+    """What a batch/v1 Job reports about its pods."""
 
     wanted: int
-    """Pods that are to run at once: its parallelism, or its completions where they are fewer."""
+    """Pods that should run at once: its parallelism, or its completions if they are fewer."""
     good: int
     """Pods that are ready or have succeeded."""
     active: int
@@ -42,12 +42,12 @@ class JobFacts:
     failed: int = 0
     """Pods that it has counted as failed."""
     limit: int = 0
-    """How many of them it bears before it gives up: its `backoffLimit`."""
+    """How many failed pods it tolerates before it gives up: its `backoffLimit`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """All that a snapshot needs of an anchor, an owner or a component: small enough to be kept by thousands."""
+    """All that a snapshot needs of an anchor, an owner or a component: small enough to keep thousands of them."""
 
     uid: str
     name: str
@@ -58,25 +58,25 @@ class ObjectFacts:
     conditions: tuple[TrueCondition, ...]
     revision: int
     job: JobFacts | None = None
-    """Of what has a Job's fields."""
+    """For an object with a Job's fields."""
     ended: bool = False
-    """Of an attempt's owner: whether its workload has ended, so that what is not there any more is not missing."""
+    """Of an attempt's owner: whether its workload has ended, so that an absent object is not missing."""
     suspended: bool = False
-    """Of an attempt's owner: whether it is suspended in place, so that nothing of it is missing meanwhile."""
+    """Of an attempt's owner: whether it is suspended in place, so that no absent object is missing."""
     parked: bool = False
-    """Of an attempt's owner: whether it was proven, while it is suspended, that it has no pods."""
+    """Of an attempt's owner: whether it is suspended in place, and was proven to have no pods."""
     resumed: int = 0
-    """Of an attempt's owner: the turn by which it was resumed in place last; 0 where it never was."""
+    """Of an attempt's owner: the turn that last resumed it in place; 0 if it never was."""
     launch: int = 0
     """Of a component's object: which launch of its component it is."""
     words: tuple[tuple[str, str], ...] = ()
     """Of a component's object: the fields of its status that rules can compare, by path; at most 32 (row D15)."""
     wanted: int | None = None
-    """Of a component's object: how many pods its own spec asks for; None where its kind does not tell that."""
+    """Of a component's object: how many pods its own spec asks for; None if its kind does not say."""
 
 
 def component_facts(api_version: str, kind: str) -> Callable[[Mapping[str, Any]], ObjectFacts]:
-    """Return what reads a component's object of a kind: an item of a list does not say of which kind it is."""
+    """Return a function that reads component objects of a kind; an item of a list does not name its kind."""
 
     def read(raw: Mapping[str, Any]) -> ObjectFacts:
         return replace(object_facts(raw), wanted=pods_wanted(raw, api_version, kind))
@@ -109,7 +109,7 @@ def object_facts(raw: Mapping[str, Any]) -> ObjectFacts:
 
 
 def launch_of(thing: Mapping[str, Any]) -> int:
-    """Return which launch of its component an object is; 0 where it does not say."""
+    """Return which launch of its component an object is; 0 if its label does not say."""
     try:
         return int(mapping(mapping(thing["metadata"]).get("labels")).get(names.LABEL_LAUNCH) or 0)
     except ValueError:
@@ -117,7 +117,7 @@ def launch_of(thing: Mapping[str, Any]) -> int:
 
 
 def turn_of(raw: Mapping[str, Any], annotation: str) -> int:
-    """Return the number of a turn that an object bears: odd for a suspension in place, even for the way back."""
+    """Return the turn number in an object's annotation: odd for a suspension in place, even for a resumption."""
     said = str(mapping(mapping(raw["metadata"]).get("annotations")).get(annotation) or "")
     return int(said) if said.isdecimal() else 0
 
@@ -127,7 +127,7 @@ def _is_odd(turn: int) -> bool:
 
 
 def _job_facts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> JobFacts | None:
-    # The API server gives every Job a parallelism; a list's items do not say of which kind they are.
+    # A parallelism identifies a Job: the API server gives every Job one, and an item of a list does not name its kind.
     parallelism = spec.get("parallelism")
     if not isinstance(parallelism, int):
         return None
@@ -149,9 +149,9 @@ def _count(value: Any) -> int:
 
 
 def _words(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the plain fields of a component's status, those nearest to its root first.
+    """Return the scalar fields of a component's status, those nearest to its root first.
 
-    A pod's are left out: there are many pods, and their phase is read anyway.
+    A pod's fields are left out: there are many pods, and their phase is read anyway.
     """
     owners = mappings(mapping(raw["metadata"]).get("ownerReferences"))
     if "containers" in mapping(raw.get("spec")) or all(one.get("kind") != names.ATTEMPT_KIND for one in owners):

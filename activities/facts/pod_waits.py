@@ -1,4 +1,4 @@
-"""What the pods of an attempt wait for, counted together: a line for each component and reason. Pure (row D34)."""
+"""What the pods of an attempt wait for: one entry, with a count, per component and reason. Pure (row D34)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from holdfast.model.observation import FAILED_CREATE, WAITING_MAXIMUM
 def groups(
     pods: Iterable[PodFacts], refused: Mapping[str, str], absent: Mapping[str, int], at: datetime
 ) -> tuple[Waiting, ...]:
-    """Return what pods wait for, a line for each component and reason: how many travel does not grow with the pods.
+    """Return what pods wait for, one entry per component and reason, so the result does not grow with the pods.
 
     Args:
         pods: of the attempt.
         refused: why pods of a component cannot even be created, by component.
-        absent: how many pods of each component are not there.
-        at: now; who has waited only for a moment is left out.
+        absent: how many pods of each component do not exist.
+        at: now; pods that have waited only for a moment are left out.
     """
     waiting: dict[tuple[str, str], list[PodFacts]] = {}
     for pod in pods:

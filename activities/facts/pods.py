@@ -1,4 +1,4 @@
-"""What is read of a pod: its state, and if it failed, whose doing that was. Pure."""
+"""Reads a pod: its state and, if it failed, the class of the failure. Pure."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from holdfast.model import DEADLINE_EXCEEDED, FailureClass
 
 MESSAGE_MAXIMUM = 200
 
-# What a pod's status or its DisruptionTarget condition gives as the reason when its node is gone or going.
+# Reasons in a pod's status or DisruptionTarget condition: its node is gone or going away.
 _NODE_LOST = frozenset(
     {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "DeletionByPodGC", "DeletionByTaintManager"}
 )
-# When somebody else needed its place.
+# Reasons there: it had to make room.
 _DISPLACED = frozenset({"Preempting", "Preempted", "PreemptionByScheduler", "EvictionByEvictionAPI"})
-# When a kubelet would not even start it: the application has not run.
+# Reasons in its status: its kubelet did not admit it, so the application has not run.
 _NOT_ADMITTED = frozenset({"UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "AdmissionFailed", "Topology"})
 
-# When a container could not be begun: the application has not run either.
+# Reasons of a container: it could not be started, so the application has not run either.
 _NOT_BEGUN = frozenset({"StartError", "ContainerCannotRun"})
-# Why a container waits that its kubelet cannot begin, by the one word that is used for what is the same: the kubelet
-# goes to and fro between some of them, and each change would be news.
+# Reasons why a waiting container cannot be started, each with the one word for its cause: the kubelet alternates
+# between some of them, and each change would be news.
 _STUCK: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"), "ErrImagePull"),
     **dict.fromkeys(("ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed"), "ErrImagePull"),
@@ -37,13 +37,13 @@ _STUCK: Final[Mapping[str, str]] = {
     **dict.fromkeys(("CreateContainerError", "RunContainerError", "PreCreateHookError"), "CreateContainerError"),
 }
 NOT_PREPARED: Final = "PodNotPrepared"
-"""The reason of a pod whose node has no volumes or no network for it: no container of it could be thought of yet."""
+"""The reason of a pod whose node has not set up its volumes or network: none of its containers can start yet."""
 PREPARATION: Final = timedelta(minutes=2)
-"""How long a node may take over that, since volumes are attached in minutes: as long as the kubelet waits itself."""
+"""How long a node may take for that: volumes take minutes to attach, and the kubelet itself waits as long."""
 
 
 class PodState(Enum):
-    """What a pod counts as. A pod that is being deleted counts as nothing else."""
+    """What a pod counts as. A pod that is being deleted counts only as terminating."""
 
     PENDING = auto()
     RUNNING = auto()
@@ -54,9 +54,9 @@ class PodState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """All that is needed of a pod: small enough to be kept by the hundred thousand.
+    """All that is needed of a pod: small enough to keep hundreds of thousands of them.
 
-    `failure_class` and what follows it say something only of a pod that failed, or that its kubelet cannot start.
+    The fields from `failure_class` to `waits_from` are set only for a pod that failed, or that cannot start yet.
     """
 
     uid: str
@@ -73,21 +73,21 @@ class PodFacts:
     reason: str = ""
     exit_code: int | None = None
     exit_codes: tuple[int, ...] = ()
-    """Of all its containers that failed, where there are several."""
+    """The distinct exit codes of its failed containers, if there are several."""
     message: str = ""
     failure_time: datetime | None = None
     stuck_from: datetime | None = None
-    """Of a pod that its kubelet has not been able to start: from when on that is so."""
+    """From when on a pod that its kubelet cannot start counts as stuck."""
     waits_from: datetime | None = None
-    """Of a pod that has no node yet, and whose scheduler has said why: from when on that is worth telling."""
+    """From when on the wait of a pod without a node is worth reporting, once the scheduler has said why."""
     controller: Ref | None = None
-    """What made it, as it says itself."""
+    """Its controller, by its owner references."""
     copy: int | None = None
-    """Of which copy of its component it came; None where that has no copies."""
+    """The index of its component's copy that created it; None if the component has no copies."""
 
 
 def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
-    """Return what is needed of a pod as JSON has it."""
+    """Return the facts of a pod from its JSON."""
     metadata: Mapping[str, Any] = raw["metadata"]
     labels = mapping(metadata.get("labels"))
     status = mapping(raw.get("status"))
@@ -96,7 +96,7 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
     facts: dict[str, Any] = {
         "uid": metadata.get("uid", ""),
         "name": metadata.get("name", ""),
-        # What a workload's pods have in common is kept once.
+        # Values that a workload's pods share are kept once.
         "namespace": intern(str(metadata.get("namespace", ""))),
         "workload_uid": intern(str(labels.get(names.LABEL_WORKLOAD_UID, ""))),
         "attempt": int(attempt) if attempt.isdecimal() else 0,
@@ -138,7 +138,7 @@ def _failure(raw: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any
     ended = list(_failed_containers(status, _sidecars(raw)))
     init, name, container = ended[0] if ended else (False, "", mapping(None))
     cls = _class(reason, message, str(disruption.get("reason") or ""))
-    # What a signal from outside made of a process says nothing about the process.
+    # An exit code that a signal from outside caused says nothing about the process.
     exited = cls in {FailureClass.APP, FailureClass.DEADLINE}
     codes = tuple(dict.fromkeys(int(one["exitCode"]) for _, _, one in ended)) if exited else ()
     if cls is FailureClass.APP:
@@ -178,7 +178,7 @@ def _class(reason: str, message: str, disruption: str) -> FailureClass:
 
 
 def _sidecars(raw: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the init containers that run beside the others: the kubelet ends them with the pod."""
+    """Return the names of the sidecars, init containers that run beside the others until the kubelet ends the pod."""
     containers = mappings(mapping(raw.get("spec")).get("initContainers"))
     return frozenset(str(one.get("name")) for one in containers if one.get("restartPolicy") == "Always")
 
@@ -188,8 +188,8 @@ def _failed_containers(
 ) -> Iterator[tuple[bool, str, Mapping[str, Any]]]:
     """Yield the terminations with a non-zero exit code, of the containers first, then of the init containers.
 
-    Each with whether it is of an init container, and with the container's name. Kubernetes does not judge a pod by its
-    sidecars among the init containers, so neither do rules.
+    Each comes with whether it is an init container's, and with the container's name. Kubernetes does not judge a pod by
+    the sidecars among its init containers, so rules do not either.
     """
     for field in ("containerStatuses", "initContainerStatuses"):
         for container in mappings(status.get(field)):
@@ -199,14 +199,14 @@ def _failed_containers(
 
 
 def _has_begun(status: Mapping[str, Any]) -> bool:
-    """Whether any container of a pod has run: what its init containers were for is done then."""
+    """Whether any container of a pod has started: its init containers have done their work then."""
     return any("waiting" not in mapping(one.get("state")) for one in mappings(status.get("containerStatuses")))
 
 
 def _stuck(status: Mapping[str, Any], created: datetime | None) -> dict[str, Any]:
-    """Return why a pod does not start that has a node, and from when on that is so; nothing of one that is on its way.
+    """Return why a pod with a node does not start, and from when on it is stuck; empty while it starts normally.
 
-    Its time is that of its start, and its word the same as long as it is stuck, so that no further try is news.
+    The failure time is its start, and the reason stays the same while it is stuck, so that a further try is no news.
     """
     since = time_of(status.get("startTime")) or created
     stuck: dict[str, Any] = {"failure_class": FailureClass.LAUNCH, "failure_time": since, "stuck_from": since}
@@ -230,7 +230,7 @@ def _stuck(status: Mapping[str, Any], created: datetime | None) -> dict[str, Any
 
 
 def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return how a container ended last: this time, or before it was begun again."""
+    """Return a container's last termination: the current one, or the one before its restart."""
     state = mapping(container.get("state"))
     return mapping(state.get("terminated")) or mapping(mapping(container.get("lastState")).get("terminated"))
 

@@ -1,4 +1,4 @@
-"""Why a controller cannot create pods: a quota, a webhook, a right. Its Events say it, its status does not (D34)."""
+"""Why a controller cannot create pods: a quota, a webhook, a right. Its Events say so, its status does not (D34)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FIELDS: Final = f"type=Warning,reason={FAILED_CREATE}"
 
 
 async def events_of(kube: Kube, namespace: str) -> list[Mapping[str, Any]]:
-    """Return the Events of a namespace that say that pods could not be created; none where Events may not be read.
+    """Return the Events of a namespace about pods that could not be created; empty if Events may not be read.
 
     Raises:
-        KubeError: if the API server does not say.
+        KubeError: if the read fails otherwise.
     """
     try:
         return mappings((await kube.list("v1", "Event", namespace, fields=FIELDS))["items"])
@@ -28,10 +28,10 @@ async def events_of(kube: Kube, namespace: str) -> list[Mapping[str, Any]]:
 
 
 def words(events: Iterable[Mapping[str, Any]], plan: Sequence[PlannedComponent], since: datetime) -> dict[str, str]:
-    """Return the latest that Events say of each component of a plan. Pure.
+    """Return the latest Event message for each component of a plan. Pure.
 
-    They are of the component's own object, or of one made from it, which has its name and more: a Deployment's
-    ReplicaSet, a JobSet's Job. What was said before `since` was said of an earlier attempt.
+    An Event is about the component's own object, or one made from it, whose name begins with that name: a Deployment's
+    ReplicaSet, a JobSet's Job. Events before `since` are about an earlier attempt.
     """
     latest: dict[str, tuple[datetime, str]] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Why a pod has no node yet, in the scheduler's words, and with what it asks for. Pure (row D34)."""
+"""Why a pod has no node yet: the scheduler's message, with the pod's requests added. Pure (row D34)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.model.quantity import format_quantity, parse_quantity
 
 MESSAGE_MAXIMUM: Final = 320
 SCHEDULING: Final = timedelta(seconds=5)
-"""How long the scheduler has for a pod before anybody is told: most find a node at its next try."""
+"""How long the scheduler has for a pod before its wait is reported: most pods get a node at the next try."""
 
 _AVAILABLE = re.compile(r"^(\d+/\d+) nodes are available: (.*)$", re.DOTALL)
 _INSUFFICIENT = re.compile(r"\d+ Insufficient (\S+?)(?=[,.]?$|, )")
@@ -22,7 +22,7 @@ _PREEMPTION = re.compile(r"[,.]?\s*(?:preemption:|no new claims to deallocate).*
 
 
 def unscheduled(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a pod without a node that say why it has none; nothing while nobody has said so."""
+    """Return the facts that say why a pod has no node; empty while its status does not say."""
     found = next(
         (
             one
@@ -47,7 +47,7 @@ def unscheduled(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def scheduling(message: str, spec: Mapping[str, Any]) -> str:
-    """Return what a scheduler says of a pod, without its thoughts on preemption, and with what the pod asks for.
+    """Return a scheduler's message on a pod, without its part on preemption, and with the pod's requests.
 
     `0/8 nodes are available: 8 Insufficient cpu. preemption: ...` is `0/8 nodes have enough cpu (each asks for 5000)`.
     """
@@ -64,7 +64,7 @@ def scheduling(message: str, spec: Mapping[str, Any]) -> str:
 
 
 def requested(spec: Mapping[str, Any], resource: str) -> str:
-    """Return how much of a resource a pod asks for: its containers together, or its largest init container."""
+    """Return how much of a resource a pod requests: the sum of its containers, or its largest init container."""
 
     def of(field: str) -> list[int]:
         found = (

@@ -1,4 +1,4 @@
-"""From what the cluster holds of one attempt to one `Observation`. Pure: the live look and the watch both use it."""
+"""Builds an `Observation` from what the cluster holds of one attempt. Pure: the live look and the watch both use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plan_of(owner: Mapping[str, Any]) -> tuple[PlannedComponent, ...]:
 
 
 def selection_in(owner: Mapping[str, Any]) -> Selection | None:
-    """Return the rules that an attempt's owner object carries; None where it has none, or none that can be read."""
+    """Return the rules that an attempt's owner object carries; None if it has none, or none that can be read."""
     try:
         return Selection.model_validate(mapping(owner.get("spec"))["selection"])
     except (KeyError, ValidationError):
@@ -63,27 +63,27 @@ def summarize(
     """Return the snapshot of one attempt.
 
     Args:
-        workload_uid: whose attempt.
-        attempt: its number; pods of another attempt or workload are passed over.
-        owner_uid: the owner object this attempt was created under; empty takes the one that is found.
+        workload_uid: the uid of the workload.
+        attempt: the number of the attempt; pods of another attempt or workload are ignored.
+        owner_uid: the uid of the owner object that this attempt was created under; empty takes the one that is found.
         plan: the attempt's components.
         anchor: the workload's anchor, None where there is none.
         owner: the attempt's owner object, None where there is none.
         objects: each component's object under its planned name, by component; None or absent where there is none.
-        copies: of each component with copies their objects, by index; `UNSEEN` where one is taken to be there.
+        copies: the objects of each component with copies, by index; `UNSEEN` for one that is assumed to exist.
         pods: pods that carry the workload's uid.
         at: when this was seen.
-        live: whether by quorum reads.
+        live: whether it was seen by quorum reads.
         epoch: restorations of the cluster so far.
-        revision: the version up to which everything given is known; None takes the highest version among what is given,
-            which is right only for a reader that applies all changes in order.
+        revision: the version up to which all that is given is current; None takes the highest version in it, which is
+            right only for a reader that applies all changes in order.
         blind: when the observer could not see.
-        unseen: components whose kind the observer does not read: taken to be there.
+        unseen: components whose kind the observer does not read: they are assumed to exist.
         unserved: those of them whose kind the cluster does not serve: nothing is known of them.
         marks: the nodes that are marked as bad, by name.
         refused: why pods of a component cannot be created, by component.
         selection: the rules that judge the failures; None where they are not known.
-        asked: what the custom resource asks for that stands for the workload, where one does.
+        asked: what the custom resource that represents the workload asks for, if there is one.
     """
     ours = [pod for pod in pods if pod.workload_uid == workload_uid and pod.attempt == attempt]
     if owner is not None and owner_uid and owner.uid != owner_uid:

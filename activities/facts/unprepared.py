@@ -1,4 +1,4 @@
-"""Why a node has not prepared a pod: its status does not say it, its Events do (row L16)."""
+"""Why a node has not prepared a pod: the pod's status does not say, its Events do (row L16)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from holdfast.activities.kube.raw import mappings, one_line
 WORDS: Final = frozenset(
     {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady"}
 )
-"""Reasons of Events that say it."""
+"""Reasons of Events that say why."""
 ASKED_MAXIMUM: Final = 3
-"""Pods whose Events are read in one look: what befalls many is told of the first of them."""
+"""Pods whose Events are read in one look: a cause that affects many pods shows on the first of them."""
 
 
 async def told(kube: Kube, pods: Sequence[PodFacts], attempt: int, at: datetime) -> list[PodFacts]:
-    """Return the pods of a live look, those that are not prepared with the word of their kubelet.
+    """Return the pods of a live look; those that are not prepared get the reason from their Events.
 
-    Where Events may not be read, or none is left, they are as they were.
+    If Events may not be read, or none is left, the pods are unchanged.
     """
     late = [pod for pod in pods if pod.attempt == attempt and pod.reason == NOT_PREPARED and _is_due(pod, at)]
     late = sorted(late, key=lambda pod: pod.name)[:ASKED_MAXIMUM]
@@ -52,5 +52,5 @@ async def _word(kube: Kube, pod: PodFacts) -> PodFacts:
 
 
 def _last(event: Mapping[str, Any]) -> str:
-    # All of them are written in UTC and in one form each, so that their text is in order.
+    # All are written in UTC, and each field in one format, so the text sorts by time.
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")

@@ -1,1 +1,1 @@
-"""A workload's objects: from template to what is sent, made once, found again."""
+"""A workload's objects: built from templates, created once, and found again."""

@@ -1,4 +1,4 @@
-"""Nodes that pods are to keep off, put into a pod template beside whatever affinity it has. Pure."""
+"""Adds the nodes that pods must avoid to a pod template, beside any affinity it already has. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 from holdfast.activities.kube.raw import mapping, mappings
 
 WEIGHT = 100
-"""The highest that Kubernetes knows: it counts as much as one of the template's own preferences may."""
+"""The highest weight that Kubernetes allows: as much as one of the template's own preferences may have."""
 _PRESENT = frozenset({"In", "Exists", "Gt", "Lt"})
 """Operators that only a node with the label satisfies."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -16,7 +16,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class PlacementError(ValueError):
-    """The template's affinity is not what Kubernetes expects, and where."""
+    """The template's affinity, at `path`, does not have the shape that Kubernetes expects."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -27,20 +27,20 @@ class PlacementError(ValueError):
 def keep_off(
     spec: dict[str, Any], excluded: Sequence[str], disliked: Sequence[str], path: str, marked: Sequence[str] = ()
 ) -> None:
-    """Have a pod spec keep off some nodes, and prefer others to some.
+    """Make a pod spec exclude some nodes, and prefer any other node to some.
 
-    A spec that names its node is not scheduled at all, and is left as it is. A spec that itself asks for nodes with a
-    mark (a diagnosis of broken nodes) goes where it asks to.
+    A spec that names its node is not scheduled at all, and is left as it is. A spec that itself selects nodes with a
+    mark (a diagnosis of broken nodes) may run on them.
 
     Args:
         spec: the pod spec; it is changed.
         excluded: nodes on which it must not run.
         disliked: nodes to which it prefers any other.
-        path: where the spec stands in its template.
+        path: the path of the spec in its template.
         marked: labels, `key` or `key=value`, of nodes on which it must not run.
 
     Raises:
-        PlacementError: if what is there already has another shape than Kubernetes knows.
+        PlacementError: if the existing affinity does not have the shape that Kubernetes expects.
     """
     selector = mapping(spec.get("nodeSelector"))
     marks = [mark for mark in marked if not _asks_for(_equals(selector), mark)]
@@ -57,7 +57,7 @@ def keep_off(
 
 
 def _require(selector: dict[str, Any], fields: list[dict[str, Any]], marks: Sequence[str], path: str) -> None:
-    """Add to each of the terms, any of which suffices; one that is empty suits no node, and stays so."""
+    """Add the requirements to each term, since any one suffices; an empty term matches no node, and is left empty."""
     terms = _list(selector, "nodeSelectorTerms", path)
     if not terms:
         terms.append({})
@@ -82,7 +82,7 @@ def _narrow(term: dict[str, Any], fields: list[dict[str, Any]], marks: Sequence[
 
 
 def _without(mark: str) -> dict[str, Any]:
-    """Return the requirement that a node does not bear a mark: true as well where the label is not there at all."""
+    """Return the requirement that a node does not have a mark; a node without the label also meets it."""
     key, valued, value = mark.partition("=")
     if valued:
         return {"key": key, "operator": "NotIn", "values": [value]}
@@ -94,7 +94,7 @@ def _equals(selector: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _asks_for(requirements: Iterable[Mapping[str, Any]], mark: str) -> bool:
-    """Whether requirements leave marked nodes alone to choose from."""
+    """Whether the requirements match only nodes with the mark."""
     key, valued, value = mark.partition("=")
     for one in requirements:
         if one.get("key") != key:
@@ -107,7 +107,7 @@ def _asks_for(requirements: Iterable[Mapping[str, Any]], mark: str) -> bool:
 
 
 def _not_in(nodes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return one requirement a node: each may name exactly one."""
+    """Return one requirement per node, since each may name exactly one."""
     return [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in sorted(set(nodes))]
 
 

@@ -1,9 +1,9 @@
 """Decides whether pods with a workload's labels are its own, by their chain of owner references (row D26).
 
-A pod is foreign if its chain ends elsewhere than at the workload: in an object that nothing owns, and that is of a
-component's kind (a copied Job) or bears no label of ours. What cannot be read, or is gone, proves nothing: its pods are
-taken for ours. So are those of an object that lost its owner, such as a ReplicaSet of a Deployment that somebody
-deleted without its dependents.
+A pod is foreign if its chain ends outside the workload: at an object without an owner that is of a component's kind (a
+copied Job) or has no label of ours. An object that cannot be read, or is gone, proves nothing: its pods count as ours.
+So do the pods of an object that lost its owner, such as a ReplicaSet of a Deployment that somebody deleted without its
+dependents.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class Ancestry:
     """What is known of the controllers of some pods."""
 
     foreign: frozenset[str]
-    """Uids of those that lead to an object that is not the workload's."""
+    """Uids of the controllers whose chain leads to an object that is not the workload's."""
     between: frozenset[tuple[str, str]]
-    """API version and kind of what stands between components and pods."""
+    """API version and kind of the objects between components and pods."""
 
     def is_foreign(self, controller: Ref | None) -> bool:
-        """Whether what a controller makes is not the workload's."""
+        """Whether the pods of a controller are not the workload's."""
         return controller is not None and controller.uid in self.foreign
 
 
 async def ancestry(
     site: Site, target: Target, plan: Collection[PlannedComponent], controllers: Iterable[Ref | None], ours: Set[str]
 ) -> Ancestry:
-    """Follow the chains of some pods' owners up to the workload, or to what else they come of.
+    """Follow the owner chains of some pods up to the workload, or to where else they end.
 
     Args:
         site: the cluster.
-        target: whose pods.
+        target: the workload.
         plan: the components.
-        controllers: what owns the pods.
+        controllers: the controllers of the pods.
         ours: uids of the workload's own objects: its attempts' owners, and its components as far as they are known.
 
     Raises:
@@ -70,9 +70,9 @@ async def own_pods(
     pods: Sequence[P],
     made_by: Callable[[P], Ref | None],
 ) -> list[P]:
-    """Return those of some pods that bear a workload's labels and are its own, which alone are waited for or deleted.
+    """Return which of the pods with a workload's labels are its own; only these are waited for or deleted.
 
-    Where very many controllers have made them they are all taken for ours: to ask about each would take too long.
+    If very many controllers made them, all count as ours: to read each controller would take too long.
 
     Raises:
         Unreachable: if the API server does not answer.
@@ -88,7 +88,7 @@ async def own_pods(
 async def _climb(
     site: Site, target: Target, ref: Ref, kinds: Collection[tuple[str, str]], ours: Set[str]
 ) -> tuple[list[Ref], bool]:
-    """Return what stands between a pod and the workload, and whether the chain ends elsewhere."""
+    """Return the objects between a pod and the workload, and whether the chain ends outside the workload."""
     path: list[Ref] = []
     for _ in range(DEPTH):
         if ref.uid in ours:

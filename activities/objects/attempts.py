@@ -1,4 +1,4 @@
-"""The attempts of one workload that are in the cluster, those included that nobody remembers."""
+"""The attempts of one workload in the cluster, including those that its workflow does not know of."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ async def living_owner_of(site: Site, target: Target, attempt: int, owner_uid: s
 
 
 def number_of(owner: Mapping[str, Any]) -> int:
-    """Return an attempt's number; 0 for one that does not say."""
+    """Return the attempt number in an owner object; 0 if it has none."""
     number = mapping(owner.get("spec")).get("attempt")
     return number if isinstance(number, int) else 0
 
 
 def attempt_of(thing: Mapping[str, Any]) -> int:
-    """Return the attempt that an object is labelled with; 0 for one that does not say."""
+    """Return the attempt number in an object's label; 0 if it has none."""
     number = str(mapping(mapping(thing.get("metadata")).get("labels")).get(names.LABEL_ATTEMPT, ""))
     return int(number) if number.isdecimal() else 0
 
 
 def others(owners: Sequence[Mapping[str, Any]], with_pods: Set[int], number: int) -> tuple[int, ...]:
-    """Return the numbers of other attempts that live: submitted, or among those with pods. Pure.
+    """Return the numbers of other living attempts: those that are submitted or have pods. Pure.
 
-    An owner alone may be what a worker made too late that another had taken over from; nothing runs under it.
+    A worker that another had taken over from may have created a lone owner too late; nothing runs under it.
     """
     return tuple(
         sorted(
@@ -58,7 +58,7 @@ def others(owners: Sequence[Mapping[str, Any]], with_pods: Set[int], number: int
 
 
 async def refuse_foreign(site: Site, target: Target, number: int) -> None:
-    """Refuse to act for an attempt beyond which the cluster holds a later one: a restored memory asks for it.
+    """Refuse to act for an attempt if the cluster holds a later one: the request comes from a restored workflow state.
 
     Raises:
         ApplicationError: of type `ForeignAttempt`, with the highest number as its detail.
@@ -69,7 +69,7 @@ async def refuse_foreign(site: Site, target: Target, number: int) -> None:
 
 
 async def refuse_revived(site: Site, target: Target, number: int) -> None:
-    """Refuse to begin an attempt beside another one that lives, later or earlier.
+    """Refuse to begin an attempt beside a later one, or beside an earlier one that lives.
 
     Raises:
         ApplicationError: of type `ForeignAttempt`, with the highest number as its detail.

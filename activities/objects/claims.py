@@ -1,4 +1,4 @@
-"""The claims of a StatefulSet's pods that are there once it is gone (row D25)."""
+"""The PersistentVolumeClaims of a StatefulSet's pods that outlive it (row D25)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CLAIMS_TOLD = 16
 
 
 async def claims_kept(site: Site, target: Target, plan: Sequence[PlannedComponent]) -> Claims | None:
-    """Return the claims that have outlived their StatefulSets, by name; None where there can be none, or none be read.
+    """Return the names of claims that outlived their StatefulSets; None if there are none, or they cannot be read.
 
-    It is told beside the proof, which is there without it.
+    They are reported in addition to the proof of removal, which does not need them.
     """
     named = [f"{claim}-{name}" for one in plan for claim in one.claims for name in one.object_names]
     if not named:

@@ -1,4 +1,4 @@
-"""A component's objects, one or many: made a few at a time, and read by list and by name."""
+"""A component's objects, one or many: created a few at a time, and read by list and by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 async def each(things: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Do something with each of many, a few at a time; what one raises ends the others, before it is raised."""
+    """Call `act` for each thing, a few at a time; if one call raises, cancel the others before its error is raised."""
     every = list(things)
     found: dict[int, R] = {}
     left = iter(range(len(every)))
@@ -45,10 +45,10 @@ async def make_component(
     """Create a component's object, or all its copies that are not there yet.
 
     Raises:
-        Refusal: if it cannot be created, or patience is at its end; of copies, naming the one.
-        OwnerLost: if the attempt's owner is gone or going.
-        Interrupted: if an earlier try has made it, and what was interrupted is to be replaced.
-        Outdated: if an earlier launch of it has come late.
+        Refusal: if it cannot be created, or patience has run out; it names the copy, if there are copies.
+        OwnerLost: if the attempt's owner is gone or being deleted.
+        Interrupted: if an earlier try created it, and an interrupted creation must be replaced.
+        Outdated: if a late request created an earlier launch of it.
     """
     if component.copies is None:
         return await make_patiently(site, given, component, pulse, waiting_for)
@@ -63,12 +63,12 @@ async def make_component(
 async def read_objects(
     site: Site, target: Target, plan: PlannedComponent, attempt: int, keep: Callable[[Object], R]
 ) -> list[R | None]:
-    """Return what is kept of what stands under each planned name of a component, by index: by quorum reads.
+    """Return what `keep` returns for the object under each planned name of a component, by index; by quorum reads.
 
-    Copies are listed by their labels; what is not among them is asked for by name, since a label can be taken off.
+    Copies are listed by their labels; a copy that is not listed is read by name, since a label can be removed.
 
     Raises:
-        Forbidden: if what has one of these names may not be read.
+        Forbidden: if an object of one of these names may not be read.
         UnknownKind: if the cluster does not serve that version of the kind.
     """
 
@@ -87,7 +87,7 @@ async def read_objects(
 async def _listed(
     site: Site, target: Target, plan: PlannedComponent, attempt: int, keep: Callable[[Object], tuple[str, R]]
 ) -> list[tuple[str, R]]:
-    """Return a component's objects as far as its labels tell them; nothing where no list may be had."""
+    """Return a component's objects that its labels find; empty if they may not be listed."""
     labels = (
         f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={attempt},"
         f"{names.LABEL_COMPONENT}={plan.name}"

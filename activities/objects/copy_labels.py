@@ -1,4 +1,4 @@
-"""What one copy of a component bears by itself: the values its labels are worked out to. Pure."""
+"""The labels that one copy of a component has of its own, with their computed values. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def copy_labels(component: Component, target: Target, name: str, index: int, lau
     """Return the labels of a copy, by key.
 
     Args:
-        component: whose copy it is.
+        component: the component of the copy.
         target: the workload.
-        name: the copy's object's name.
+        name: the name of the copy's object.
         index: the copy's index.
-        launches: how often it has been made before.
+        launches: how often the copy was created before.
     """
     return {key: _value(label, target, name, index, launches) for key, label in component.copy_labels.items()}
 
@@ -27,7 +27,7 @@ def _value(label: CopyLabel, target: Target, name: str, index: int, launches: in
         case CopyWord.INDEX:
             return str(index + label.offset)
         case CopyWord.KEY:
-            # What others compare with, and no secret: the digest is theirs.
+            # Other tools compare with this value, so they define the digest; it protects no secret.
             return hashlib.sha1(f"{target.namespace}/{name}".encode(), usedforsecurity=False).hexdigest()
         case CopyWord.ATTEMPT:
             return str(launches)

@@ -1,4 +1,4 @@
-"""From a component's template to the object that is sent: what Holdfast adds; but for a TTL, nothing is taken. Pure."""
+"""Builds the object to send from a component's template: adds Holdfast's fields, and removes only a TTL. Pure."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ class Placement:
     target: Target
     attempt: int
     owner_uid: str
-    """Of the attempt's owner object."""
+    """The uid of the attempt's owner object."""
     installation: str
     labels: Mapping[str, str]
-    """The workload's, for objects and pods."""
+    """The workload's labels, for objects and pods."""
     excluded: Sequence[str] = ()
     """Nodes on which pods must not run."""
     disliked: Sequence[str] = ()
-    """Nodes to which pods prefer any other."""
+    """Nodes that pods avoid if any other will do."""
     marked: Sequence[str] = ()
     """Labels, `key` or `key=value`, of nodes on which pods must not run."""
     resume_from: str | None = None
-    """The checkpoint that pods go on from, empty for none; None: they make none."""
+    """The checkpoint that pods resume from, empty for none; None if they make no checkpoints."""
     bounds: PodBounds = _UNBOUND
-    """What nodes do to pods by themselves."""
+    """Limits on pods that their nodes enforce by themselves."""
     gang: GangPods | None = None
     rendezvous: str = ""
-    """Where the gang's rendezvous is asked."""
+    """The URL at which pods reach the gang's rendezvous."""
     data: Sequence[DataVolume] = ()
     """The data sets that pods read."""
     place: DataPlace | None = None
-    """Where pods find the cache in which those lie; None where this worker stages none."""
+    """Where pods find the cache with these data sets; None if this worker stages none."""
 
 
 def inject(
@@ -76,10 +76,10 @@ def inject(
     """Return the object to create for a component; always the same one for the same arguments.
 
     Args:
-        component: whose template it is; the template is not changed.
-        placement: of the attempt that is being created.
-        config_hash: digest of all that its pods are made of, for its pods to bear; empty for none.
-        launch: how often it has been made again within this attempt.
+        component: the component; its template is not changed.
+        placement: the placement of the attempt that is being created.
+        config_hash: digest of everything its pods are made of, added as an annotation; empty for none.
+        launch: how often it has been recreated within this attempt.
         copy_index: which copy it is, where the component has copies.
 
     Raises:
@@ -143,14 +143,14 @@ def inject(
     if gang is not None and gang.component == component.name:
         _gather(sent, component.name, gang.pods, placement.rendezvous)
     if (_group(sent), sent["kind"]) == ("batch", "Job") and isinstance(sent.get("spec"), dict):
-        # Its controller would make a pod again that its node has ended, with a deadline of its own.
+        # Its controller would replace a pod that its node has ended, and the new pod's deadline would start anew.
         _lower(sent["spec"], placement.bounds.active_deadline, "template.spec")
     metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
     return sent
 
 
 def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str) -> None:
-    """Make of a Job that of the workload's gang."""
+    """Turn a Job into the Job of the workload's gang."""
     if not rendezvous:
         raise InjectionError(
             "gang",
@@ -164,16 +164,16 @@ def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str) ->
 
 
 def _narrow(sent: dict[str, Any], target: Target, attempt: int) -> None:
-    """Have a Service for clients find the pods of this attempt alone, whatever other pods bear its labels (row L30)."""
+    """Make a Service for clients select only this attempt's pods, even if other pods have its labels (row L30)."""
     if is_entry(sent):
         ours = {names.LABEL_WORKLOAD_UID: target.workload_uid, names.LABEL_ATTEMPT: str(attempt)}
         _add(sent["spec"], "selector", ours, "template.spec")
 
 
 def _take_ttl(sent: dict[str, Any]) -> None:
-    """Take away a TTL by which an object would delete itself once finished.
+    """Remove a TTL after which a finished object would be deleted.
 
-    It would look like one that another hand has deleted, and be run again; the workload's SuccessTTL rules its removal.
+    It would look as if somebody had deleted it, and would run again. The workload's SuccessTTL decides its removal.
     """
     spec = sent.get("spec")
     if (_group(sent), sent["kind"]) in _WITH_TTL and isinstance(spec, dict):
@@ -185,7 +185,7 @@ def _group(sent: Mapping[str, Any]) -> str:
 
 
 def _bind(spec: dict[str, Any], bounds: PodBounds, group: str, path: str) -> None:
-    """Add what the node does to a pod by itself; a template that says less, or its own grace, is left as it is."""
+    """Add the limits that the node enforces on a pod; a template's lower deadline, or its own grace period, is kept."""
     if group not in _NO_DEADLINE:
         _lower(spec, bounds.active_deadline, path)
     if bounds.termination_grace is not None and spec.get("terminationGracePeriodSeconds") is None:
@@ -193,7 +193,7 @@ def _bind(spec: dict[str, Any], bounds: PodBounds, group: str, path: str) -> Non
 
 
 def _lower(spec: dict[str, Any], deadline: int | None, path: str) -> None:
-    """Bound `activeDeadlineSeconds`: what the template says counts where it is less."""
+    """Cap `activeDeadlineSeconds`; a lower value in the template is kept."""
     given = spec.get("activeDeadlineSeconds")
     if deadline is None:
         return
@@ -203,7 +203,7 @@ def _lower(spec: dict[str, Any], deadline: int | None, path: str) -> None:
 
 
 def owner_reference(name: str, uid: str) -> dict[str, Any]:
-    """Return a component's reference to its attempt's owner object: Kueue walks controllers alone (row F6)."""
+    """Return a component's reference to its attempt's owner; Kueue follows only controller references (row F6)."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.ATTEMPT_KIND,
@@ -244,7 +244,7 @@ def _child(parent: dict[str, Any], field: str, path: str) -> dict[str, Any]:
 
 
 def _add(parent: dict[str, Any], field: str, values: Mapping[str, str], path: str) -> None:
-    """Add values to a map of texts, none of which may be there already with another value."""
+    """Add values to a map of strings; no key may be there already with another value."""
     if not values:
         return
     child = _child(parent, field, path)
@@ -257,7 +257,7 @@ def _add(parent: dict[str, Any], field: str, values: Mapping[str, str], path: st
 
 
 def _apply(pod_set: PodSet, template: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """Add what admission gave to a pod set: where its pods may run."""
+    """Add what admission assigned to a pod set: where its pods may run."""
     spec: dict[str, Any] = template["spec"]
     _add(metadata, "labels", pod_set.labels, f"{pod_set.path}.metadata")
     _add(metadata, "annotations", pod_set.annotations, f"{pod_set.path}.metadata")
@@ -277,9 +277,9 @@ def _list(parent: dict[str, Any], field: str, path: str) -> list[Any]:
 
 
 def _add_environment(spec: dict[str, Any], path: str, values: Mapping[str, str], *, resumes: bool) -> None:
-    """Tell each container which attempt it belongs to. Ours come first: the template's own may refer to them.
+    """Add the attempt's environment variables to each container, before the template's own, which may refer to them.
 
-    What it resumes from is read from the pod's annotation: of a suspended Job that can be changed, its environment not.
+    The checkpoint to resume from is read from the pod's annotation: a suspended Job's environment cannot be changed.
     """
     ours: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items()]
     if resumes:

@@ -1,4 +1,4 @@
-"""What a pod's template needs to read staged data sets: a volume for each, read-only in every container (row L14)."""
+"""Adds staged data sets to a pod template: a volume for each, read-only in every container (row L14)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DataPlace:
 
 
 def place_of(data: Data | None) -> DataPlace | None:
-    """Return where pods find the cache of a worker; None where it stages nothing."""
+    """Return where pods find the cache of a worker; None if it stages nothing."""
     return DataPlace(data.host_path, data.claim) if data is not None else None
 
 
@@ -40,7 +40,7 @@ def add_data(spec: dict[str, Any], data: Sequence[DataVolume], place: DataPlace 
     """Add data sets to a pod's template.
 
     Raises:
-        DataProblem: if something of the template is in their way, or nobody says where they lie.
+        DataProblem: if something in the template conflicts with them, or this worker has no place for data sets.
     """
     if data and place is None:
         raise DataProblem(
@@ -57,7 +57,7 @@ def add_data(spec: dict[str, Any], data: Sequence[DataVolume], place: DataPlace 
             volume: dict[str, Any] = {"persistentVolumeClaim": {"claimName": place.claim, "readOnly": True}}
             mount["subPath"] = where
         else:
-            # What does not lie there on a node must not be made there, empty.
+            # If a node lacks the directory, the kubelet must not create an empty one.
             volume = {"hostPath": {"path": f"{place.host_path}/{where}", "type": "Directory"}}
         _append(spec, "volumes", {"name": one.volume, **volume})
         for field in ("initContainers", "containers"):

@@ -1,6 +1,6 @@
-"""What the Job and the pods of an elastic gang get beyond any other's: their number, a token, an agent's environment.
+"""What the Job and pods of an elastic gang get in addition: the number of pods, a token, the agent's environment.
 
-A member is a pod, by its name; its Job makes another where one is lost, as often as it takes (decision record 0030).
+A member is a pod, identified by its name. The Job replaces each lost pod, as often as it takes (decision record 0030).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from holdfast import names
 from holdfast.activities.kube.raw import mapping
 
 TOKEN_LIFE: Final = 600
-"""Seconds; its kubelet renews it before."""
+"""Seconds; the kubelet renews the token before they pass."""
 TOKEN_VOLUME: Final = "holdfast-rendezvous"
 TOKEN_DIRECTORY: Final = f"/var/run/secrets/{names.RENDEZVOUS_AUDIENCE}"
 TOKEN_FILE: Final = f"{TOKEN_DIRECTORY}/token"
 TERMINATION_GRACE: Final = 45
-"""Seconds between TERM and KILL where the template does not say: the agent gives its workers 30 of them, and then
-says that it leaves."""
+"""Seconds between TERM and KILL if the template does not say: the agent gives its workers 30 of them, and then
+announces that it leaves."""
 _EVERY_FAILURE: Final = 2**31 - 1
 
 _OF_POD: Final = {
@@ -38,21 +38,21 @@ class GangProblem(ValueError):
 
 
 def add_gang(sent: dict[str, Any], component: str, pods: int, url: str) -> None:
-    """Make of a Job that of a gang, in place.
+    """Turn a Job into the Job of a gang, in place.
 
     Args:
         sent: the Job.
-        component: its name, which is the role of its workers unless the template says another.
-        pods: how many there are to be.
-        url: where the gang's rendezvous is asked.
+        component: the component's name, which is the role of its workers unless the template sets another.
+        pods: how many pods the Job gets.
+        url: the URL of the gang's rendezvous.
 
     Raises:
-        GangProblem: if the template has something of its own in the place of what is added.
+        GangProblem: if the template already has something in the place of what is added.
     """
     spec: dict[str, Any] = sent["spec"]
     spec.update(size(pods), completionMode="Indexed")
     if spec.get("backoffLimitPerIndex") is None:
-        # Which failures are too many is for the rendezvous to say: the Job makes pods again as often as it takes.
+        # The rendezvous decides which failures are too many: the Job replaces pods as often as it takes.
         spec.setdefault("backoffLimit", _EVERY_FAILURE)
     pod: dict[str, Any] = spec["template"]["spec"]
     pod.setdefault("restartPolicy", "Never")
@@ -72,7 +72,7 @@ def add_gang(sent: dict[str, Any], component: str, pods: int, url: str) -> None:
 
 
 def size(pods: int) -> dict[str, int]:
-    """Return the fields of an Indexed Job that say how many pods it has; it takes them together alone."""
+    """Return the fields of an Indexed Job that set its number of pods; it accepts them only together."""
     return {"parallelism": pods, "completions": pods}
 
 

@@ -1,4 +1,4 @@
-"""One component made under an attempt's owner: create-only, as the run-as account; what is there must be our own."""
+"""Creates one component under an attempt's owner: create-only, as the run-as account; what exists must be ours."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from holdfast.model import Component, Failure, FailureClass, ObjectRef, Scope
 from holdfast.model.calls.cluster import MakeInput, has_copy
 
 OWNER_GONE = "OwnerGone"
-"""Reason: the attempt's owner is gone or being deleted, so nothing is to be created under it any more."""
+"""Reason: the attempt's owner is gone or being deleted, so nothing more is created under it."""
 
 _MESSAGE_MAXIMUM = 500
 
 
 class Refusal(Exception):
-    """A component cannot be created; `final` refusals stay so, others may pass."""
+    """A component cannot be created; `final` refusals are permanent, others may pass."""
 
     def __init__(self, reason: str, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -47,15 +47,15 @@ class Refusal(Exception):
 
 
 class OwnerLost(Exception):
-    """The attempt's owner is gone or going, by another hand than ours."""
+    """The attempt's owner is gone or being deleted, and not by us."""
 
 
 class Outdated(Exception):
-    """An earlier launch of a component was there, made by a request that landed late: it is to go first."""
+    """An earlier launch of a component was there, created by a late request: it must be deleted first."""
 
 
 class Interrupted(Exception):
-    """What is to be created is there already, half-made by a try that did not live to end it."""
+    """The object to create exists already, left by a try that was interrupted before it finished."""
 
 
 async def make_patiently(
@@ -66,13 +66,13 @@ async def make_patiently(
     waiting_for: str = "",
     copy_index: int | None = None,
 ) -> ObjectRef:
-    """Create one component's object, or one copy of it, bearing what may pass for as long as patience lasts.
+    """Create one component's object, or one copy of it; retry refusals that may pass until patience runs out.
 
     Raises:
-        Refusal: if it cannot be created, or patience is at its end.
-        OwnerLost: if the attempt's owner is gone or going.
-        Interrupted: if an earlier try has made it, and what was interrupted is to be replaced.
-        Outdated: if an earlier launch of it has come late.
+        Refusal: if it cannot be created, or patience has run out.
+        OwnerLost: if the attempt's owner is gone or being deleted.
+        Interrupted: if an earlier try created it, and an interrupted creation must be replaced.
+        Outdated: if a late request created an earlier launch of it.
     """
     try:
         sent = _sent(site, given, component, copy_index)
@@ -120,7 +120,7 @@ async def _bear(
     sent_before = False
     pulse.say(f"{waiting_for}creating {subject}")
     while True:
-        # A worker that another has taken over from learns it here: one request may come late, but no second one.
+        # Here a worker learns that another has taken over from it: one of its requests may be late, but no second one.
         await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
         begun = asyncio.get_running_loop().time()
         withdrawal = await persist(
@@ -131,7 +131,7 @@ async def _bear(
                 raise withdrawal
             made = await _make_once(site, given, sent, adopts=sent_before or not given.replaces_interrupted)
         except Unreachable as error:
-            sent_before = True  # It may have been made all the same: then it is this try's own.
+            sent_before = True  # It may have been created all the same: then it is this try's own.
             pulse.say(f"{waiting_for}creating {subject}: the API server does not answer: {error.message}")
             await asyncio.sleep(max(delay, error.retry_after or 0.0))
         except Refusal as refusal:
@@ -146,13 +146,13 @@ async def _bear(
 
 
 async def _withdrawal(site: Site, given: MakeInput, sent: Object, sources: Sequence[str]) -> Refusal | None:
-    """Return the refusal of what was permitted before and is not any more (row X4)."""
+    """Return the refusal if what was permitted before no longer is; None if it still is (row X4)."""
     closed = await withdrawn(site, given.target, sent, sources)
     if closed is None:
         return None
     if not closed.known:
         return Refusal("Forbidden", closed.why)
-    # An account that is made beside it may come a moment later.
+    # An account among the components may be created a moment later.
     brings = any(is_account(one.template["apiVersion"], one.template["kind"]) for one in given.components)
     return Refusal(names.ERROR_REFUSED, closed.why, final=not (closed.opens and (given.waits or brings)))
 
@@ -164,15 +164,15 @@ def ref_of(made: Mapping[str, Any], api_version: str, kind: str) -> ObjectRef:
 
 
 def is_owned(found: Mapping[str, Any], owner_uid: str) -> bool:
-    """Whether an object is owned by the attempt's owner of this uid."""
+    """Whether the attempt's owner with this uid owns an object."""
     return owner_uid in {owner.get("uid") for owner in mappings(mapping(found["metadata"]).get("ownerReferences"))}
 
 
 async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool) -> Object:
-    """Create the object, or find that it is there already and ours."""
+    """Create the object, or return the existing one if it is ours."""
     metadata = sent["metadata"]
     if _is_handed_over(given, sent):
-        # A quota counts what it admits, also where the name is taken then: what was handed over is looked for first.
+        # A quota also counts an admitted object whose name is then taken: look for a handed-over object first.
         found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
         if found is not None:
             return await _recognize(site, given, sent, adopts=adopts)
@@ -183,7 +183,7 @@ async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool
     except Unreachable:
         raise
     except QuotaExceeded as error:
-        # Admission speaks before the store: what an earlier try of ours has made may be what fills the quota now.
+        # Admission runs before the store: an object that an earlier try of ours created may be what fills the quota.
         metadata = sent["metadata"]
         found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
         if found is not None and is_owned(found, given.owner_uid):
@@ -192,24 +192,24 @@ async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool
     except WebhookFailed as error:
         raise Refusal("WebhookFailed", error.message) from None
     except Conflict as error:
-        # Not the object itself: the server lost a race of its own, for example over a quota's count.
+        # The conflict is not about the object: the server lost a race of its own, for example over a quota's count.
         raise Refusal("Conflict", error.message) from None
     except Forbidden as error:
-        # The rights were reviewed before; an authorizer that misses a role may only not have read it yet.
+        # The rights were checked before; an authorizer that misses a role may just not have read it yet.
         raise Refusal("Forbidden", error.message, final=not given.waits and "RBAC: " not in error.message) from None
     except KubeError as error:
         raise Refusal(error.reason or "Invalid", error.message, final=True) from None
 
 
 def is_sent_alike(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-    """Whether an object was sent as it would be sent now, to the last field."""
+    """Whether an object was sent exactly as it would be sent now."""
     return _bears(found, sent, names.ANNOTATION_SENT_HASH)
 
 
 def is_made_alike(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-    """Whether an object of this launch is made of what the user wrote as it stands now.
+    """Whether an object is of this launch, and was made from what the user's spec says now.
 
-    Then only what Holdfast adds can differ, as after an upgrade between a creation and its repetition (row D28).
+    Then only what Holdfast adds can differ, for example after an upgrade between a creation and its retry (row D28).
     """
     labels = mapping(mapping(found["metadata"]).get("labels"))
     theirs = {key: value for key, value in sent["metadata"]["labels"].items() if not key.startswith(names.GROUP)}
@@ -226,7 +226,7 @@ def _bears(found: Mapping[str, Any], sent: Mapping[str, Any], annotation: str) -
 
 
 def _is_handed_over(given: MakeInput, sent: Object, uid: str | None = None) -> bool:
-    """Whether an object, with this uid if one is given, may be what a creation that was broken off has made."""
+    """Whether a creation that was broken off may have made an object, with this uid if one is given."""
     name, kind = sent["metadata"]["name"], sent["kind"]
     for one in given.made:
         if one.copies is not None:
@@ -239,7 +239,7 @@ def _is_handed_over(given: MakeInput, sent: Object, uid: str | None = None) -> b
 
 
 async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool) -> Object:
-    """Return the object that is there if an earlier try of ours made it; say whose it is otherwise."""
+    """Return the existing object if an earlier try of ours created it; otherwise raise, and say whose it is."""
     metadata = sent["metadata"]
     found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
     what = f"{sent['kind']} {given.target.namespace}/{metadata['name']}"
@@ -267,7 +267,7 @@ async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool
 
 
 async def _wait_for_collector(site: Site, given: MakeInput, owner: Mapping[str, Any], what: str) -> None:
-    """Refuse for now, if an object's owner is an attempt that is going or gone: the collector will take the object."""
+    """Refuse for now if an object's owner is an attempt that is gone or being deleted: the collector will delete it."""
     name = str(owner.get("name", ""))
     attempt = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     if (
@@ -282,7 +282,7 @@ async def living_owner(site: Site, given: MakeInput) -> Object:
     """Return the attempt's owner.
 
     Raises:
-        OwnerLost: if it is not there, being deleted, or its workload has ended.
+        OwnerLost: if it is gone or being deleted, or its workload has ended.
     """
     name = names.attempt_name(given.target.name, given.attempt)
     owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
@@ -296,7 +296,7 @@ async def living_owner(site: Site, given: MakeInput) -> Object:
 
 
 def failure_of(given: MakeInput, component: Component, refusal: Refusal) -> Failure:
-    """Return a refusal as the failure it is for the workload."""
+    """Return a refusal as a failure of the workload."""
     return Failure(
         cls=FailureClass.LAUNCH,
         scope=Scope.COMPONENT,
@@ -322,7 +322,7 @@ def lost_of(given: MakeInput, message: str) -> Failure:
 
 
 def described(metadata: Mapping[str, Any]) -> str:
-    """Say whose an object is, as far as it says so itself."""
+    """Describe whose object this is, as far as its metadata says."""
     owners = [f"{owner.get('kind')} {owner.get('name')}" for owner in mappings(metadata.get("ownerReferences"))]
     workload = mapping(metadata.get("annotations")).get(names.ANNOTATION_WORKLOAD)
     if workload:

@@ -1,4 +1,4 @@
-"""What a pod template that is resumed in place gets from the one that would be sent now: merged, never taken. Pure."""
+"""Merges the pod template that would be sent now into one that is resumed in place; removes nothing. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from holdfast.model.spec.component import PLACEMENT
 
 
 def merged(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that adds to a pod template what the wanted one has; empty where it has all of it.
+    """Return the merge patch that adds the wanted template's entries to a pod template; empty if it has them all.
 
-    Labels, annotations, node selector, tolerations and scheduling gates. Others may have added to them: what is there
-    and not wanted stays, and where both say something the wanted one counts.
+    It covers labels, annotations, node selector, tolerations and scheduling gates. Others may have added to them: an
+    entry that only the existing template has stays, and if both set a value, the wanted one counts.
     """
     change: dict[str, Any] = {}
     for field, keys in PLACEMENT.items():

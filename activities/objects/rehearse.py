@@ -1,7 +1,7 @@
-"""The rehearsal: before anything is made, the API server says in a dry run whether it would make each component.
+"""The rehearsal: before anything is created, a dry run asks the API server whether it would create each component.
 
-What is there already is no hindrance to asking: the API server validates and admits an object before it looks whether
-there is one of that name, so that AlreadyExists says that all else is well.
+An existing object does not prevent the dry run: the API server validates and admits an object before it checks whether
+the name is taken. So AlreadyExists means that everything else is fine.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from holdfast.model.calls.cluster import PlannedComponent, PrepareInput, Rehears
 _AT_ONCE = 16
 _TOLD = 5
 _NOBODY = "00000000-0000-0000-0000-000000000000"
-"""uid of an owner that is not there yet."""
+"""The uid that stands for an owner that does not exist yet."""
 _ALLOCATED = "port is already allocated"
-"""Of a Service's own ports the API server says so before it validates anything else, or looks at its name."""
+"""The API server says so of a Service's own ports before it validates anything else, or checks its name."""
 
 
 async def rehearse(site: Site, given: PrepareInput) -> None:
-    """Refuse what the API server would refuse, while there is nothing yet that would be left half-made.
+    """Refuse what the API server would refuse, while nothing exists yet that would be left half-made.
 
-    Only what stays so is refused. Quota and webhooks that cannot be reached are creation's to bear (rows A4, S2), and
-    a webhook that knows no dry run is asked by creation alone.
+    Only permanent refusals count. Creation retries on quota and unreachable webhooks (rows A4, S2), and only creation
+    asks a webhook that does not support dry runs.
 
     Raises:
         ApplicationError: of type `Refused`, naming each field.
@@ -57,7 +57,7 @@ async def rehearse(site: Site, given: PrepareInput) -> None:
 
 
 async def rehearse_change(site: Site, given: RehearseInput) -> Rehearsed:
-    """Say why a change of components that are there would not be taken, while they are there still.
+    """Return why the API server would refuse a change of existing components, while they still exist.
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -96,7 +96,7 @@ async def _problems(
 
 
 def _asked_for(component: Component) -> list[int | None]:
-    """Return which copies stand for all: the first and, since its name is the longest, the last."""
+    """Return the indices of the copies to try for all: the first and, since its name is the longest, the last."""
     if component.copies is None:
         return [None]
     return [*dict.fromkeys((0, component.copies - 1))] if component.copies else []
@@ -141,7 +141,7 @@ async def _asked(
         return await _in_the_way(site, given, sent)
     except Unreachable as error:
         if error.status == 500:
-            return ()  # An answer, though it says nothing: it may be the dry run that this kind does not bear.
+            return ()  # An answer, though it says nothing: this kind may just not support dry runs.
         raise
     except KubeError as error:
         if isinstance(given, RehearseInput) and _ALLOCATED in error.message:
@@ -154,7 +154,7 @@ async def _asked(
 
 
 async def _without_its_ports(site: Site, given: RehearseInput, sent: Object) -> Object | None:
-    """Return a Service without the node ports that the one which is to go has; None if it has none of them."""
+    """Return a Service without the node ports that the one to be replaced holds; None if it has none of them."""
     found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], sent["metadata"]["name"])
     there = mapping(mapping(found).get("spec"))
     held = {port["nodePort"] for port in mappings(there.get("ports")) if port.get("nodePort")}
@@ -166,7 +166,7 @@ async def _without_its_ports(site: Site, given: RehearseInput, sent: Object) -> 
 
 
 def _still_to_come(given: PrepareInput | RehearseInput, index: int) -> list[PlannedComponent]:
-    """Return the components before this one that are made before it, and are not there in the dry run."""
+    """Return the components that creation makes before this one, and that do not exist in the dry run."""
     before = given.plan[:index]
     if isinstance(given, RehearseInput) and given.standing:
         again = {one.name for one in given.components}
@@ -175,10 +175,10 @@ def _still_to_come(given: PrepareInput | RehearseInput, index: int) -> list[Plan
 
 
 def stays(error: KubeError, before: Sequence[Component | PlannedComponent], *, waits: bool) -> bool:
-    """Whether creation, after the components before it, would be refused for the same reason and for ever."""
+    """Whether creation, after the components before it, would be refused permanently for the same reason."""
     if isinstance(error, QuotaExceeded | WebhookFailed | Conflict) or "not support dry run" in error.message:
         return False
-    # What an earlier component brings (an account, a thing that a webhook looks for) is not there in a dry run.
+    # What an earlier component provides (an account, an object that a webhook looks for) is missing in a dry run.
     helped = any(not one.expected_pods for one in before)
     if isinstance(error, Forbidden):
         return not (waits or helped or "RBAC: " in error.message)
@@ -186,14 +186,14 @@ def stays(error: KubeError, before: Sequence[Component | PlannedComponent], *, w
 
 
 async def _in_the_way(site: Site, given: PrepareInput | RehearseInput, sent: Object) -> tuple[Problem, ...]:
-    """Return what is wrong with an object that is there already, if it is another's, and is there to stay."""
+    """Return the problem with an object that exists already, if it is not ours and is there to stay."""
     name = sent["metadata"]["name"]
     found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], name)
     there = mapping(found["metadata"] if found is not None else None)
     if not there or "deletionTimestamp" in there:
         return ()
     if any(owner.get("kind") == names.ATTEMPT_KIND for owner in mappings(there.get("ownerReferences"))):
-        return ()  # An attempt's: creation waits until it goes, or says whose it is.
+        return ()  # It is an attempt's: creation waits until it is gone, or says whose it is.
     what = f"{sent['kind']} {given.target.namespace}/{name}"
     return (Problem("template.metadata.name", f"{what} is there already and is not ours: {described(there)}"),)
 

@@ -1,7 +1,7 @@
-"""What the API server has against a component, in its author's own terms: field, value, allowed values. Pure.
+"""Explains the API server's refusal of a component in its author's terms: field, value, allowed values. Pure.
 
-A refusal by validation names its fields. One by decoding names a Go struct's field without the places in lists, or only
-says what it could not read: then the template is searched for what is meant.
+A validation error names its fields. A decoding error names a Go struct's field without list indices, or only the text
+that it could not read. Then the template is searched for the place that is meant.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNKNOWN = re.compile(r'(unknown|duplicate) field "([^"]+)"')
 _GO_FIELD = re.compile(r"cannot unmarshal (\w+)[^\n]*? into Go struct field (?:\w+\.)?(\S+) of type (\S+)")
 _TIME = re.compile(r'parsing time "([^"]*)"')
 _UNNAMED_METADATA = re.compile(r"(^|\.)template\.(labels|annotations)(?=$|[.\[])")
-"""The API server leaves out `metadata` where it refuses a pod template's label."""
+"""The API server leaves `metadata` out of the path when it refuses a pod template's label."""
 _UNSUPPORTED = re.compile(r"^Unsupported value: (.*?): supported values: (.*)$", re.DOTALL)
 _VALUE = re.compile(r"^(?:Invalid value|Duplicate value): (.*)$", re.DOTALL)
 _QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
@@ -47,7 +47,7 @@ Place = tuple[str | int, ...]
 
 
 def problems_with(error: KubeError, template: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Return what the API server's refusal of a component means, at least one problem; paths begin with `template`.
+    """Return the API server's refusal of a component as problems, at least one; paths begin with `template`.
 
     Args:
         error: The refusal.
@@ -110,7 +110,7 @@ def _is(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def _fitting(template: Any, names: list[str], fits: Callable[[Any], bool]) -> Place:
-    """Return the first place under these names, whatever lists lie between, whose value fits; else nothing."""
+    """Return the first place under these names whose value fits, with any lists in between; empty if there is none."""
 
     def search(value: Any, left: list[str], place: Place) -> Place:
         if isinstance(value, list):
@@ -121,7 +121,7 @@ def _fitting(template: Any, names: list[str], fits: Callable[[Any], bool]) -> Pl
                 return found
         if not left:
             if isinstance(value, dict) and not fits(value):
-                # A map's entry is told by the name of the map.
+                # For an entry of a map, the error names the map.
                 entries = cast("dict[str, Any]", value).items()
                 return next(((*place, key) for key, entry in entries if fits(entry)), ())
             return place if place and fits(value) else ()
@@ -131,7 +131,7 @@ def _fitting(template: Any, names: list[str], fits: Callable[[Any], bool]) -> Pl
                 found = search(inner[left[0]], left[1:], (*place, left[0]))
                 if found:
                     return found
-        # A struct that is embedded in another has a name in Go, and none in the document.
+        # An embedded struct has a name in Go, and none in the document.
         return search(value, left[1:], place) if len(left) > 1 and left[0][:1].isupper() else ()
 
     return search(template, names, ())
@@ -166,7 +166,7 @@ def _literal(text: str) -> Any:
 
 
 def _split(text: str) -> tuple[Any, str]:
-    """Return the value with which a message begins, and what it says of it."""
+    """Return the value that a message begins with, and the rest of the message."""
     try:
         value, end = json.JSONDecoder().raw_decode(text)
         return value, text[end:].lstrip(": ")

@@ -1,1 +1,1 @@
-"""The operations on a workload, one a file."""
+"""The operations on a workload, one per file."""

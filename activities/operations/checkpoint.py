@@ -1,4 +1,4 @@
-"""Asking the pods of an attempt to save their state, and following their answers until nothing is left to wait for."""
+"""Asks an attempt's pods to save their state, and follows their answers until there is nothing left to wait for."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from holdfast.policy.attempt.checkpoint import is_over
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
 _POLL_SHARE = 0.2
-"""A poll waits a fifth of the time waited so far, so that an answer is noticed a tenth too late on average."""
+"""Each poll waits a fifth of the time elapsed so far. On average, an answer is noticed late by a tenth of that time."""
 _TOLD = 4
 _SETTLE = 10.0
-"""Seconds that a controller has to say that it is complete, once all its pods have ended well."""
+"""Seconds that a controller has to report that it is complete, after all its pods have succeeded."""
 
 
 async def checkpoint(site: Site, given: CheckpointInput) -> Checkpointed:
-    """Ask each running pod to save its state, and return how they stand once nothing is left to wait for (row L32).
+    """Ask each running pod to save its state, and return the answers once there is nothing left to wait for (row L32).
 
-    It also returns once `until` has passed, but never without having looked at the pods after that: while the API
-    server does not answer, nothing is known of them.
+    It also returns after `until`, but only after it has looked at the pods once more: while the API server does not
+    answer, their state is unknown.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`, retried.
@@ -67,7 +67,7 @@ def _deadline(given: CheckpointInput) -> Deadline:
 
 
 async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse) -> Answers:
-    """Look at the attempt's pods, ask those that run, and return how they stand."""
+    """List the attempt's pods, ask the running ones, and return their answers."""
     pods = await _pods(site, given)
     running = [(pod, facts) for pod, facts in pods if facts.state is PodState.RUNNING]
     said = await each([pod for pod, _ in running], asker.ask)
@@ -83,18 +83,18 @@ async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse)
 
 
 class Following:
-    """What pods still answer that were saving as their attempt's removal began: what was once seen saved stays so."""
+    """Answers of pods that were still saving when their attempt's removal began; a pod once seen saved stays saved."""
 
     def __init__(self, site: Site, given: CheckpointInput | None) -> None:
-        """Follow those that are asked; none: nothing is followed."""
+        """Follow the pods that `given` asks; follow nothing if it is None."""
         self._site = site
         self._given = given
         self._asker = asker_of(site, given) if given is not None else None
         self._said: dict[str, tuple[PodFacts, Answer]] = {}
-        """By pod uid, the last word of each."""
+        """The last answer of each pod, by pod uid."""
         self._finished: set[str] = set()
         self._earlier = earlier().saved if given is not None else {}
-        """Where pods have saved as an earlier try of this removal has seen, by uid."""
+        """Where pods saved their state, by pod uid, as seen by an earlier try of this removal."""
 
     async def __aenter__(self) -> Self:
         """Begin."""
@@ -108,7 +108,7 @@ class Following:
             await self._asker.__aexit__()
 
     async def look(self) -> None:
-        """Look at the pods, those that are being deleted too, and note what they say.
+        """List the pods, including those being deleted, and record their answers.
 
         Raises:
             Unreachable: if the API server does not answer.
@@ -131,13 +131,13 @@ class Following:
 
     @property
     def saved(self) -> dict[str, str]:
-        """Where pods have saved their state, by uid: the next try of this removal may find them gone."""
+        """Where pods have saved their state, by pod uid. It is kept because the next try may find the pods gone."""
         done = {uid: answer.uri for uid, (_, answer) in self._said.items() if answer.standing is Standing.DONE}
         return {**self._earlier, **done}
 
     @property
     def answers(self) -> Answers | None:
-        """How they stand; None where nothing is followed."""
+        """The answers as counts; None if nothing is followed."""
         if self._given is None:
             return None
         answers = summed(list(self._said.values()), tuple(self._earlier.values()))
@@ -151,17 +151,17 @@ async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFac
 
 
 def summed(said: list[tuple[PodFacts, Answer]], saved: tuple[str, ...] = ()) -> Answers:
-    """Return the answers of pods as counts, and in words for the first that have not saved. Pure.
+    """Return pods' answers as counts, with a sentence for each of the first pods that have not saved. Pure.
 
     Args:
-        said: What pods have answered.
-        saved: Where others have saved.
+        said: The pods and their answers.
+        saved: Where other pods have saved their state.
     """
     count = dict.fromkeys(Standing, 0)
     for _, answer in said:
         count[answer.standing] += 1
     places = sorted({*saved, *(answer.uri for _, answer in said if answer.standing is Standing.DONE)})
-    # Those that cannot come first: they decide.
+    # Pods that cannot save come first: they decide the result.
     order = (Standing.FAILED, Standing.SILENT, Standing.WORKING)
     left = [(facts, answer) for standing in order for facts, answer in said if answer.standing is standing]
     return Answers(

@@ -1,4 +1,4 @@
-"""Clearing: what is still active of a workload that has ended is deleted and proven gone; what has ended is kept."""
+"""Clearing: deletes what is still active of an ended workload and proves it gone; keeps objects that have ended."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from holdfast.model.calls.cluster import Cleared, ClearInput, ObserveInput, Plan
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
 _REFUSALS = 4
-"""How many of those that may not be deleted are named before what is left."""
+"""How many pods that may not be deleted are named, ahead of the list of what is left."""
 
 
 @dataclass(slots=True)
 class _Going:
-    """What of one component is still active, or on its way out."""
+    """The objects and pods of one component that are still active or being deleted."""
 
     plan: PlannedComponent
     objects: list[Object] = field(default_factory=list[Object])
@@ -43,7 +43,7 @@ class _Going:
 
 
 async def clear(site: Site, given: ClearInput) -> Cleared:
-    """Delete what is still active, prove it gone, and look at what is there then (row J12).
+    """Delete what is still active, prove it gone, and observe what is kept (row J12).
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -70,7 +70,7 @@ def _observing(given: ClearInput) -> ObserveInput:
 
 
 async def _mark_ended(site: Site, given: ClearInput) -> None:
-    """Say on the owner, where it is there, that its workload has ended: nothing more is made under it, nor missed."""
+    """Mark the owner, if it exists, as ended: from then on nothing is created under it or counts as missing."""
     name = names.attempt_name(given.target.name, given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     if owner is None or owner["metadata"]["uid"] != given.owner_uid:
@@ -89,7 +89,7 @@ async def _mark_ended(site: Site, given: ClearInput) -> None:
 
 
 async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
-    """Delete what is active again and again until it is proven gone; return False where time is up before that."""
+    """Delete what is active, repeatedly, until it is proven gone; return False if time runs out first."""
     clock = asyncio.get_running_loop().time
     deadline = _deadline(given, clock())
     grace, delay = Grace(site.grace(given.grace)), _POLL_FIRST
@@ -100,7 +100,7 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
                 return True
             for one in going:
                 fresh = [thing for thing in one.objects if "deletionTimestamp" not in thing["metadata"]]
-                # One that has changed since it was read may have ended: it is read again.
+                # An object that changed since it was read may have ended: the next round reads it again.
                 await each(fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True))
             grace.see()
             pods = [pod for one in going for pod in one.pods]
@@ -128,7 +128,7 @@ def _deadline(given: ClearInput, now: float) -> Deadline | None:
 
 
 async def _active(site: Site, given: ClearInput) -> list[_Going]:
-    """Return what has not ended, by quorum reads: objects first, so that no pod of one that is gone is overlooked."""
+    """Return what has not ended, by quorum reads; objects are read first, so that no pod of a deleted one is missed."""
     target = given.target
     read = [(plan, await read_objects(site, target, plan, given.attempt, lean)) for plan in given.plan]
     labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
@@ -147,7 +147,7 @@ async def _active(site: Site, given: ClearInput) -> list[_Going]:
 def _going(
     given: ClearInput, plan: PlannedComponent, objects: Sequence[Object | None], pods: Sequence[tuple[PodFacts, Object]]
 ) -> _Going:
-    """Return what of a component has not ended; another's object under one of its names is none of it."""
+    """Return the parts of a component that have not ended; another owner's object of the same name is left out."""
     going, kept = _Going(plan), set[int | None]()
     for index, (name, found) in enumerate(zip(plan.object_names, objects, strict=True)):
         if found is None or not is_owned(found, given.owner_uid):

@@ -1,4 +1,4 @@
-"""Creation: all components in order, then the attempt is marked submitted; what was left half-made is not filled up."""
+"""Creates all components in order, then marks the attempt submitted; can refuse to complete a half-made creation."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from holdfast.model.calls.cluster import Created, CreateInput, PlannedComponent,
 async def create(site: Site, given: CreateInput) -> Created:
     """Create all components, then mark the attempt's owner submitted.
 
-    Where a half-made creation is to be replaced (S4), a second try of this activity means that the first was
-    interrupted: it creates nothing more, and says so.
+    If a half-made creation must be replaced (S4), a second try of this activity means that the first was interrupted.
+    It then creates nothing more, and returns `Created.interrupted`.
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -53,7 +53,7 @@ async def create(site: Site, given: CreateInput) -> Created:
 
 
 async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: list[ObjectRef]) -> Created:
-    """Create what is not there yet, and note each object in `objects` once it is."""
+    """Create what does not exist yet, and append each object to `objects` once it exists."""
     owner = await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
     if given.replaces_interrupted:
         if _is_submitted(owner):
@@ -64,7 +64,7 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
     for index, component in enumerate(given.components):
         if component.copies is not None:
-            objects.append(copies_ref(component))  # However many of them: that is what a hand-over needs to know.
+            objects.append(copies_ref(component))  # However many copies get created: a hand-over needs this.
         try:
             made = await make_component(site, given, component, pulse, _waiting_for(given, index))
             if component.copies is None:
@@ -78,7 +78,7 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
 
 
 def _waiting_for(given: CreateInput, made: int) -> str:
-    """Say what is still to be created, by kind: `waiting for 1 of 1 ConfigMap, 3 of 12 Pod: `."""
+    """Describe what is still to be created, by kind: `waiting for 1 of 1 ConfigMap, 3 of 12 Pod: `."""
     every = [
         (index, str(component.template["kind"]))
         for index, component in enumerate(given.components)
@@ -90,7 +90,7 @@ def _waiting_for(given: CreateInput, made: int) -> str:
 
 
 async def _as_submitted(site: Site, given: CreateInput, pulse: Pulse) -> Created:
-    """Return what an earlier try has submitted, without a change to any of it (row S3)."""
+    """Return what an earlier try submitted, without changing any of it (row S3)."""
     objects: list[ObjectRef] = []
     for component in given.components:
         plan = planned(component, given.target.workload_uid, given.attempt)
@@ -109,9 +109,9 @@ async def _as_submitted(site: Site, given: CreateInput, pulse: Pulse) -> Created
 
 
 async def _mark_submitted(site: Site, given: CreateInput, owner: Object) -> None:
-    """Say on the owner that all components have been created, so that from now on one not there is one gone.
+    """Mark the owner submitted: all components were created, so from now on an absent component is a missing one.
 
-    It was read before they were: if it has changed since, the version that this is written for says so.
+    The owner was read before they were created. If it changed since, the patch conflicts and the owner is read again.
     """
     while True:
         if _is_submitted(owner):

@@ -1,4 +1,4 @@
-"""How long a removal may last, and how long pods may take to end: measured by the loop's clock."""
+"""The time limit of a removal, and the grace period of pods, both measured by the event loop's clock."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from holdfast.model import Interval
 
 
 class Deadline:
-    """The end of a removal's time.
+    """The deadline of a removal.
 
-    It was set by another clock than this process's. So it is read as a span from the activity's start, which the same
-    other clock has told; from then on the loop's own clock counts, which nobody sets.
+    Another clock than this process's set the deadline. So it is read as a duration from the activity's start, a time by
+    that same clock. From then on the loop's own clock counts, which nobody adjusts.
     """
 
     def __init__(self, until: datetime, started: datetime, wall: datetime, now: float, grace: float = 0.0) -> None:
@@ -22,9 +22,9 @@ class Deadline:
         Args:
             until: when time is up.
             started: when the activity began, by the clock that `until` was set by.
-            wall: the same moment by this process's wall clock, by which blindness is told.
-            now: the same moment by the loop's clock.
-            grace: seconds for which pods are let end in sight of us, once their deletion has begun.
+            wall: that moment by this process's wall clock, which also measures blind intervals.
+            now: that moment by the loop's clock.
+            grace: seconds that pods have to terminate once their deletion has begun; blind time does not count.
         """
         self._started = started
         self._ahead = wall - started
@@ -34,14 +34,14 @@ class Deadline:
         self._dying: datetime | None = None
 
     def dying(self, now: float, since: datetime | None = None) -> None:
-        """Note that the deletion has begun: at `since`, as the API server tells, or just now. The first word counts."""
+        """Record that deletion began, at `since` as the API server reports it, or now; only the first call counts."""
         if self._dying is None:
             here = self._started + timedelta(seconds=now - self._begun)
-            # Kubernetes tells whole seconds: what it says has passed may have been up to a second later.
+            # Kubernetes times are whole seconds: the real time may be up to a second later.
             self._dying = min(since + timedelta(seconds=1), here) if since is not None else here
 
     def left(self, now: float, blind: Sequence[Interval] = ()) -> float:
-        """Return the seconds that are left; time in which the cluster could not be seen is no grace."""
+        """Return the seconds left; time in which the cluster could not be seen does not use up the grace period."""
         end = self._end
         if self._dying is not None and self._grace > 0:
             dark = timedelta()
@@ -53,25 +53,25 @@ class Deadline:
 
 
 class Grace:
-    """Seconds that pods have to end by themselves. Only time between two looks that both saw them is used up."""
+    """The seconds that pods have to terminate. Only time between two successful looks in a row is used up."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
-        """Begin with the first look that saw them end, by the running loop's clock if by no other."""
+        """Start counting at the first call of `see`; the clock defaults to the running loop's."""
         self._clock = clock or asyncio.get_running_loop().time
         self._left, self._looked, self._dark = seconds, self._clock(), True
 
     def see(self) -> None:
-        """Note that the pods have just been seen, and that their deletion has been asked for."""
+        """Record that the pods were just seen, and that their deletion has been requested."""
         now = self._clock()
         if not self._dark:
             self._left -= now - self._looked
         self._looked, self._dark = now, False
 
     def miss(self) -> None:
-        """Note that they could not be seen."""
+        """Record that the pods could not be seen."""
         self._dark = True
 
     @property
     def is_over(self) -> bool:
-        """Whether it is used up."""
+        """Whether the grace period is used up."""
         return self._left < 0

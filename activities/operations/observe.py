@@ -1,4 +1,4 @@
-"""The live look: one attempt by quorum reads, tried until the API server answers."""
+"""The live look: reads one attempt by quorum reads, and retries until the API server answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.model import FailureClass, Quiet
 from holdfast.model.calls.cluster import Observation, ObserveInput, PlannedComponent
 
 LEASES_ASKED = 32
-"""Beyond so many nodes all leases of the cluster are listed at once."""
+"""Above this number of nodes, all leases of the cluster are listed in one request."""
 
 
 async def observe(site: Site, given: ObserveInput) -> Observation:
@@ -42,7 +42,7 @@ async def observe(site: Site, given: ObserveInput) -> Observation:
             if not given.decides:
                 await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
             seen = await persist(pulse, "looking at the cluster", lambda: look(site, given))
-            # Many workloads that lost their nodes together would wait for each other's writes to be decided on.
+            # When many workloads lose their nodes together, their decisions would wait for each other's status writes.
             untold = given.decides and _is_confirmed(given, seen)
             if given.decides and not untold:
                 await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
@@ -50,18 +50,18 @@ async def observe(site: Site, given: ObserveInput) -> Observation:
 
 
 def _is_confirmed(given: ObserveInput, seen: Observation) -> bool:
-    """Whether a look has found what a decision follows from at once; what is left to be told is so only once."""
+    """Whether a look found failures to decide on at once; False if an earlier report still waits to be written."""
     return bool(seen.failures) and seen.quietest is None and given.report.before is None
 
 
 async def look(site: Site, given: ObserveInput) -> Observation:
-    """Read everything once, in the order in which it can be trusted.
+    """Read everything once, in an order that makes the result trustworthy.
 
-    Pods first: nothing here is older than the version given for it. The owner before the components: where it says that
-    all were created, one that is not found afterwards is gone and not still to come.
+    Pods come first: nothing here is older than the revision in the result. The owner comes before the components: if it
+    says that all were created, a component that is not found afterwards is gone, not still to be created.
     """
     target, kube = given.target, site.kube
-    # Of many workloads that lost their nodes together, in one read.
+    # One shared read serves many workloads that lost their nodes together.
     pods = await site.gathered.listed("v1", "Pod", target.namespace, target.workload_uid, pod_facts)
     at = datetime.now(UTC)
     owner_name = names.attempt_name(target.name, given.attempt)
@@ -102,11 +102,11 @@ async def look(site: Site, given: ObserveInput) -> Observation:
         marks=marks,
         selection=selection_in(owner) if owner else None,
     )
-    # Whether a node has gone that nobody has missed yet is only asked of an application's failure (`policy.fate`).
+    # Only an application failure raises the question whether a node is gone unnoticed (`policy.fate`).
     unsure = given.leases and any(failure.cls is FailureClass.APP for failure in seen.failures)
     quietest = await _quietest(site, seen_pods, given.attempt) if unsure else None
     absent = {name: view.absent for name, view in seen.components.items() if view.absent}
-    # A look that a decision waits for does not wait for more than it needs: many are made when nodes are lost.
+    # A look that a decision waits for reads no more than it needs: many such looks run when nodes are lost.
     if absent and not given.decides and owned is not None and owned.submitted and not owned.suspended:
         events = await refused_pods.events_of(kube, target.namespace)
         refused = refused_pods.words(events, given.plan, owned.created or at)
@@ -125,10 +125,10 @@ async def look(site: Site, given: ObserveInput) -> Observation:
 
 
 async def _marks(site: Site, pods: Sequence[PodFacts]) -> dict[str, NodeMark]:
-    """Return the marked ones of the nodes that these pods are on; none where nodes may not be read."""
+    """Return the marks of the nodes that these pods are on, by node; empty if nodes may not be read."""
     there = sorted({pod.node for pod in pods if pod.node and pod.state in STRANDED})
     try:
-        # The first alone: where it is forbidden, the others are too.
+        # Read the first node alone: if that is forbidden, the others are too.
         found = [await site.kube.find("v1", "Node", name) for name in there[:1]]
         found += await asyncio.gather(*(site.kube.find("v1", "Node", name) for name in there[1:]))
     except Forbidden:
@@ -138,7 +138,7 @@ async def _marks(site: Site, pods: Sequence[PodFacts]) -> dict[str, NodeMark]:
 
 
 async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet | None:
-    """Return the node with living pods of an attempt whose lease is the oldest; None where none has one to be read."""
+    """Return the node with the oldest lease, of those with living pods of an attempt; None if no lease can be read."""
     there = sorted({pod.node for pod in pods if pod.node and pod.attempt == attempt and pod.state not in ENDED})
     try:
         if len(there) > LEASES_ASKED:
@@ -158,9 +158,9 @@ async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet
 async def _component(
     site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str], unserved: set[str]
 ) -> list[ObjectFacts | None]:
-    """Return what stands under each planned name; note a component as unseen if it cannot be read and others can.
+    """Return the object under each planned name; add the component to `unseen` if only its kind cannot be read.
 
-    Where the cluster does not serve its kind, that is noted too: nothing is known of it then (row D24).
+    If the cluster does not serve its kind, add it to `unserved` too: nothing is known of it then (row D24).
 
     Raises:
         Unreachable: if the API server does not answer other reads either.
@@ -177,8 +177,8 @@ async def _component(
             break
         except Unreachable as error:
             if error.status in (401, 429):
-                raise  # It does not know us, or asks for patience: that is no matter of the kind.
-            # The server went away just now, or this kind's own server or webhook is away: another read tells which.
+                raise  # It does not know us, or throttles us: that does not depend on the kind.
+            # Either the API server is down, or only this kind's own server or webhook: another read tells which.
             await site.kube.find("v1", "Namespace", target.namespace)
     unseen.add(component.name)
     return [None] * len(component.object_names)

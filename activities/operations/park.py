@@ -1,8 +1,8 @@
-"""Suspension in place: Jobs suspended where they are and proven to have no pods, and resumed with what is new (J14).
+"""Suspension in place: suspends Jobs and proves that they have no pods; resumes them with their new placement (J14).
 
-Each turn, of suspension or back, has a number that the attempt's owner and each Job bear once it has been taken. Every
-change names the version that was read, and every unfinished Job is changed: so a request that lands late, of a worker
-that another has taken over from, finds another version or a later number, and changes nothing.
+Each suspension and each resumption is a turn with a number. The attempt's owner and each Job carry the number once the
+turn is taken. Every change names the version that was read, and every unfinished Job is changed. So a late request, of
+a worker that another has taken over from, finds another version or a later number, and changes nothing.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from holdfast.model.calls.cluster import (
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
 _TOLD = 16
-"""How many of what is waited for are named."""
+"""How many of the objects waited for are named."""
 _REFUSALS = 4
-"""How many of those that may not be deleted are named before that."""
+"""How many pods that may not be deleted are named ahead of them."""
 GONE = "what owns it is gone or being deleted"
 
 
 class _Refused(Exception):
-    """The cluster will not have a Job changed so, now or later."""
+    """The cluster refuses this change of a Job, now and later."""
 
 
 class _Overtaken(Exception):
-    """The attempt has taken a later turn than the one that is asked for."""
+    """The attempt has taken a later turn than the requested one."""
 
     def __init__(self, turn: int) -> None:
         super().__init__(str(turn))
@@ -71,7 +71,7 @@ class _Overtaken(Exception):
 
 
 async def park(site: Site, given: ParkInput) -> Parked:
-    """Suspend what is unfinished of an attempt, prove that no pod of it is left, and look at it (row J14).
+    """Suspend an attempt's unfinished Jobs, prove that it has no pods left, and observe it (row J14).
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -93,7 +93,7 @@ async def park(site: Site, given: ParkInput) -> Parked:
 
 
 async def unpark(site: Site, given: UnparkInput) -> Unparked:
-    """Resume components that were suspended in place, with the labels and the placement that they have now (row J14).
+    """Resume components that were suspended in place, with their current labels and placement (row J14).
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -122,14 +122,14 @@ def _observing(given: ParkInput) -> ObserveInput:
     )
 
 
-# The attempt's owner: whose turn it is.
+# The attempt's owner: which turn it has taken.
 
 
 async def _taken(site: Site, given: ParkInput | UnparkInput, *, write: bool = True) -> None:
-    """See that the attempt lives and has taken no later turn; and that it has taken this one, where that is to be.
+    """Check that the attempt lives and has taken no later turn; with `write`, record this turn on its owner.
 
     Raises:
-        _Refused: if the attempt's owner is gone or going.
+        _Refused: if the attempt's owner is gone or being deleted.
         _Overtaken: if the attempt has taken a later turn.
     """
     while True:
@@ -145,7 +145,7 @@ async def _taken(site: Site, given: ParkInput | UnparkInput, *, write: bool = Tr
 
 
 async def _mark(site: Site, given: ParkInput) -> None:
-    """Say on the attempt's owner that its suspension has come to its end."""
+    """Record on the attempt's owner that its suspension is complete."""
     while True:
         name = names.attempt_name(given.target.name, given.attempt)
         owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
@@ -174,7 +174,7 @@ async def _annotate(site: Site, given: ParkInput | UnparkInput, owner: Object, a
 
 
 async def _until_asleep(site: Site, given: ParkInput, pulse: Pulse) -> None:
-    """Suspend what is not yet, again and again, until none of it is awake and no pod is left."""
+    """Suspend what is not suspended yet, repeatedly, until nothing is awake and no pod is left."""
     grace, delay = Grace(site.grace(given.grace)), _POLL_FIRST
     while True:
         try:
@@ -202,14 +202,14 @@ def _as_pod(pod: Object) -> PlannedComponent:
 
 
 async def _suspended(site: Site, given: ParkInput) -> list[tuple[PlannedComponent, list[Object]]]:
-    """Suspend each unfinished Job that is not yet; return those of which it is not known that their pods are gone."""
+    """Suspend each unfinished Job that is not suspended yet; return the Jobs whose pods are not known to be gone."""
     awake: list[tuple[PlannedComponent, list[Object]]] = []
     for plan in (one for one in given.plan if one.expected_pods):
         jobs = await _unfinished(site, given, plan, lean)
         patch = {"metadata": {"annotations": {names.ANNOTATION_TURN: str(given.turn)}}, "spec": {"suspend": True}}
         fresh = [one for one in jobs if not _is_going(one) and not _is_at(one, given.turn, suspended=True)]
         await each(fresh, _patcher(site, given, patch))
-        # One that somebody deletes says nothing of itself any more: it is waited for until it is gone.
+        # The status of a Job that is being deleted no longer changes: wait until the Job is gone.
         restless = [
             one for one in jobs if _is_going(one) or not (_is_at(one, given.turn, suspended=True) and _sleeps(one))
         ]
@@ -227,14 +227,14 @@ def _is_at(job: Object, turn: int, *, suspended: bool) -> bool:
 
 
 def _sleeps(job: Object) -> bool:
-    """Whether a Job says that it is suspended and has no pod: only then may where its pods run be changed."""
+    """Whether a Job reports that it is suspended and has no active pod; only then may its placement change."""
     return _says(job, "Suspended") and not mapping(job.get("status")).get("active")
 
 
 async def _unfinished(
     site: Site, given: ParkInput | UnparkInput, plan: PlannedComponent, keep: Callable[[Object], Object]
 ) -> list[Object]:
-    """Return the Jobs of a component that are ours and have not ended, those being deleted too."""
+    """Return a component's Jobs that are ours and have not ended, including those being deleted."""
     return [
         one
         for one in await read_objects(site, given.target, plan, given.attempt, keep)
@@ -265,7 +265,7 @@ async def _going(site: Site, given: ParkInput) -> list[Object]:
 
 
 async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
-    """Resume what is unfinished until all of it is; what is gone is noticed by whoever looks next."""
+    """Resume the unfinished Jobs until all are resumed; the next look at the attempt notices a Job that is gone."""
     delay = _POLL_FIRST
     while True:
         try:
@@ -283,7 +283,7 @@ async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
 
 
 async def _still_permitted(site: Site, given: UnparkInput) -> None:
-    """Refuse to let pods come that may not run any more (row X4)."""
+    """Refuse to resume pods that are no longer permitted to run (row X4)."""
     for component in given.components:
         closed = await withdrawn(site, given.target, component.template)
         if closed is not None:
@@ -291,7 +291,7 @@ async def _still_permitted(site: Site, given: UnparkInput) -> None:
 
 
 async def _resumed(site: Site, given: UnparkInput, component: Component) -> list[str]:
-    """Resume each unfinished Job of a component that is not yet; return the names of those still to be looked at."""
+    """Resume each unfinished Job of a component that is not resumed yet; return the names of those to check again."""
     plan = planned(component, given.target.workload_uid, given.attempt)
     jobs = await _unfinished(site, given, plan, unsigned)
     asleep = component.template.get("spec", {}).get("suspend") is True
@@ -300,7 +300,7 @@ async def _resumed(site: Site, given: UnparkInput, component: Component) -> list
     async def resume(job: Object) -> None:
         change = merged(job["spec"]["template"], _wanted(site, given, component, plan, job))
         if change and not _sleeps(job):
-            # Only what has been suspended, and says so, takes another place to run: it is asked again.
+            # A Job accepts another placement only once it reports that it is suspended: suspend it first.
             await _patcher(site, given, {"spec": {"suspend": True}})(job)
             return
         spec: dict[str, Any] = {"suspend": asleep, **({"template": change} if change else {})}
@@ -339,7 +339,7 @@ def _wanted(
 
 
 def _patcher(site: Site, given: ParkInput | UnparkInput, patch: dict[str, Any]) -> Callable[[Object], Awaitable[None]]:
-    """Return what changes a Job in the version in which it was read; one that has changed meanwhile is read again."""
+    """Return a function that patches a Job at the version that was read; a Job that changed meanwhile is read again."""
     target = given.target
 
     async def change(job: Object) -> None:
@@ -358,7 +358,7 @@ def _patcher(site: Site, given: ParkInput | UnparkInput, patch: dict[str, Any]) 
         except (NotFound, Conflict, WebhookFailed):
             return  # It is read again.
         except (Forbidden, Invalid) as error:
-            if "RBAC: " not in error.message:  # Else the authorizer has not read a role yet.
+            if "RBAC: " not in error.message:  # If so, the authorizer may not have read a role yet.
                 raise _Refused(f"Job {metadata['name']}: {error.message}") from None
 
     return change

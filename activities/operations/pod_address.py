@@ -1,4 +1,4 @@
-"""A pod's own address: the one rule for whatever asks pods over the network (rows L28, L32, D32). Pure."""
+"""A pod's own address: the one rule for all requests to pods over the network (rows L28, L32, D32). Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from holdfast.activities.kube.raw import mapping, mappings
 
 
 def own_address(pod: Mapping[str, Any]) -> str:
-    """Return the address at which only this pod can be; empty where it has none.
+    """Return the address that belongs to this pod alone; empty if it has none.
 
-    What its node, this worker's own machine or a cloud's own services have is not a pod's: anything may listen there.
+    An address of its node, of this worker's machine or of a cloud's services is rejected: anything may listen there.
     """
     spec, status = mapping(pod.get("spec")), mapping(pod.get("status"))
     if spec.get("hostNetwork"):

@@ -1,4 +1,4 @@
-"""Before an attempt: everything that can refuse has its say, then the anchor and the attempt's owner are there."""
+"""Prepares an attempt: runs every check that can refuse it, then ensures its anchor and the attempt's owner exist."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def prepare(site: Site, given: PrepareInput) -> Prepared:
 
 
 async def _withdraw(site: Site, target: Target) -> None:
-    """Take back the anchor, if an earlier try had made it: a workload that never began leaves nothing behind."""
+    """Delete the anchor if an earlier try created it: a workload that never began leaves nothing behind."""
     labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
     try:
         attempts = await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, target.namespace, labels=labels)
@@ -84,7 +84,7 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse) -> Prepared:
     anchor = await (_ensure_anchor(site, given, pulse) if given.target.anchor is None else _resource(site, given))
     sequence = sequence_of(given.target, anchor)
     _, shown = await applied(site, given.target, given.report)
-    # Whoever suspends it from now on sees that it holds quota: what is asked for is read from what says so (row F8).
+    # From this report on, the resource shows that it holds quota; what it asks for is read from that version (row F8).
     anchor = dict(shown or anchor)
     pod_sets = _pod_sets(given.target, anchor)
     owner = await _ensure_owner(site, given, anchor, pulse)
@@ -112,7 +112,7 @@ def _check_names(given: PrepareInput) -> None:
 
 
 async def _resource(site: Site, given: PrepareInput) -> Object:
-    """Return the custom resource that stands for the workload, marked as ours so that it goes last."""
+    """Return the custom resource that represents the workload, marked as ours so that it is deleted last."""
     target, key = given.target, key_of(given.target)
     what = f"{key[1]} {target.namespace}/{target.name}"
     while True:
@@ -136,7 +136,7 @@ async def _resource(site: Site, given: PrepareInput) -> Object:
 
 
 def _pod_sets(target: Target, anchor: Object) -> dict[str, tuple[PodSet, ...]]:
-    """Return where the pods of an attempt run, as whoever admitted it has said (row F4)."""
+    """Return where an attempt's pods run, as set by its admission (row F4)."""
     if target.anchor is None:
         return {}
     try:
@@ -146,10 +146,10 @@ def _pod_sets(target: Target, anchor: Object) -> dict[str, tuple[PodSet, ...]]:
 
 
 async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Object:
-    """Return our anchor, made now if there is none; one that an ended workload left behind gives way."""
+    """Return our anchor, and create it if there is none; an anchor that an ended workload left behind is replaced."""
     target, kube = given.target, site.kube
     key = (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
-    is_first = given.attempt == 1  # Then there is none, most likely, and making it says so.
+    is_first = given.attempt == 1  # Then there is most likely none: try to create it first.
     while True:
         anchor = None if is_first else await kube.find(*key)
         is_first = False
@@ -166,7 +166,7 @@ async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Objec
         deleting = "deletionTimestamp" in metadata
         try:
             if ours and not released:
-                # If it is being deleted, that is a wish which the next look at it will find.
+                # If it is being deleted, that is a request that the next look at it will find.
                 return anchor
             if deleting and released:
                 pulse.say(f"waiting for the old anchor {target.name} to go")
@@ -192,7 +192,7 @@ async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Objec
 
 
 async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: Pulse) -> Object:
-    """Return this attempt's owner, made now if there is none; one that is being deleted is waited out."""
+    """Return this attempt's owner, and create it if there is none; wait for one that is being deleted to go."""
     target, kube = given.target, site.kube
     name = names.attempt_name(target.name, given.attempt)
     key = (names.API_VERSION, names.ATTEMPT_KIND, name, target.namespace)
@@ -219,7 +219,7 @@ async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: 
 
 
 def _orphaned(target: Target, owner: Mapping[str, Any], anchor: Mapping[str, Any]) -> bool:
-    """Whether an owner's anchor is gone, since ours now has that anchor's name."""
+    """Whether an owner's anchor is gone: our anchor now has its name, with another uid."""
     return any(
         (reference.get("apiVersion"), reference.get("kind")) == key_of(target)[:2]
         and reference.get("name") == anchor["metadata"]["name"]

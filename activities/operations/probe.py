@@ -1,7 +1,7 @@
-"""Asking a workload's pods whether they still serve: in rounds, at their own addresses, for months (rows L28, L29).
+"""Probes whether a workload's pods still serve: in rounds, at their own addresses, for months (rows L28, L29).
 
-A probe is a request that the worker makes to an address and a path that a user has a say in. So only pods are asked,
-at the address that the API server has of them; none that shares its node's network; and no redirection is followed.
+A probe is a request that the worker makes to an address and a path that a user influences. So the worker probes only
+pods, at the address that the API server reports, skips pods on their node's network, and follows no redirect.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from holdfast.model.calls.cluster import Probed, ProbeInput
 from holdfast.policy.sides.probe import Answer, counted, failed, no_answer, silent
 
 AT_ONCE: Final = 32
-"""Pods of one workload that are asked at the same time."""
+"""How many pods of one workload are probed at the same time."""
 OURS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.ENETUNREACH}
 )
-"""Errors that are this worker's own: they say nothing of a pod."""
+"""Errors of this worker itself: they say nothing about a pod."""
 MESSAGE_MAXIMUM: Final = 120
 _ELSEWHERE: Final = timedelta(seconds=10)
-"""After how long another worker asks, where this one reaches nothing; with a shorter period, after that."""
+"""Delay until another worker probes if this one reaches no pod; the probe's period if that is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A pod that can be asked."""
+    """A pod that can be probed."""
 
     facts: PodFacts
     address: str
@@ -50,11 +50,11 @@ class Asked:
 
 
 async def probe(site: Site, given: ProbeInput) -> Probed:
-    """Ask round after round, until a pod has been silent as often as it may in a row.
+    """Probe the pods in rounds, until one has failed as often in a row as the threshold says.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`; or of type `NoPodReached`, once this worker reaches no pod of
-            several workloads: what its rounds say is not known, counts stay, and another worker asks (row D47).
+            several workloads: whether they serve is not known, counts stay, and another worker probes (row D47).
     """
     site.check(given.target)
     rules, (failing, due) = given.probe, _earlier(given)
@@ -65,7 +65,7 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
             await _until(due, failing)
             begun = datetime.now(UTC)
             due = begun + rules.period
-            with suppress(KubeError):  # What cannot be asked for now is asked for in the next round.
+            with suppress(KubeError):  # If the pods cannot be listed, the next round tries again.
                 pods = await _pods(site, given, begun)
                 reached = set[str]()
                 answers = await _beating(answers_of(rules, pods, reached), failing, begun)
@@ -89,13 +89,13 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
 def worst(
     pods: Sequence[Asked], answers: Mapping[str, Answer], failing: Mapping[str, int], threshold: int
 ) -> Asked | None:
-    """Return the first pod, by name, that has been silent as often as it may, and was so just now."""
+    """Return the first pod, by name, that has reached the failure threshold and failed in this round."""
     over = silent(answers, failing, threshold)
     return min((pod for pod in pods if pod.facts.uid in over), key=lambda pod: pod.facts.name, default=None)
 
 
 def asked(raw: Mapping[str, Any]) -> Asked | None:
-    """Return a pod as it can be asked; None where it does not run, or has no address that is its own alone."""
+    """Return a pod as a probe's target; None if it is not running, or has no address of its own."""
     facts, status, address = pod_facts(raw), mapping(raw.get("status")), own_address(raw)
     if facts.state is not PodState.RUNNING or status.get("phase") != "Running" or not address:
         return None
@@ -106,7 +106,7 @@ def asked(raw: Mapping[str, Any]) -> Asked | None:
 
 
 async def _pods(site: Site, given: ProbeInput, now: datetime) -> list[Asked]:
-    """Return the pods to ask in a round: those of the attempt that have run for as long as they need to begin."""
+    """Return the pods to probe in a round: those of the attempt that have run for the initial delay."""
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
     found = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, resource_version="0", keep=asked)
     pods: list[Asked | None] = found["items"]
@@ -122,12 +122,12 @@ async def _pods(site: Site, given: ProbeInput, now: datetime) -> list[Asked]:
 
 
 async def answers_of(rules: Probe, pods: Sequence[Asked], reached: set[str] | None = None) -> dict[str, Answer]:
-    """Ask all of these pods, and return what each said, by uid.
+    """Probe all of these pods, and return each answer by pod uid.
 
     Args:
-        rules: how they are asked.
-        pods: whom.
-        reached: gets the uids of those that took, or refused, a connection.
+        rules: how they are probed.
+        pods: the pods to probe.
+        reached: receives the uids of pods that accepted, or refused, a connection.
     """
     few, met = asyncio.Semaphore(AT_ONCE), reached if reached is not None else set[str]()
 
@@ -181,7 +181,7 @@ async def _connect(rules: Probe, pod: Asked, reached: set[str]) -> Answer:
 
 
 def _cut_off(rules: Probe, failing: Mapping[str, int], due: datetime) -> ApplicationError:
-    """Return the error by which another worker asks on, with the counts as they were; it is counted, and told."""
+    """Return the error that makes another worker go on with these counts; also send a heartbeat and count a metric."""
     words = "this worker reaches no pod of any workload that it asks: whether they serve is not known, counts stay"
     _beat(failing, due, words)
     if activity.in_activity():
@@ -196,11 +196,11 @@ def _failure(given: ProbeInput, pod: Asked, answer: str, now: datetime) -> Failu
     return failed(given.probe, given.attempt, now, facts.component, facts.name, facts.node, answer)
 
 
-# --- what outlives this worker: the counts, and when the next round is
+# --- what outlives this worker: the counts, and the time of the next round
 
 
 def _earlier(given: ProbeInput) -> tuple[dict[str, int], datetime]:
-    """Return what an earlier try had counted, and when it would have asked next."""
+    """Return the counts of an earlier try, and when it would have probed next."""
     first = datetime.now(UTC) + given.probe.initial_delay
     details = activity.info().heartbeat_details if activity.in_activity() else ()
     said = mapping(details[0]) if details else mapping(None)
@@ -218,7 +218,7 @@ def _beat(failing: Mapping[str, int], due: datetime, doing: str = "") -> None:
 
 
 async def _until(due: datetime, failing: Mapping[str, int]) -> None:
-    """Wait for a time, with heartbeats."""
+    """Wait until a time, with heartbeats."""
     while True:
         _beat(failing, due)
         left = (due - datetime.now(UTC)).total_seconds()
@@ -230,7 +230,7 @@ async def _until(due: datetime, failing: Mapping[str, int]) -> None:
 async def _beating(
     answers: Awaitable[dict[str, Answer]], failing: Mapping[str, int], begun: datetime
 ) -> dict[str, Answer]:
-    """Wait for the answers of a round, with heartbeats; who takes over meanwhile asks it again."""
+    """Wait for the answers of a round, with heartbeats; a worker that takes over meanwhile repeats the round."""
     task = asyncio.ensure_future(answers)
     try:
         while True:

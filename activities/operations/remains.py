@@ -1,4 +1,4 @@
-"""What is left of an attempt that is to go: the proof that it is gone, or a list of what is not and what holds it."""
+"""What is left of an attempt being removed: the proof that it is gone, or a list of what is left and what holds it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from holdfast.model.calls.cluster import PlannedComponent, RemoveInput
 REMNANTS_TOLD = 16
 NODES_ASKED = 32
 UNREAD_UID = "unknown"
-"""Stands in a deletion's precondition for the uid of an object that could not be read: nothing has it."""
+"""Replaces, in a deletion's precondition, the uid of an object that could not be read: no object has it."""
 _WHY_MAXIMUM = 200
 _UNREAD = "cannot be read"
-"""Where an object that stands for one that cannot be read says why."""
+"""The key under which the placeholder of an unreadable object says why it cannot be read."""
 _NONE_REFUSED: Mapping[str, str] = {}
-# The collector's own: they say that something else is waited for, never what.
+# The garbage collector's own finalizers: they say that it waits for something, but not for what.
 _COLLECTOR = frozenset({"foregroundDeletion", "orphan"})
-# Kinds whose pods come of objects in between, which could still make new pods; None stands for the parent's version.
-# A ReplicaSet carries its pods' labels, an EndpointSlice those of its Service. What the others bring forth is known by
-# its parent.
+# Kinds that create pods through objects in between, which could still create new pods. None means the parent's version.
+# A ReplicaSet carries its pods' labels, and an EndpointSlice those of its Service. What the other kinds create is found
+# by its parent.
 _BETWEEN: dict[tuple[str, str], tuple[tuple[str | None, str], ...]] = {
-    # They would send clients of the next attempt's Service, which has the same name, to pods of this one (row L30).
+    # If left, they send clients of the next attempt's Service, which has the same name, to this one's pods (row L30).
     ("", "Service"): (("discovery.k8s.io/v1", "EndpointSlice"),),
     ("apps", "Deployment"): (("apps/v1", "ReplicaSet"),),
     ("batch", "CronJob"): (("batch/v1", "Job"),),
@@ -44,15 +44,15 @@ _BETWEEN: dict[tuple[str, str], tuple[tuple[str | None, str], ...]] = {
     ("ray.io", "RayJob"): ((None, "RayCluster"), ("batch/v1", "Job")),
 }
 _DIRECT = frozenset({("", "Pod"), ("batch", "Job"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")})
-"""Kinds whose controllers make pods with nothing in between."""
+"""Kinds whose controllers create pods directly."""
 _LABELLED = frozenset({"EndpointSlice", "ReplicaSet"})
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What was found left, by quorum reads: the owner first, then components, then what stands between, pods last.
+    """What is left, by quorum reads: of the owner first, then components, then the objects in between, and pods last.
 
-    That order makes an empty answer a proof: whoever could have made a pod was gone before pods were counted.
+    That order makes an empty result a proof: everything that could create a pod was gone before pods were counted.
     """
 
     owner: Object | None
@@ -60,7 +60,7 @@ class Remains:
     between: tuple[Object, ...]
     pods: tuple[Mapping[str, Any], ...]
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of those that may not be deleted by force, by their uids: why (row X5)."""
+    """Why pods may not be deleted by force, by pod uid (row X5)."""
 
     @property
     def gone(self) -> bool:
@@ -69,14 +69,14 @@ class Remains:
 
     @property
     def total(self) -> int:
-        """How many objects are left; a component that is itself a pod is one of them."""
+        """How many objects are left; a component that is itself a pod counts once."""
         things = [*(thing for _, thing in self.components), *self.between, *self.pods]
         uids = [thing["metadata"].get("uid", UNREAD_UID) for thing in things]
         return len(set(uids) - {UNREAD_UID}) + uids.count(UNREAD_UID) + (1 if self.owner else 0)
 
 
 async def find_owner(site: Site, given: RemoveInput) -> Object | None:
-    """Return the attempt's owner object, if the one under its name is ours; or that of any attempt there still is."""
+    """Return the attempt's owner object if it is ours; with `everything`, the owner of any attempt that is left."""
     if given.everything:
         return next(iter(await attempts_of(site, given.target)), None)
     name = names.attempt_name(given.target.name, given.attempt)
@@ -85,9 +85,9 @@ async def find_owner(site: Site, given: RemoveInput) -> Object | None:
 
 
 async def find_owner_gathered(site: Site, given: RemoveInput) -> Object | None:
-    """Return what `find_owner` does, by a read shared with others that look at the same time.
+    """Return what `find_owner` does, by a read shared with other operations that look at the same time.
 
-    It is found by its label: that it is not there is to be proven by its name.
+    This finds the owner by its label. Only a read by name proves that it is gone.
     """
     owners = await attempts_of(site, given.target)
     if given.everything:
@@ -103,7 +103,7 @@ def _is_owner(owner: Object, given: RemoveInput) -> bool:
 
 
 async def find_remains(site: Site, given: RemoveInput) -> Remains:
-    """Look for everything an attempt may have left."""
+    """Find everything that an attempt may have left."""
     owner = await find_owner(site, given)
     owner_uid = given.owner_uid or (owner["metadata"]["uid"] if owner else "")
     found = await asyncio.gather(*(_find_component(site, given, one) for one in given.plan))
@@ -121,7 +121,7 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
         pods = await site.gathered.of("v1", "Pod", given.target.namespace, given.target.workload_uid)
         made_by = [*map(_made_by, pods), *map(controller_of, between)]
         chains = await ancestry(site, given.target, given.plan, made_by, ours)
-        # What stands between is told by the pods themselves, and may be of a kind that was not looked for (row D27).
+        # The pods name the objects in between, which may be of a kind that was not looked for yet (row D27).
         more = site.between.learn(given.plan, chains.between)
         if more == learned:
             return Remains(
@@ -134,7 +134,7 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
 
 
 async def learn_between(site: Site, given: RemoveInput) -> None:
-    """Learn from the pods, before they go, which kinds stand between them and components of kinds little is known of.
+    """Learn from the pods, before they are gone, which kinds stand between them and components of unfamiliar kinds.
 
     Raises:
         Unreachable: if the API server does not answer.
@@ -161,9 +161,9 @@ async def _find_between(
     components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...],
     learned: Set[tuple[str, str]],
 ) -> tuple[Object, ...]:
-    """Return what components have brought forth that brings forth pods, as far as it may be read.
+    """Return the objects that components created and that create pods, as far as they may be read.
 
-    `learned` are kinds that pods have named as their owners, beside those that are known of some components.
+    `learned` holds kinds that pods name as their owners, in addition to those known for some components.
     """
     parents = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
     known = {pair for one in given.plan for pair in _kinds_between(one)}
@@ -177,7 +177,7 @@ async def _find_between(
         ]
         found += fresh
         uids = {thing["metadata"]["uid"] for thing in fresh} - {UNREAD_UID}
-        # Of the kinds that are known what is found brings forth pods; of others it may bring forth what does.
+        # Objects of the known kinds create pods. Objects of other kinds may create objects that do.
         if not uids or not learned - known:
             return tuple(found)
         parents |= uids
@@ -186,7 +186,7 @@ async def _find_between(
 async def _children(
     site: Site, given: RemoveInput, of: tuple[str, str], parents: Set[str], user: str
 ) -> Sequence[Object]:
-    """Return the objects of a kind that some parents have brought forth, or that bear the workload's label."""
+    """Return the objects of a kind that the parents own, or that carry the workload's label."""
     api_version, kind = of
     labels = _labels(given) if kind in _LABELLED else ""
 
@@ -198,7 +198,7 @@ async def _children(
             api_version, kind, given.target.namespace, labels=labels, keep=child, impersonate=user
         )
     except Forbidden:
-        # What the workload's own account may not see the worker may.
+        # The worker may see what the workload's own account may not.
         return await _children(site, given, of, parents, "") if user else []
     except NotFound:
         return []
@@ -208,7 +208,7 @@ async def _children(
 
 
 def is_child(thing: Mapping[str, Any], workload_uid: str, parents: Set[str]) -> bool:
-    """Whether an object was brought forth by a component, and is none itself. Pure."""
+    """Whether an object was created by a component, and is not itself one. Pure."""
     metadata = mapping(thing.get("metadata"))
     if metadata.get("uid") in parents:
         return False
@@ -223,22 +223,22 @@ def _type(component: PlannedComponent) -> tuple[str, str]:
 
 def _kinds_between(component: PlannedComponent) -> list[tuple[str, str]]:
     between = [(version or component.api_version, kind) for version, kind in _BETWEEN.get(_type(component), ())]
-    # Claims that are to go with their StatefulSet are owned by it; those that are kept are nobody's (row D25).
+    # A claim that is deleted with its StatefulSet is owned by it; a claim that is kept has no owner (row D25).
     return [*between, CLAIM] if component.claims else between
 
 
 async def _find_component(
     site: Site, given: RemoveInput, component: PlannedComponent
 ) -> Sequence[Mapping[str, Any] | None]:
-    """Return what stands under each planned name. What cannot be read any more is not proven gone.
+    """Return the object under each planned name. An object that can no longer be read is not proven gone.
 
-    Whether the API server answers at all is for the reads around this one to say, of owner and pods: a kind of its own
-    may lack what it takes to read it (a conversion webhook), and must not keep the rest from being seen.
+    The reads of owner and pods, around this one, show whether the API server answers at all. A custom kind may be
+    unreadable (it lacks its conversion webhook), and must not keep the rest from being seen.
     """
     try:
         return await read_objects(site, given.target, component, given.attempt, owned_trace)
     except UnknownKind as error:
-        # What was made is there still, for all that is known; what never was cannot be made now.
+        # An object that was created may still exist; one that never was cannot be created now.
         refs = [one for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name)]
         return [_unread(given, component.object_name, error.message, one.uid or UNREAD_UID) for one in refs]
     except (Forbidden, Unreachable) as error:
@@ -247,24 +247,24 @@ async def _find_component(
 
 
 def _uids_made(given: RemoveInput, component: PlannedComponent) -> list[str]:
-    """Return the uid of the object made for a component, if that is remembered: of copies it is not."""
+    """Return the uid of the object created for a component, if it is recorded; for copies it is not."""
     of_name = (one for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name))
     return [one.uid for one in of_name if one.uid]
 
 
 def _unread(given: RemoveInput, name: str, why: str, uid: str = UNREAD_UID) -> Object:
-    """Return what stands for an object of ours that cannot be read."""
+    """Return a placeholder for an object of ours that cannot be read."""
     labels = {names.LABEL_WORKLOAD_UID: given.target.workload_uid, names.LABEL_ATTEMPT: str(given.attempt)}
     metadata = {"name": name, "namespace": given.target.namespace, "labels": labels, "uid": uid}
     return {"metadata": metadata, _UNREAD: one_line(why, _WHY_MAXIMUM)}
 
 
 async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
-    """Say of what is left what holds it: at most 16, what is held by a foreign finalizer first, the owner last."""
+    """Return what is left and what holds it: at most 16, those with foreign finalizers first, the owner last."""
     asked = sorted({node_of(pod) for pod in remains.pods if node_of(pod)})[:NODES_ASKED]
     answers = await asyncio.gather(*(_is_silent(site, node) for node in asked))
     silent = {node for node, dark in zip(asked, answers, strict=True) if dark}
-    # Of thousands the few that are told are chosen first.
+    # There may be thousands: choose the few to report first.
     left = sorted(_left(remains), key=lambda one: not foreign_finalizers(one[1]["metadata"]))[:REMNANTS_TOLD]
     told = [_remnant(kind, thing, node, node in silent, remains.refused) for kind, thing, node in left]
     if remains.owner is not None:
@@ -273,7 +273,7 @@ async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
 
 
 def _left(remains: Remains) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Yield each thing that is left with its kind, and a pod's node; the owner aside."""
+    """Yield each object that is left, except the owner, with its kind and, for a pod, its node."""
     yield from (("Pod", pod, node_of(pod)) for pod in remains.pods)
     pods = {pod["metadata"].get("uid") for pod in remains.pods}
     things = ((component.kind, thing) for component, thing in remains.components)
@@ -318,7 +318,7 @@ def _remnant(
 
 
 def foreign_finalizers(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the finalizers by which somebody holds an object: those of the collector's own are none. Pure."""
+    """Return the finalizers that hold an object, without the garbage collector's own. Pure."""
     return tuple(one for one in metadata.get("finalizers") or () if one not in _COLLECTOR)
 
 
@@ -328,7 +328,7 @@ def node_of(pod: Mapping[str, Any]) -> str:
 
 
 async def nodes_down(site: Site, nodes: Set[str]) -> set[str]:
-    """Return those of some nodes that this installation's monitor has found Down."""
+    """Return which of the nodes this installation's monitor has found Down."""
     asked = sorted(nodes - {""})[:NODES_ASKED]
     try:
         found = await asyncio.gather(*(site.kube.find("v1", "Node", name) for name in asked))

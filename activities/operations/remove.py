@@ -1,4 +1,4 @@
-"""Removal: an attempt deleted, then proven gone; by the collector as long as there is time, by force after that."""
+"""Removal: deletes an attempt and proves it gone, by the garbage collector while there is time, then by force."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from holdfast.model.calls.cluster import Removed, RemoveInput, Target
 POLL_FIRST = 0.1
 POLL_LAST = 2.0
 POLL_SHARE = 0.2
-"""A poll waits a fifth of the time waited so far, so that a removal is noticed a tenth too late on average."""
+"""Each poll waits a fifth of the time elapsed so far. On average, a removal is noticed late by a tenth of that time."""
 TELL_SECONDS = 3.0
 TELL_SHARE = 20.0
-"""What is left is listed so many times the last listing's duration apart: a large removal is not slowed by it."""
+"""Listings of what is left are this many times the last one's duration apart, so they do not slow a large removal."""
 FOLLOW_SECONDS = 0.25
-"""A pod that has saved may end a moment later: while that is followed, it is looked at so often at least."""
+"""The longest time between polls while answers are followed: a pod that has saved may end a moment later."""
 FORCE_RESOURCES_AFTER = 2.0
-"""Seconds that the collector has to remove resources after their pods were forced, before they are deleted by force."""
+"""Seconds that the collector has to remove resources, once their pods are force-deleted, before force removes them."""
 SETTLE_SECONDS = 0.25
-"""After a forced removal no collector stands behind the proof: it is taken twice, this long apart."""
+"""A forced removal's proof cannot rely on the collector, so it is taken twice, this many seconds apart."""
 _DELETES_AT_ONCE = 16
 
 
@@ -54,7 +54,7 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     """Delete the attempt's owner in the foreground and wait for the proof.
 
     Raises:
-        ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if there is a later attempt than is known.
+        ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if the cluster holds a later attempt.
     """
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
@@ -64,7 +64,7 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
 
 
 async def force_remove(site: Site, given: RemoveInput) -> Removed:
-    """Delete all pods with grace 0, then the resources, then the owner, again and again until the proof.
+    """Delete all pods with grace period 0, then the resources, then the owner, repeatedly until all is proven gone.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`.
@@ -74,17 +74,17 @@ async def force_remove(site: Site, given: RemoveInput) -> Removed:
 
 class _Rounds(Protocol):
     refused: dict[str, str]
-    """Of pods that the run-as account may not delete, by their uids: why."""
+    """Why the run-as account may not delete pods, by pod uid."""
 
     async def round(self) -> Remains | None:
-        """Act, look, and return what is left; None if only that there is something left was looked at."""
+        """Act, look, and return what is left; None if this round only checked that something is left."""
         ...
 
 
 async def _until_gone(
     site: Site, given: RemoveInput, rounds: _Rounds, deadline: Deadline, following: Following | None = None
 ) -> Removed:
-    """Make rounds until all is proven gone, or time is up."""
+    """Run rounds until all is proven gone, or time is up."""
     site.check(given.target)
     clock = asyncio.get_running_loop().time
     begun = clock()
@@ -108,8 +108,8 @@ async def _until_gone(
                 await asyncio.sleep(RETRY_FIRST)
             pulse.blind = site.blind(pulse.blind)
             if deadline.left(clock(), pulse.blind) <= 0:
-                # One request that always goes unanswered must not keep it here. Only where not even owner and pods can
-                # be read nothing is known of what is left: that is for the first answer to say.
+                # One request that is never answered must not block the removal. But if owner and pods cannot be read
+                # either, nothing is known of what is left: then wait for the first answer.
                 with suppress(Unreachable):
                     return await _give_up(site, given, pulse, rounds.refused)
             share = (clock() - begun) * POLL_SHARE
@@ -125,7 +125,7 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
 
 
 async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> None:
-    """Report that the deletion begins. It is not held up by a cluster that does not answer: that is for the rounds."""
+    """Report that the deletion begins; a cluster that does not answer does not hold it up: the rounds handle that."""
     try:
         await apply_report(site, given.target, given.report)
     except Unreachable as error:
@@ -137,7 +137,7 @@ async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
 
 
 async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str]) -> Removed:
-    """Look a last time, in full, and say what is left."""
+    """Look a last time, in full, and return what is left."""
     remains = replace(await find_remains(site, given), refused=refused)
     if remains.gone:
         return await _conclude(site, given, pulse)
@@ -146,7 +146,7 @@ async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mappin
 
 
 class _Graceful:
-    """The rounds of a removal that leaves the work to the collector: its owner's end is what there is to wait for."""
+    """The rounds of a removal that leaves the work to the collector, and waits for the owner to be gone."""
 
     def __init__(self, site: Site, given: RemoveInput, deadline: Deadline, following: Following) -> None:
         self._following = following
@@ -159,7 +159,7 @@ class _Graceful:
         self.refused: dict[str, str] = {}
 
     async def round(self) -> Remains | None:
-        """Have the owner deleted; look in full once it is gone, and now and then before, to say what is left."""
+        """Delete the owner; look in full once it is gone, and now and then before that, to report what is left."""
         await self._following.look()
         if not self._learned:
             await learn_between(self._site, self._given)
@@ -184,7 +184,7 @@ class _Graceful:
 
 
 async def _release_stranded(site: Site, target: Target, remains: Remains, refused: dict[str, str]) -> None:
-    """Delete by force the pods that nobody is left to end: those being deleted whose node was found Down (row L4)."""
+    """Force-delete the pods that no kubelet can end: those being deleted whose node was found Down (row L4)."""
     dying = [pod for pod in remains.pods if "deletionTimestamp" in pod["metadata"]]
     dying = [pod for pod in dying if pod["metadata"].get("deletionGracePeriodSeconds") != 0]
     down = await nodes_down(site, {node_of(pod) for pod in dying})
@@ -210,9 +210,9 @@ class _Forced:
         self.refused: dict[str, str] = {}
 
     async def round(self) -> Remains | None:
-        """Delete what is left: pods at once, and what the collector has not removed by then, too."""
+        """Delete what is left: pods at once, and resources if the collector has not removed them in time."""
         if self._last is None:
-            # The owner must be dying before anything under it goes, so that whatever comes late is collected.
+            # The owner must be terminating before anything under it goes, so that objects created late are collected.
             owner = await find_owner(self._site, self._given)
             if owner is not None:
                 await _delete_owners(self._site, self._given, owner)
@@ -241,7 +241,7 @@ class _Forced:
         metadata = mapping(pod["metadata"])
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
             self.refused.pop(metadata["uid"], None)
-            return  # Nothing but a finalizer holds it, and that is not ours to take unasked.
+            return  # Only a finalizer holds it, and we do not remove that unasked.
         try:
             await _delete(self._site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(self._given.target))
             self.refused.pop(metadata["uid"], None)
@@ -254,12 +254,12 @@ class _Forced:
             return
 
     async def _strip_all(self, remains: Remains) -> None:
-        """Take the foreign finalizers off what was being deleted when it was read: pods first, as deletions are."""
+        """Remove foreign finalizers from objects that were being deleted when read; pods first, as in deletion."""
         user, pods = user_of(self._given.target), {pod["metadata"]["uid"] for pod in remains.pods}
         await _all(self._strip(pod, "v1", "Pod", user) for pod in remains.pods)
         components = [(thing, one.api_version, one.kind) for one, thing in remains.components]
         between = [(thing, thing["apiVersion"], thing["kind"]) for thing in remains.between]
-        # What protects a claim protects what is in it from pods that may still write.
+        # A claim's finalizer protects its data from pods that may still write.
         between = [one for one in between if one[1:] != CLAIM]
         left = [one for one in (*components, *between) if one[0]["metadata"].get("uid") not in pods]
         await _all(self._strip(*one, user) for one in left)
@@ -288,29 +288,29 @@ class _Forced:
 
     @asynccontextmanager
     async def _tried(self) -> AsyncGenerator[None]:
-        """Make one change of a round: what refuses it does not keep the round from going on."""
+        """Make one change of a round; the round goes on even if the change is refused."""
         try:
             yield
         except Unreachable as error:
             if not _is_one_kinds(error):
                 raise
         except KubeError:
-            # A webhook or a lost right holds it, or it has changed since it was read. The round goes on; what stays
-            # is told as what is left.
+            # A webhook or a lost right blocks it, or it changed since it was read. The round goes on; an object that
+            # stays is reported as left.
             return
 
 
 def _is_one_kinds(error: Unreachable) -> bool:
-    """Whether only this kind's server is away, or its webhook: then the round goes on."""
+    """Whether only this kind's server or webhook is down: then the round goes on."""
     return error.status not in (0, 401, 429)
 
 
 async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Make all deletions, a few at a time, and raise what one of them raised only when none is under way any more."""
+    """Run all deletions, a few at a time; raise the first error only when all have finished."""
     left, raised = iter(deletions), list[Exception]()
 
     async def work() -> None:
-        for deletion in left:  # Each is made up only when its turn comes: there may be thousands.
+        for deletion in left:  # Each is created only when its turn comes: there may be thousands.
             try:
                 await deletion
             except Exception as error:
@@ -322,14 +322,14 @@ async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _delete_owners(site: Site, given: RemoveInput, owner: Object) -> None:
-    """Have the attempt's owner deleted, or those of all attempts at once: none may wait for what holds another."""
+    """Delete the attempt's owner, or those of all attempts at once, so that none waits for what holds another."""
     for one in await attempts_of(site, given.target) if given.everything else [owner]:
         if "deletionTimestamp" not in one["metadata"]:
             await _delete(site, one, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
 
 
 async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: str, **options: Any) -> None:
-    """Delete exactly this object; if it is gone, or another has its name, there is nothing to do."""
+    """Delete exactly this object; do nothing if it is gone, or if another object has its name."""
     metadata = thing["metadata"]
     try:
         await site.kube.delete(
@@ -340,7 +340,7 @@ async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: 
 
 
 async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
-    """Report that all is gone, and let go of the anchor if the workload's life ends with this."""
+    """Report that all is gone, and release the anchor if this ends the workload's life."""
     blind = site.blind(pulse.blind)
     claims = await claims_kept(site, given.target, given.plan)
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
@@ -355,6 +355,6 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
 
 
 async def _sweep(site: Site, given: RemoveInput) -> None:
-    """Delete owners of attempts that a worker made too late, after their attempt had been proven gone."""
+    """Delete attempt owners that a worker created too late, after their attempt had been proven gone."""
     for owner in await attempts_of(site, given.target):
         await _delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")

@@ -1,4 +1,4 @@
-"""Replacement: some components of a living attempt removed with their pods, proven gone, and made again."""
+"""Replacement: removes some components of a living attempt with their pods, proves them gone, and recreates them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WHY = 200
 
 
 async def replace(site: Site, given: ReplaceInput) -> Replaced:
-    """Make some components again (rows S7 to S9), each in a life of its own (row D17).
+    """Recreate some components (rows S7 to S9), each independently of the others (row D17).
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -55,7 +55,7 @@ async def replace(site: Site, given: ReplaceInput) -> Replaced:
 
 
 async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse, objects: dict[str, ObjectRef]) -> Replaced:
-    """Make what is to be made, and note each object in `objects` once it is."""
+    """Recreate the components, and add each object to `objects` once it exists."""
     await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
     lives = _lives(site, given, pulse, objects)
@@ -78,7 +78,7 @@ async def _replace_all(site: Site, given: ReplaceInput, pulse: Pulse, objects: d
 def _lives(
     site: Site, given: ReplaceInput, pulse: Pulse, objects: dict[str, ObjectRef]
 ) -> list[asyncio.Task[Failure | None]]:
-    """Begin to make each component again. None waits for another, but pods for what they read, and that for them."""
+    """Start to recreate each component in a task of its own. Only pods and what they read wait for each other."""
     gone = {one.name: asyncio.Event() for one in given.components}
     made = {one.name: asyncio.Event() for one in given.components}
     readers = {
@@ -87,7 +87,7 @@ def _lives(
 
     async def live(component: Component) -> Failure | None:
         name = component.name
-        # What is not there any more need not wait for those that read it.
+        # An object that is already gone need not wait for the pods that read it.
         if readers[name] and await persist(pulse, f"looking for {name}", lambda: _is_there(site, given, component)):
             for one in readers[name]:
                 await gone[one].wait()
@@ -107,7 +107,7 @@ def _lives(
 
 
 async def _ended(lives: Sequence[asyncio.Task[Failure | None]], *, parts: bool) -> None:
-    """Wait until all have ended, or one cannot be made; for parts, until the others have long stood still."""
+    """Wait until all have ended or one has failed; with `parts`, stop also if the rest stand still after the first."""
     left = set(lives)
     while left:
         some = parts and len(left) < len(lives)
@@ -119,7 +119,7 @@ async def _ended(lives: Sequence[asyncio.Task[Failure | None]], *, parts: bool) 
 
 
 async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pulse) -> ObjectRef:
-    """Create a component; an earlier launch that came late meanwhile is removed as those before it."""
+    """Create a component; an object of an earlier launch that a late request created meanwhile is removed first."""
     while True:
         try:
             return await make_component(site, given, component, pulse)
@@ -158,7 +158,7 @@ async def _is_there(site: Site, given: ReplaceInput, component: Component) -> bo
 
 
 async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) -> list[Trace]:
-    """Return what is to go: ours, and of an earlier launch. The same name may be another's by now."""
+    """Return the objects to delete: ours, of an earlier launch. The same name may be someone else's by now."""
     return [
         one
         for one in await read_objects(site, given.target, plan, given.attempt, owned_trace)
@@ -185,7 +185,7 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
 async def delete_read(
     site: Site, target: Target, thing: Mapping[str, Any], plan: PlannedComponent, *, as_read: bool = False
 ) -> None:
-    """Delete an object by its uid, with all that came of it; `as_read`: only in the version in which it was read."""
+    """Delete an object by its uid, with its dependents; with `as_read`, only at the version that was read."""
     metadata = thing["metadata"]
     with suppress(NotFound, Conflict):
         await site.kube.delete(
@@ -201,10 +201,10 @@ async def delete_read(
 
 
 async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Delete pods with no more grace; one that a finalizer holds stays, and is told as what is left.
+    """Delete pods with no grace period; a pod that a finalizer holds stays, and is reported as left.
 
     Returns:
-        Of those that may not be deleted, why.
+        Why pods may not be deleted, a message for each.
     """
     refused: list[str] = []
     for pod in pods:
@@ -231,7 +231,7 @@ async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any
 
 
 def told_of(plan: PlannedComponent, found: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> str:
-    """Say what of a component is still there, and which finalizers hold it."""
+    """Describe what is left of a component, and which finalizers hold it."""
     held = sorted(
         {
             name

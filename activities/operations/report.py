@@ -1,4 +1,4 @@
-"""Status out: a report applied to the workload's anchor, idempotently, and its Events, each written once."""
+"""Status reports: applies a report to the workload's anchor, idempotently, and writes each of its Events once."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _ANCHOR = (names.API_VERSION, names.ANCHOR_KIND)
 
 
 async def report(site: Site, given: ReportInput) -> Reported:
-    """Apply a status to the anchor; a missing anchor is no error."""
+    """Apply a status to the anchor; a missing anchor is not an error."""
     site.check(given.target)
     async with told(), Pulse():
         return Reported(sequence=await apply_report(site, given.target, given.report))
 
 
 async def apply_report(site: Site, target: Target, report: Report) -> int:
-    """Apply a report to the workload's anchor unless a later one is there; write its Events unless they are there.
+    """Apply a report to the workload's anchor unless a later one is there; write its Events unless they exist.
 
-    What an earlier operation left to be told comes first.
+    A report that an earlier operation left unwritten comes first.
 
     Returns:
-        The sequence of the later one that is there, 0 if there is none.
+        The sequence of the later report on the anchor, 0 if there is none.
     """
     return (await applied(site, target, report))[0]
 
@@ -41,8 +41,8 @@ async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapp
     """Apply a report as `apply_report` does.
 
     Returns:
-        The sequence of the later one that is there, 0 if there is none; and the anchor as it bears the report, None
-        where it is not there.
+        The sequence of the later report on the anchor, 0 if there is none; and the anchor with the report, None if
+        there is no anchor.
     """
     if report.before is not None:
         await _apply(site, target, report.before)
@@ -50,9 +50,9 @@ async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapp
 
 
 async def _unlist(site: Site, target: Target, report: Report) -> None:
-    """Take the attempt's Services out of the cluster, so that no client is sent to what no longer serves (row L30).
+    """Delete the attempt's Services, so that no client is sent to pods that no longer serve (row L30).
 
-    One that may not be deleted stays until the attempt is removed, which says why it cannot be.
+    A Service that may not be deleted stays until the attempt is removed; the removal reports why it cannot be deleted.
     """
     for entry in report.unlist:
         with suppress(NotFound, Conflict, Forbidden):
@@ -71,7 +71,7 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
             return 0, None
         metadata, sequence, now = anchor["metadata"], sequence_of(target, anchor), datetime.now(UTC)
         if remembered is not None and sequence >= report.sequence:
-            continue  # What was written is not to be told from memory.
+            continue  # Memory does not prove what is written: read the anchor.
         if sequence > report.sequence:
             return sequence, anchor
         if sequence == report.sequence:
@@ -132,7 +132,7 @@ def status_of(report: Report, before: Mapping[str, Any], now: datetime) -> Objec
 def events_of(
     report: Report, anchor: Mapping[str, Any], now: datetime, kind: tuple[str, str] = _ANCHOR
 ) -> list[Object]:
-    """Return a report's Events; each has the same name whenever it is made. Pure."""
+    """Return a report's Events; an Event has the same name each time it is built. Pure."""
     metadata: Mapping[str, Any] = anchor["metadata"]
     made: list[Object] = []
     for index, event in enumerate(report.events):
@@ -155,10 +155,10 @@ def event_on(
 
     Args:
         kind: the object's API version and kind.
-        metadata: the object's: name, namespace and uid.
-        suffix: what the Event's name ends in after the object's, so that it is written once.
-        reason: a word.
-        message: what happened; cut where it is longer than the API server takes.
+        metadata: the object's name, namespace and uid.
+        suffix: appended to the object's name to form the Event's, so that it is written once.
+        reason: one word.
+        message: what happened; truncated if it is longer than the API server accepts.
         now: the time.
     """
     return {
@@ -193,7 +193,7 @@ async def _write_event(kube: Kube, event: Object) -> None:
     except Unreachable:
         raise
     except KubeError:
-        # There already, or the namespace is on its way out: an Event is never worth failing for.
+        # It exists already, or the namespace is being deleted: an Event is never worth failing for.
         return
 
 

@@ -1,4 +1,4 @@
-"""The two ways in which a pod is asked to save its state: annotations on it, or a POST to its own address (row L32)."""
+"""The two ways to ask a pod to save its state: annotations on it, or a POST to its own address (row L32)."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from holdfast.model.calls.cluster import CheckpointInput
 from holdfast.model.spec.checkpoint import URI_MAXIMUM
 
 ANSWER_SECONDS = 5.0
-"""How long an endpoint has for one response: what takes longer is answered InProgress, and asked again."""
+"""Seconds that an endpoint has for one response. For a longer save it answers InProgress, and is asked again."""
 ANSWER_BYTES = 16 * 1024
 _MESSAGE_MAXIMUM = 120
 
 
 class Standing(Enum):
-    """How a pod stands that was asked."""
+    """How far a pod that was asked has come."""
 
     SILENT = auto()
-    """It has said nothing, or nothing that is understood."""
+    """It has not answered, or its answer is not understood."""
     WORKING = auto()
     DONE = auto()
     FAILED = auto()
 
 
 _WORDS = {"InProgress": Standing.WORKING, "Complete": Standing.DONE, "Failed": Standing.FAILED}
-"""What a pod may answer."""
+"""The answers that a pod may give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a pod has said, or that it has said nothing."""
+    """A pod's answer, or the fact that it has not answered."""
 
     standing: Standing = Standing.SILENT
     uri: str = ""
     message: str = ""
     understood: bool = True
-    """False where something came back that is no answer: its message says what (row D44)."""
+    """False if the response is not a valid answer: `message` says what it is (row D44)."""
 
 
 class Asker(Protocol):
-    """Asks one pod, as often as it is called, and says how it stands."""
+    """Asks one pod at each call, and returns its answer so far."""
 
     async def ask(self, pod: Object) -> Answer:
-        """Ask it, if it does not know yet, and return what it has answered so far.
+        """Ask the pod, unless it has been asked already, and return its answer so far.
 
         Raises:
             Unreachable: if the API server does not answer.
@@ -72,7 +72,7 @@ class Asker(Protocol):
 
 
 def asker_of(site: Site, given: CheckpointInput) -> Asker:
-    """Return what asks by the protocol that the workload has chosen."""
+    """Return the asker for the protocol that the workload has chosen."""
     return _Endpoints(given) if given.checkpoint.protocol is CheckpointProtocol.HTTP else _Annotations(site, given)
 
 
@@ -81,7 +81,7 @@ def _not_understood(message: str) -> Answer:
 
 
 def read_answer(state: Any, uri: Any, message: Any) -> Answer:
-    """Return an answer as it was given; one that says Complete and names no place yet is not complete. Pure."""
+    """Return a pod's answer from its fields; Complete without a URI is not complete yet. Pure."""
     standing, place = _WORDS.get(str(state), Standing.SILENT), str(uri or "")
     text = one_line(message, _MESSAGE_MAXIMUM)
     if standing is Standing.SILENT and state:
@@ -101,10 +101,10 @@ def answer_to(number: int, named: Any, begun: bool, answer: Answer) -> Answer:
     An answer to an earlier request may arrive late, after the next request was made.
 
     Args:
-        number: The request's.
-        named: The number that the answer names; None or empty where it names none.
+        number: The request's number.
+        named: The request number that the answer names; None or empty if it names none.
         begun: Whether the pod was seen InProgress since it was asked.
-        answer: What was read.
+        answer: The answer that was read.
     """
     name = str(named if named is not None else "").strip()
     if name:
@@ -125,13 +125,13 @@ _ANSWER: Final = (
 
 
 class _Annotations:
-    """The request is annotations on the pod, which can be read in it by the downward API; so is the answer."""
+    """Asks by annotations on the pod, which the pod reads through the downward API; it answers by annotations too."""
 
     def __init__(self, site: Site, given: CheckpointInput) -> None:
         self._site = site
         self._given = given
         self._begun = set[str]()
-        """The uids of pods that were seen InProgress here; each pod bears it as well, for other workers."""
+        """The uids of pods that this worker saw InProgress; an annotation on each pod tells other workers."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -150,7 +150,7 @@ class _Annotations:
         known = there.get(names.ANNOTATION_CHECKPOINT_REQUEST) == number
         said = Answer(message="it has just been asked")
         if not known:
-            # What it answered to an earlier request goes with the same patch: it is no answer to this one.
+            # The same patch removes its answer to an earlier request, which is not an answer to this one.
             marks = (names.ANNOTATION_CHECKPOINT_ANSWERS, names.ANNOTATION_CHECKPOINT_BEGUN)
             asked |= dict.fromkeys((*_ANSWER, *marks))
         else:
@@ -178,16 +178,16 @@ class _Annotations:
                 impersonate=user_of(self._given.target),
             )
         except (Conflict, NotFound, Forbidden, Invalid, WebhookFailed):
-            return  # It is read again; one that cannot be asked stays silent.
+            return  # It is read again; a pod that cannot be asked stays silent.
 
 
 class _Endpoints:
-    """The request is a POST to the pod's own address, and nowhere else; the answer is its response."""
+    """Asks by a POST to the pod's own address, and nowhere else; the answer is the response."""
 
     def __init__(self, given: CheckpointInput) -> None:
         self._given = given
         self._answers: dict[str, Answer] = {}
-        """By pod uid, of those that have given their last word."""
+        """The final answers, by pod uid."""
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -231,7 +231,7 @@ class _Endpoints:
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """Read a response to its end, or one byte further than it may be long: one read returns what has arrived."""
+    """Read a response to its end, or to one byte over the limit; a single read returns only what has arrived."""
     parts, left = list[bytes](), ANSWER_BYTES + 1
     while left and (part := await response.content.read(left)):
         parts.append(part)
@@ -240,7 +240,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def read_body(text: bytes, number: int) -> Answer:
-    """Return the answer that is the body of a response with 200 or 202; an empty one says InProgress. Pure.
+    """Return the answer in the body of a 200 or 202 response; an empty body means InProgress. Pure.
 
     A response belongs to the request that was posted, unless it names another one.
     """
@@ -268,6 +268,6 @@ def _stamp(time: datetime) -> str:
 
 
 def address_of(pod: Object) -> str:
-    """Return a pod's own address as a URL has it; empty where it has none that is its own alone. Pure."""
+    """Return a pod's own address in the form that a URL needs; empty if it has none. Pure."""
     address = own_address(pod)
     return f"[{address}]" if ":" in address else address

@@ -1,4 +1,4 @@
-"""Another size for a living gang: its Job's pods, what is expected of it, its rendezvous (rows T6, T10, T13)."""
+"""Resizes a living gang: its Job's pods, the plan on its owner, and its rendezvous (rows T6, T10, T13)."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from holdfast.model.calls.cluster import PlannedComponent, Scaled, ScaleInput
 from holdfast.model.calls.gang import GangSize
 
 Tell = Callable[[ScaleInput], Awaitable[str | None]]
-"""Tells the rendezvous its gang's size, and returns why it will not have it; may be repeated."""
+"""Tells the rendezvous its gang's size, and returns why the rendezvous refuses it; may be repeated."""
 
 _ENDS: Final = ("Complete", "Failed")
 
 
 class _Refused(Exception):
-    """The cluster will not have it so, now or later."""
+    """The cluster or the rendezvous refuses the size, now and later."""
 
 
 async def resize_rendezvous(given: ScaleInput) -> str:
-    """Tell the rendezvous its gang's size; return why it will not have it, empty if it has it.
+    """Tell the rendezvous its gang's size; return why it refuses, empty if it accepts.
 
-    One that is not there has no use for it.
+    A rendezvous that does not exist needs no size.
     """
     target = given.target
     place = names.rendezvous_id(target.cluster, target.namespace, target.name)
@@ -61,16 +61,16 @@ async def resize_rendezvous(given: ScaleInput) -> str:
 
 
 async def scale(site: Site, given: ScaleInput, tell: Tell) -> Scaled:
-    """Give the Job of a gang its pods, and its rendezvous its size; both, or neither (rows T6, D40).
+    """Resize a gang's Job and its rendezvous; both, or neither (rows T6, D40).
 
-    The API server is asked first whether the Job may have the size. Then the rendezvous is told, before the Job: those
-    who come find their place in it, and those that are too many leave it in order. After a refusal, both have the size
-    they had.
+    A dry run first asks the API server whether the Job may have the size. Then the rendezvous is resized, before the
+    Job: new members find their place in it, and surplus members leave it in order. After a refusal, both have their old
+    size.
 
     Args:
         site: the cluster.
-        given: what is asked for.
-        tell: how the rendezvous is told.
+        given: the request.
+        tell: resizes the rendezvous.
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -93,7 +93,7 @@ async def scale(site: Site, given: ScaleInput, tell: Tell) -> Scaled:
 
 
 async def _until_done(pulse: Pulse, given: ScaleInput, once: Callable[[], Awaitable[bool]]) -> None:
-    """Do it again until it is done: what has changed meanwhile is read again, and an outage is waited out."""
+    """Call `once` until it is done: an object that changed meanwhile is read again, and an outage is waited out."""
     plan, delay = _plan_of(given), RETRY_FIRST
     while True:
         try:
@@ -110,7 +110,7 @@ async def _carried_out(site: Site, given: ScaleInput) -> bool:
 
 
 async def _put_back(site: Site, given: ScaleInput, tell: Tell, pulse: Pulse) -> None:
-    """Give what was changed already the size that it had."""
+    """Restore the old size of what was already changed."""
     if given.was is None:
         return
     least = given.was.min
@@ -122,7 +122,7 @@ async def _put_back(site: Site, given: ScaleInput, tell: Tell, pulse: Pulse) -> 
     )
     pulse.say("the new size was refused: putting back what was changed")
     await tell(before)
-    with contextlib.suppress(_Refused):  # It is as it was, or nobody may change it.
+    with contextlib.suppress(_Refused):  # Then it has its old size, or nobody may change it.
         await _until_done(pulse, before, lambda: _carried_out(site, before))
 
 
@@ -131,11 +131,11 @@ def _plan_of(given: ScaleInput) -> PlannedComponent:
 
 
 async def _planned(site: Site, given: ScaleInput) -> bool:
-    """Say on the attempt's owner what is expected of it from now on, for whoever watches it."""
+    """Write the new plan to the attempt's owner, where observers read what to expect of the attempt."""
     name = names.attempt_name(given.target.name, given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     if owner is None or owner["metadata"]["uid"] != given.owner_uid or "deletionTimestamp" in owner["metadata"]:
-        return True  # It is on its way out: what is expected of it does not matter any more.
+        return True  # It is gone or being deleted: its plan no longer matters.
     plan = [one.model_dump(mode="json", by_alias=True) for one in given.plan]
     if mapping(owner.get("spec")).get("plan") == plan:
         return True
@@ -164,7 +164,7 @@ def _is_over(job: Object) -> bool:
 async def _patched(
     site: Site, given: ScaleInput, found: Object, patch: Object, *, ours: bool = False, dry_run: bool = False
 ) -> bool:
-    """Change an object in the version in which it was read; false where that is to be tried again."""
+    """Patch an object at the version that was read; return False if the caller must try again."""
     metadata = found["metadata"]
     try:
         await site.kube.patch(

@@ -1,1 +1,1 @@
-"""The worker's standing in a cluster: the workload's anchor, and who may do what."""
+"""The worker's access to a cluster: the workload's anchor, and who may do what."""

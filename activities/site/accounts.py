@@ -1,4 +1,4 @@
-"""As whom the pods of an object run: each service account that it names, and where (row X12). Pure."""
+"""The service accounts that an object's pods run as: each account that it names, and where (row X12). Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _OLDER: Final = "serviceaccount"
 _TEXT_MAPS: Final = frozenset(
     {"annotations", "labels", "matchLabels", "selector", "nodeSelector", "data", "binaryData", "stringData", "env"}
 )
-"""Their keys are the user's own words: a text below one of them is no field."""
+"""The keys of these maps are the user's own words: a string below one of them is not a field."""
 DEFAULT_ACCOUNT: Final = "default"
-"""Pods that name no account run as this one: to name it asks for nothing more."""
+"""Pods that name no account run as this one, so naming it asks for nothing more."""
 
 
 class Named(NamedTuple):
@@ -21,14 +21,14 @@ class Named(NamedTuple):
 
     account: str
     path: str
-    """Of the field, as in `spec.template.spec.serviceAccountName`."""
+    """The path of the field, such as `spec.template.spec.serviceAccountName`."""
 
 
 def accounts_of(thing: Mapping[str, Any]) -> tuple[Named, ...]:
-    """Return the accounts that an object names for its pods, by the names of its fields.
+    """Return the accounts that an object names for its pods; they are found by field name.
 
-    Leaving out a pod set does not avoid the check. Any field whose name ends in `serviceAccountName` counts, also the
-    dotted key of a setting. A field that holds the text of another document is not read.
+    So leaving out a pod set does not avoid the check. Any field whose name ends in `serviceAccountName` counts, even as
+    the dotted key of a setting. A field that holds the text of another document is not read.
     """
     return tuple(one for one in _found(thing, "", is_text=False) if one.account not in {"", DEFAULT_ACCOUNT})
 

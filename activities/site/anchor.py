@@ -1,4 +1,4 @@
-"""What stands in the cluster for a workload: an Anchor of its own, or the custom resource that asked for it (F2)."""
+"""The object that represents a workload in the cluster: an Anchor, or the custom resource that asked for it (F2)."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Key = tuple[str, str, str, str]
 
 
 def key_of(target: Target) -> Key:
-    """Return where what stands for a workload is."""
+    """Return the key of the object that represents a workload."""
     if target.anchor is not None:
         return (target.anchor.api_version, target.anchor.kind, target.name, target.namespace)
     return (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
 
 
 def is_ours(target: Target, anchor: Mapping[str, Any]) -> bool:
-    """Whether an object stands for this workload, and not for another of its name."""
+    """Whether an object represents this workload, and not another of its name."""
     if target.anchor is not None:
         return mapping(anchor["metadata"]).get("uid") == target.workload_uid
     return mapping(anchor.get("spec")).get("workloadUid") == target.workload_uid
 
 
 def is_held(anchor: Mapping[str, Any]) -> bool:
-    """Whether it bears our finalizer."""
+    """Whether the anchor has our finalizer."""
     return names.FINALIZER in (mapping(anchor["metadata"]).get("finalizers") or ())
 
 
 def sequence_of(target: Target, anchor: Mapping[str, Any]) -> int:
-    """Return the number of the report that it shows; -1 where it shows none."""
+    """Return the sequence of the report that the anchor shows; -1 if it shows none."""
     status = mapping(anchor.get("status"))
     if target.anchor is not None:
         life = life_in(status)
@@ -49,7 +49,7 @@ def sequence_of(target: Target, anchor: Mapping[str, Any]) -> int:
 
 
 def asked_of(target: Target, anchor: Mapping[str, Any]) -> Asked | None:
-    """Return what a custom resource asks for; None where an Anchor stands for the workload, which asks for nothing."""
+    """Return what a custom resource asks for; None if an Anchor represents the workload, which asks for nothing."""
     return asked_by(anchor) if target.anchor is not None else None
 
 
@@ -67,14 +67,14 @@ def asked_by(resource: Mapping[str, Any]) -> Asked:
 
 
 def shown(target: Target, anchor: Mapping[str, Any], report: Report, now: datetime) -> Object | None:
-    """Return the status of a custom resource for a report; None where an Anchor stands for the workload."""
+    """Return the status of a custom resource for a report; None if an Anchor represents the workload."""
     if target.anchor is None:
         return None
     return formats.RESOURCES[target.anchor.api_version, target.anchor.kind].status(dict(anchor), report, now)
 
 
 def is_marked(uid: str, resource: Mapping[str, Any]) -> bool:
-    """Whether a custom resource bears all by which it is found, and goes last."""
+    """Whether a custom resource has our label and annotation to find it by, and our finalizer to make it go last."""
     metadata = mapping(resource["metadata"])
     labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
     own = annotations.get(names.ANNOTATION_LIFE) == uid and labels.get(names.LABEL_WORKLOAD_UID) == uid
@@ -82,7 +82,7 @@ def is_marked(uid: str, resource: Mapping[str, Any]) -> bool:
 
 
 def marking(installation: str, uid: str, shard: int, resource: Mapping[str, Any]) -> Object:
-    """Return the change that marks a custom resource as the one that stands for a workload."""
+    """Return the patch that marks a custom resource as the one that represents a workload."""
     finalizers = [one for one in mapping(resource["metadata"]).get("finalizers") or () if one != names.FINALIZER]
     return {
         "metadata": {
@@ -94,7 +94,7 @@ def marking(installation: str, uid: str, shard: int, resource: Mapping[str, Any]
 
 
 def labels_of(installation: str, uid: str, shard: int) -> dict[str, str]:
-    """Return the labels by which what stands for a workload is found."""
+    """Return the labels that find the object that represents a workload."""
     return {
         names.LABEL_INSTALLATION: installation,
         names.LABEL_WORKLOAD_UID: uid,
@@ -103,7 +103,7 @@ def labels_of(installation: str, uid: str, shard: int) -> dict[str, str]:
 
 
 def is_standing(target: Target, anchor: Mapping[str, Any]) -> bool:
-    """Whether what stands for a workload says that its life goes on: our finalizer, or a status that is no outcome."""
+    """Whether the anchor says that its workload's life goes on: by our finalizer, or by a status that is not final."""
     if is_held(anchor) or target.anchor is None:
         return is_held(anchor)
     life = life_in(mapping(anchor.get("status")))
@@ -111,7 +111,7 @@ def is_standing(target: Target, anchor: Mapping[str, Any]) -> bool:
 
 
 async def release_anchor(site: Site, target: Target, *, delete: bool) -> None:
-    """Take our finalizer off what stands for the workload, and delete it if told to; another's is left alone."""
+    """Remove our finalizer from the workload's anchor, and delete it if told to; another workload's is left alone."""
     kube, key = site.kube, key_of(target)
     while True:
         remembered = site.known.take(target)

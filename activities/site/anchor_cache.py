@@ -1,6 +1,6 @@
 """Anchors as this process last wrote them, so that a status can be written without reading the anchor first.
 
-Each write names the version it was made for, so a remembered anchor that has changed since is refused and read again.
+Each write names its base version: if a remembered anchor has changed, the write is refused and the anchor read again.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ _MOST = 1000
 
 
 class KnownAnchors:
-    """The last anchor each of the latest writes returned."""
+    """The anchors that the latest writes returned."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start with none."""
         self._anchors: OrderedDict[tuple[str, str, str], Mapping[str, Any]] = OrderedDict()
 
     def take(self, target: Target) -> Mapping[str, Any] | None:
-        """Return a workload's anchor, and forget it: what comes of its use is to be remembered anew."""
+        """Return a workload's anchor, and forget it: the caller stores the result of its write."""
         return self._anchors.pop(_key(target), None)
 
     def keep(self, target: Target, anchor: Mapping[str, Any]) -> None:
-        """Remember a workload's anchor as the API server has just answered it."""
+        """Remember a workload's anchor as the API server has just returned it."""
         metadata = {key: value for key, value in anchor["metadata"].items() if key != "managedFields"}
         kept = {**anchor, "metadata": metadata}
         if target.anchor is not None and mapping(anchor.get("status")).get("componentStatus"):
-            # As large as the workload, twice: its status says all that the next one needs.
+            # Spec and annotations are each as large as the workload; the status has all that the next write needs.
             kept.pop("spec", None)
             metadata.pop("annotations", None)
         self._anchors[_key(target)] = kept

@@ -1,4 +1,4 @@
-"""Whether workloads may live in a namespace and run as an account: asked before an attempt, and again as it goes on."""
+"""Whether workloads may run in a namespace and as an account: checked before an attempt, and again as it goes on."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _NAME_MAXIMUM = 253
 
 
 class Closed(NamedTuple):
-    """Why something may not be made."""
+    """Why something may not be created."""
 
     why: str
     opens: bool
-    """Whether it ends when somebody grants what is missing: some workloads wait for that."""
+    """Whether it ends when somebody grants what is missing; some workloads wait for that."""
     known: bool = True
-    """False where the API server did not say: it may say so the next time."""
+    """False if the API server did not say; it may say so next time."""
 
 
 async def closed_to(kube: Kube, namespace: str, run_as: str) -> Closed | None:
-    """Return why no workload may begin in a namespace, with the command that mends it; None if one may (row D37).
+    """Return why no workload may begin in a namespace, with the command that fixes it; None if one may (row D37).
 
     Args:
-        kube: a client of its cluster.
-        namespace: its name.
+        kube: a client of the namespace's cluster.
+        namespace: the namespace's name.
         run_as: the service account that components are created as.
 
     Raises:
@@ -67,7 +67,7 @@ async def _account_closed(kube: Kube, namespace: str, name: str) -> str:
 
 
 def secret_closed(api_version: str, kind: str) -> str:
-    """Return why no workload may make an object of a kind, whoever asks; empty if it may."""
+    """Return why no workload may create an object of a kind, for any user; empty if it may."""
     if (api_version, kind) != _SECRET:
         return ""
     return (
@@ -77,7 +77,7 @@ def secret_closed(api_version: str, kind: str) -> str:
 
 
 def is_account(api_version: str, kind: str) -> bool:
-    """Whether objects of a kind are what pods run as."""
+    """Whether a kind is the one that pods run as: ServiceAccount."""
     return (api_version, kind) == _SERVICE_ACCOUNT
 
 
@@ -87,7 +87,7 @@ def opted_in(metadata: object) -> bool:
 
 
 async def namespace_closed(kube: Kube, target: Target, permits: Permits, within: float = FRESH) -> Closed | None:
-    """Return why nothing of a workload may be made in its namespace; None if it may, or might so many seconds ago.
+    """Return why a workload may create nothing in its namespace; None if it may, or could `within` seconds ago.
 
     Raises:
         KubeError: if the API server does not say.
@@ -104,7 +104,7 @@ async def namespace_closed(kube: Kube, target: Target, permits: Permits, within:
 async def account_closed(
     kube: Kube, target: Target, account: str, permits: Permits, within: float = FRESH
 ) -> Closed | None:
-    """Return why no pod of a workload may run as an account, with what is allowed; None if one may (row X12).
+    """Return why no pod of a workload may run as an account, and which accounts are allowed; None if one may (row X12).
 
     Raises:
         KubeError: if the API server does not say.
@@ -123,16 +123,16 @@ async def account_closed(
 
 
 async def withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sources: Iterable[str] = ()) -> Closed | None:
-    """Return why what was permitted as an attempt was prepared is not any more; None while it is (row X4).
+    """Return why what was permitted when an attempt was prepared no longer is; None while it is (row X4).
 
-    Asked by whoever makes something of an attempt, or lets more of it run, and answered from what was allowed within
-    the last `STANDING` seconds. Removal asks nobody.
+    Operations that create objects of an attempt, or let more of it run, ask this. A permission counts for `STANDING`
+    seconds after it was read. Removal does not ask.
 
     Args:
         site: the cluster.
         target: the workload.
-        thing: what is about to be made, or to run.
-        sources: what the data sets of its pods were fetched from.
+        thing: the object that is about to be created, or to run.
+        sources: the sources of its pods' data sets.
 
     Raises:
         Unreachable: if the API server does not answer.

@@ -1,4 +1,4 @@
-"""Where a component stands in the document its author wrote: a refusal names a field that can be found there."""
+"""Finds a component's fields in the document its author wrote, so that a refusal names a field that is there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIST = "List"
 def written(given: PrepareInput | RehearseInput, index: int, path: str) -> str:
     """Return a path of one component (`template.kind`) as one of the document: `spec.components[0].template.kind`.
 
-    Each form of document has its own way. Plain manifests stand by themselves: there it is `Job train: kind`.
+    Each document format has its own paths. Plain manifests have no common root: there it is `Job train: kind`.
     """
     if given.target.source_kind != _LIST:
         return place(given.target.source_kind, [one.copies for one in given.plan], index, path)

@@ -1,4 +1,4 @@
-"""Who may refuse a workload before anything of it is made: its namespace, its accounts, the kinds it is made of."""
+"""Checks a workload's permissions before anything of it is created: its namespace, its accounts, its kinds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.model.calls.cluster import PrepareInput, RehearseInput, Target
 
 _VERBS = ("create", "get", "delete")
 _LABEL_AGGREGATE = f"{names.GROUP}/aggregate-to-worker"
-"""On a ClusterRole: its rules are the worker's too (`deploy/rbac.yaml`)."""
+"""Label of a ClusterRole whose rules also apply to the worker (`deploy/rbac.yaml`)."""
 _VERBS_OF_SIGHT = ("get", "list", "watch")
 
 
@@ -43,15 +43,15 @@ class _NoKind(_NotYet):
 
 
 def _is_waited_for(refusal: _NotYet, given: PrepareInput, pulse: Pulse) -> bool:
-    # The rights to a kind that had to be waited for are installed beside it, and may come a moment later.
+    # The rights to a kind that was waited for are installed with it, and may arrive a moment later.
     return given.waits or (given.waits_for_kinds and (isinstance(refusal, _NoKind) or given.borne + pulse.borne > 0))
 
 
 async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None:
-    """Have everything that can refuse have its say; where that is asked for, wait until what is missing is granted.
+    """Make every check that can refuse; if requested, wait until what is missing is granted.
 
     Raises:
-        ApplicationError: of type `Refused`, or `SubmissionTimeout` where waiting took too long; neither is retried.
+        ApplicationError: of type `Refused`, or `SubmissionTimeout` if waiting took too long; neither is retried.
     """
     delay = RETRY_FIRST
     while True:
@@ -72,7 +72,7 @@ async def until_permitted(site: Site, given: PrepareInput, pulse: Pulse) -> None
 
 
 async def refusal_of(site: Site, given: RehearseInput) -> str:
-    """Return why a workload that is under way could not be made anew as things are; empty if it could, or would wait.
+    """Return why a running workload could not be recreated now; empty if it could, or would wait.
 
     Raises:
         KubeError: if the API server does not say.
@@ -87,7 +87,7 @@ async def refusal_of(site: Site, given: RehearseInput) -> str:
 
 
 async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> None:
-    # Whoever asks before a change of what runs wants to know how things are, not how they were a moment ago.
+    # A change of a running workload needs the current permissions, not those of a moment ago.
     permits = site.permits if isinstance(given, PrepareInput) else Permits()
     await _check_namespace(site, given.target, permits)
     await _check_accounts(site, given, permits)
@@ -101,7 +101,7 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
     checks = (_check_kind(site, given, *kind, place, permits) for kind, place in sorted(kinds.items()))
     found = [one for one in await asyncio.gather(*checks, return_exceptions=True) if one is not None]
     if found:
-        # What no waiting mends is told first; then what a right would mend, then what is yet to be installed.
+        # Report what waiting cannot fix first, then what a right would fix, then what is yet to be installed.
         raise min(found, key=lambda one: isinstance(one, _NotYet) + isinstance(one, _NoKind))
     ruled = {(one.api_version, one.kind) for _, one in plan if one.status.settles}
     await asyncio.gather(*(_check_sight(site, given.target, *kind, permits) for kind in sorted(ruled)))
@@ -119,7 +119,7 @@ async def _check_namespace(site: Site, target: Target, permits: Permits) -> None
 
 
 async def _check_accounts(site: Site, given: PrepareInput | RehearseInput, permits: Permits) -> None:
-    """Refuse pods that would run as an account that has not opted in; one of the workload's own says so itself."""
+    """Refuse pods that would run as an account that has not opted in; for a component, its own template opts in."""
     places = {planned.name: index for index, planned in enumerate(given.plan)}
     brought: dict[str, Mapping[str, Any]] = {}
     for component in given.components:
@@ -132,7 +132,7 @@ async def _check_accounts(site: Site, given: PrepareInput | RehearseInput, permi
             if closed is not None:
                 _raise(closed, f"{written(given, index, f'template.{path}')}: {account!r}")
         if is_account(planned.api_version, planned.kind):
-            # Only for those after it: creation goes by their order.
+            # It counts only for the components after it: creation follows their order.
             brought[planned.object_name] = mapping(component.template["metadata"])
 
 
@@ -175,7 +175,7 @@ async def _check_kind(
 
 
 async def _check_sight(site: Site, target: Target, api_version: str, kind: str, permits: Permits) -> None:
-    """Refuse what would never be seen to end: a kind whose own status rules, and which the worker may not read."""
+    """Refuse a kind whose own status decides, if the worker may not read it: it would never be seen to end."""
     resource = await site.kube.resource(api_version, kind)
     if permits.has("sight", target.namespace, resource):
         return

@@ -1,4 +1,4 @@
-"""The ground a cluster activity stands on: which cluster, by which client, what may be told, how to wait."""
+"""The context of a cluster activity: the cluster, its client, what heartbeats report, and how to wait."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 BEAT_FIRST = 1.0
 BEAT_LAST = 3.0
 BEATS_A_SECOND = 50
-"""Each heartbeat is a write of Temporal's: where many operations run at once, each tells of itself less often."""
+"""Each heartbeat is a write in Temporal: when many operations run at once, each sends heartbeats less often."""
 SENTENCE_MAXIMUM = 300
 RETRY_FIRST = 0.1
 RETRY_LAST = 3.0
 BLIND_TOLD = timedelta(hours=24)
-"""No grace period is longer than this, so no older blindness matters to any."""
+"""No grace period is longer than this, so older blindness does not matter."""
 
 T = TypeVar("T")
 
@@ -63,11 +63,11 @@ class Site:
     sight: Sight = field(default_factory=Sight)
     marks: Marks = field(default_factory=Marks)
     silence: timedelta = timedelta(seconds=100)
-    """How long a node is silent, at most, before it is found Down."""
+    """The longest time that a node is silent before it is found Down."""
     rendezvous: str = ""
     """Where pods reach the rendezvous of their gang: a URL without the path; empty where they cannot."""
     data: Data | None = None
-    """What data sets are staged by; None where this worker stages none."""
+    """How data sets are staged; None if this worker stages none."""
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
     links: Links = field(default_factory=Links)
@@ -78,7 +78,7 @@ class Site:
     """Which workloads' pods this worker has reached lately."""
 
     def __post_init__(self) -> None:
-        """Gather reads of this cluster."""
+        """Set up the shared reads of this cluster."""
         object.__setattr__(self, "gathered", Gathered(self.kube))
 
     def check(self, target: Target) -> None:
@@ -90,7 +90,7 @@ class Site:
         self.check_cluster(target.cluster, target.cluster_uid)
 
     def check_cluster(self, cluster: str, cluster_uid: str) -> None:
-        """Refuse to act on another cluster than this one; an empty uid is not known yet.
+        """Refuse to act on another cluster than this one; an empty uid means that it is not known yet.
 
         Raises:
             ApplicationError: of type `ClusterMismatch`.
@@ -103,7 +103,7 @@ class Site:
             )
 
     async def confirm(self, target: Target) -> None:
-        """Ask the cluster itself who it is, and refuse if it is not the one meant.
+        """Read the cluster's own uid, and refuse if it is not the one meant.
 
         Raises:
             ApplicationError: of type `ClusterMismatch`.
@@ -119,12 +119,12 @@ class Site:
         self.permits.give("cluster")
 
     async def read_component(self, target: Target, api_version: str, kind: str, name: str) -> Object | None:
-        """Return a component's object as the run-as account sees it, or, if that lost its right, as the worker does.
+        """Return a component's object, read as the run-as account or, if that lost its right, as the worker.
 
         Raises:
-            Forbidden: if neither may look, and the namespace is there to stay.
-            UnknownKind: if the cluster does not serve that version of the kind (any more): of the object nothing is
-                known then (row D24).
+            Forbidden: if neither may read it, and the namespace is there to stay.
+            UnknownKind: if the cluster does not serve that version of the kind (any more): nothing is known of the
+                object then (row D24).
         """
         user = user_of(target)
         try:
@@ -133,8 +133,8 @@ class Site:
             try:
                 return await self._read(api_version, kind, name, target.namespace, "")
             except Forbidden:
-                # A namespace's deletion takes the account's rights away, and waits for our anchor: waiting here for
-                # a right to look would be waiting for ever.
+                # Deleting a namespace takes the account's rights away, and waits for our anchor: waiting here for the
+                # right to read would never end.
                 if await self._is_ending(target.namespace):
                     return None
                 raise
@@ -148,32 +148,32 @@ class Site:
             return None
 
     async def _is_ending(self, namespace: str) -> bool:
-        """Whether a namespace is gone or going: nothing new can be made in it, and its deletion takes the rest."""
+        """Whether a namespace is gone or being deleted: nothing can be created in it, and its contents are removed."""
         found = await self.kube.find("v1", "Namespace", namespace)
         return found is None or "deletionTimestamp" in found["metadata"]
 
     def grace(self, seconds: float) -> float:
-        """Return a grace as far as the operator allows it now, whatever was allowed as the attempt began (row X4)."""
+        """Return a grace period, capped by the operator's limit now, not by the one when the attempt began (row X4)."""
         return min(seconds, self.limits.grace_period_maximum.total_seconds())
 
     def blind(self, earlier: Sequence[Interval] = ()) -> tuple[Interval, ...]:
-        """Return when the cluster could not be seen, with what an earlier try of this activity knew of it."""
+        """Return when the cluster could not be seen, including the times that an earlier try of this activity knew."""
         recent = self.sight.intervals(datetime.now(UTC) - BLIND_TOLD)
         return union([*earlier, *recent], SPANS_KEPT)
 
 
 def user_of(target: Target) -> str:
-    """Return the user as whom a workload's components are touched."""
+    """Return the user that reads and writes a workload's components."""
     return service_account_user(target.namespace, target.run_as)
 
 
 def refused(message: str) -> ApplicationError:
-    """Return the error that says: not here, and not later either."""
+    """Return the error for a permanent refusal."""
     return ApplicationError(message, type=names.ERROR_REFUSED, non_retryable=True)
 
 
 def conflict(message: str) -> ApplicationError:
-    """Return the error that names a foreign object in our place."""
+    """Return the error that names a foreign object in the place of ours."""
     return ApplicationError(message, type=names.ERROR_CONFLICT, non_retryable=True)
 
 
@@ -183,7 +183,7 @@ def _mismatch(message: str) -> ApplicationError:
 
 @asynccontextmanager
 async def told() -> AsyncGenerator[None]:
-    """Turn an unanswered request into the error that a workflow expects, so that it is retried without noise."""
+    """Turn an unanswered request into the error that a workflow expects, which is retried without log noise."""
     try:
         yield
     except Unreachable as error:
@@ -193,15 +193,15 @@ async def told() -> AsyncGenerator[None]:
             type=names.ERROR_UNREACHABLE,
             category=ApplicationErrorCategory.BENIGN,
             next_retry_delay=delay,
-            # Its causes and their traces would be more than Temporal keeps of a failure that is retried.
+            # Causes and stack traces would be more than Temporal keeps of a failure that is retried.
         ) from None
 
 
 class Pulse:
-    """Heartbeats for as long as its block lasts, however long one request takes, with the latest words in them."""
+    """Sends heartbeats with the latest progress for as long as its block lasts, however long one request takes."""
 
     _beating: ClassVar[int] = 0
-    """How many there are in this process."""
+    """How many pulses are active in this process."""
 
     def __init__(self) -> None:
         before = earlier()
@@ -216,40 +216,40 @@ class Pulse:
         self._task: asyncio.Task[None] | None = None
 
     def say(self, doing: str, remaining: Sequence[str] = (), remaining_total: int = 0) -> None:
-        """Say what is being done or waited for, from the next heartbeat on."""
+        """Set what is being done or waited for, as heartbeats report it from the next one on."""
         self.doing, self.remaining, self.remaining_total = doing, tuple(remaining), remaining_total
 
     def watch(self, words: Callable[[], str] | None) -> None:
-        """Have each heartbeat ask what is being done, for as long as there is something to ask."""
+        """Make each heartbeat call `words` for what is being done; None ends that."""
         self._watched = words
 
     def note(self, saved: dict[str, str]) -> None:
-        """Have it known at once where pods have saved, by uid, if that is news: they may be gone a moment later."""
+        """Send at once where pods have saved, by pod uid, if that is new: the pods may be gone a moment later."""
         if saved != self.saved:
             self.saved = saved
             if self._task is not None:
                 self._tell()
 
     async def bear(self, seconds: float, since: float | None = None) -> None:
-        """Wait before a refused request is made again; that time counts as borne, also where the wait is broken off.
+        """Wait before a refused request is repeated; that time counts as borne, even if the wait is cancelled.
 
         Args:
             seconds: How long.
-            since: From when on it counts, by the loop's clock; None: from now on.
+            since: The start of the time that counts, by the loop's clock; None for now.
         """
         clock = asyncio.get_running_loop().time
         begun = clock() if since is None else since
         try:
             await asyncio.sleep(seconds)
         finally:
-            # Copies that are refused at the same time bear the same time once.
+            # The time of copies that are refused at the same time counts once.
             now = clock()
             self.borne += max(0.0, now - max(begun, self._borne_until))
             self._borne_until = now
 
     @property
     def told(self) -> tuple[tuple[str, ...], int]:
-        """What was last said to be remaining."""
+        """What was last reported as remaining, and the total."""
         return self.remaining, self.remaining_total
 
     async def __aenter__(self) -> Self:
@@ -260,7 +260,7 @@ class Pulse:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Stop; what a try that fails has learned is handed to the next one."""
+        """Stop; a try that fails hands what it has learned to the next one."""
         if self._task is not None:
             Pulse._beating -= 1
             self._task.cancel()
@@ -270,7 +270,7 @@ class Pulse:
 
     async def _beat(self) -> None:
         while True:
-            # What is done within a second costs Temporal no heartbeat.
+            # An operation that ends within a second sends no heartbeat.
             await asyncio.sleep(min(BEAT_LAST, max(BEAT_FIRST, Pulse._beating / BEATS_A_SECOND)))
             self._tell()
 
@@ -289,13 +289,13 @@ class Pulse:
 
 
 def is_broken_off() -> bool:
-    """Whether the workflow has asked for the activity's end, and nothing else has ended it."""
+    """Whether the activity is cancelled because the workflow requested it, and for no other reason."""
     details = activity.cancellation_details() if activity.in_activity() else None
     return details is not None and details.cancel_requested
 
 
 def earlier() -> Progress:
-    """Return what an earlier try of this activity last said."""
+    """Return the progress that an earlier try of this activity last reported."""
     details = activity.info().heartbeat_details if activity.in_activity() else ()
     try:
         return Progress.model_validate(details[0]) if details else Progress()
@@ -304,7 +304,7 @@ def earlier() -> Progress:
 
 
 async def persist(pulse: Pulse, what: str, call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call until the API server answers it, whatever the answer."""
+    """Repeat a call until the API server answers it, whatever the answer."""
     delay = RETRY_FIRST
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Updates of a workflow, asked for by an activity: a cancellation stays one."""
+"""Workflow updates that an activity requests; its cancellation stays a cancellation."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ async def update(
     seconds: float | None = None,
     update_id: str | None = None,
 ) -> AnyType:
-    """Have a workflow do an update, and return its result.
+    """Execute an update on a workflow, and return its result.
 
-    The SDK tells a task that is cancelled meanwhile the same as one whose call timed out, and who tries again after a
-    timeout would never end; here the one is a `CancelledError`, the other a `TimeoutError`.
+    The SDK raises the same error for a cancelled task as for a call that timed out, so a caller that retries after a
+    timeout would never end. Here the first is a `CancelledError`, and the second a `TimeoutError`.
 
     Args:
         handle: the workflow.
-        name: the update's.
+        name: the update's name.
         given: its argument.
-        returns: what its result is read as.
-        seconds: until it is given up, which says nothing of whether the workflow has it; None: never.
-        update_id: under which it is done once, however often it is asked for.
+        returns: the type of its result.
+        seconds: time limit, after which it is unknown whether the workflow has the update; None for no limit.
+        update_id: the id under which it is executed once, however often it is requested.
 
     Raises:
         CancelledError: if the calling task is cancelled.
