@@ -329,9 +329,9 @@ class Settings(BaseSettings):
     watchdog_every: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=10)
     """How often to check the cluster's entities: queues, graphs, the node monitor and others (role watch)."""
     watchdog_patience: Annotated[Duration, AfterValidator(_positive)] = timedelta(minutes=2)
-    """How long an entity fails its tasks before it is ended and begun anew: set it longer than a rolling upgrade takes.
+    """How long an entity may fail its tasks before it is terminated and restarted: longer than a rolling upgrade takes.
 
-    It doubles each time that the same entity is ended, up to an hour.
+    It doubles each time that the same entity is terminated, up to an hour.
     """
 
     rendezvous_address: OptionalAddress = ""
