@@ -206,7 +206,7 @@ class NamespacesAllowed(Interceptor):
         self._namespaces = tuple(namespaces)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Put the gate before each activity, if there is a list."""
+        """Check the namespace before each activity, if there is a list."""
         return _Gate(next, self._namespaces) if self._namespaces else next
 
 

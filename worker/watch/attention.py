@@ -51,7 +51,7 @@ class Doubt:
 
 @dataclass(slots=True)
 class _Subject:
-    """What one workload was last told."""
+    """What one workload's workflow was last told."""
 
     told: Facts | None = None
     keys: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class _Subject:
     """Keys of attempts and anchors whose workflow has ended."""
 
     def told_of(self, key: str) -> Facts | None:
-        """Return what was told of this attempt; None if the last news was of another."""
+        """Return what was told about this attempt; None if the last news was about another."""
         return self.told if self.keys and self.keys[0] == key else None
 
 
@@ -446,7 +446,7 @@ class Attention:
         self._signals.forget(uid)
 
     def _forget_attempt_if_gone(self, uid: str) -> None:
-        """Forget what was told of an attempt that is gone: if the cluster is restored, its return is news."""
+        """Forget what was told about an attempt that is gone: if the cluster is restored, its return is news."""
         subject, anchor = self._subjects.get(uid), self._cache.anchor(uid)
         if subject is None or anchor is None or self._cache.newest(uid) is not None or not self._listed():
             return  # An attempt that cannot be read is not gone.

@@ -35,7 +35,7 @@ class Missing:
             client: to list workloads and signal them.
             cluster: the cluster's name in workflow ids.
             shards: first and last shard, inclusive.
-            cache: what is seen.
+            cache: the objects seen.
         """
         self._client = client
         self._cluster = cluster

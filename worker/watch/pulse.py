@@ -58,7 +58,7 @@ class Pulse:
             self._back = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
-        """Return after so many seconds, or when the API server answers again, whichever is first."""
+        """Return after this many seconds, or when the API server answers again, whichever is first."""
         try:
             async with asyncio.timeout(seconds):
                 await self._back.wait()
