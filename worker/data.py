@@ -1,4 +1,4 @@
-"""What a worker makes of its settings for data sets: the store, the cache, and the look at the store (row L14)."""
+"""Builds what a worker's settings for data sets ask for: the store, its cache, and the check of the store (row L14)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from holdfast.worker.runtime.settings import Settings
 
 LOOK_SECONDS: Final = 15.0
-"""From one look at the store to the next: what the gauge shows is no older."""
+"""Seconds between two checks of the store: the gauge is never older."""
 CLIENT_MISSING: Final = "data_directory: the S3 client is not installed: pip install 'holdfast[s3]'"
 Log: Any = structlog.stdlib.get_logger("holdfast.worker")
 
 
 class NoClient(HoldfastError):
-    """Data sets are to be staged, and what speaks to their store is not installed."""
+    """Data sets are configured, but the client of their store is not installed."""
 
 
 def opened(given: Settings, metrics: Metrics | None = None) -> Data | None:
-    """Return what a worker stages data sets by; None where it is told of no place for them.
+    """Return what a worker stages data sets with; None if the settings name no folder for them.
 
     Raises:
         NoClient: if the store's client is not installed.
@@ -62,7 +62,7 @@ def opened(given: Settings, metrics: Metrics | None = None) -> Data | None:
 
 
 async def keep_looking(data: Data) -> None:
-    """Look at the store again and again, so that the gauge says how it is now, whether anything is staged or not."""
+    """Check the store periodically, so that the gauge is current whether or not anything is staged."""
     before: str | None = None
     while True:
         why = await data.away()

@@ -1,9 +1,9 @@
-"""Failpoints: the places at which a test can have the worker die, found by interception and never written by hand.
+"""Failpoints: the places at which a test can kill the worker, found by interception and never written by hand.
 
-There is one before and one after each activity, each change sent to the cluster, each update that the worker tells a
-workflow, and each order to a machine: `activity.create.before`, `http.create.pods.after`,
-`http.patch.attempts/status.before`, `update.announce.after`, `machine.erase.before`. Nothing is installed unless one of
-the two variables is set; there is no flag and no line of a file for them, so that no worker dies by mistake.
+There is one before and one after each activity, each change sent to the cluster, each update sent to a workflow, and
+each command to a machine: `activity.create.before`, `http.create.pods.after`, `http.patch.attempts/status.before`,
+`update.announce.after`, `machine.erase.before`. Nothing is installed unless one of the two environment variables is
+set. No flag or configuration file sets them, so no worker dies by mistake.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError
 
 EXIT_CRASHED: Final = 137
-"""How a worker ends at a failpoint: as one that was killed with -9 would."""
+"""Exit code of a worker at a failpoint: that of a process killed with -9."""
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 ACTIVITIES: Final = (
@@ -35,9 +35,9 @@ ACTIVITIES: Final = (
     *(str(value) for name, value in vars(names).items() if name.startswith("ACTIVITY_")),
 )
 UPDATES: Final = (names.UPDATE_ATTACH, names.UPDATE_ANNOUNCE, names.UPDATE_CHECKPOINT)
-"""What a worker itself tells workflows, beside signals."""
+"""The updates that a worker itself sends to workflows."""
 ORDERS: Final = ("set_power", "boot_from_network_once", "erase")
-"""What a machine is told to do."""
+"""The commands to a machine."""
 _POINT = re.compile(
     rf"(activity\.({'|'.join(ACTIVITIES)})|http\.({'|'.join(VERBS.values())})\.[a-z0-9]+(/[a-z0-9]+)?"
     rf"|update\.({'|'.join(UPDATES)})|machine\.({'|'.join(ORDERS)}))\.(before|after)"
@@ -74,12 +74,12 @@ class Passing:
 
 
 def die() -> None:
-    """End the process at once: nothing is flushed, closed or told."""
+    """End the process at once: nothing is flushed, closed or reported."""
     os._exit(EXIT_CRASHED)
 
 
 class Failpoints:
-    """Counts the points that this process passes, writes them down, and ends the process at those it was told."""
+    """Counts and traces the points that this process passes, and ends the process at the given ones."""
 
     def __init__(
         self, at: frozenset[Passing] = frozenset(), trace: int | None = None, end: Callable[[], None] = die
@@ -87,9 +87,9 @@ class Failpoints:
         """Prepare.
 
         Args:
-            at: where to end the process.
-            trace: a file descriptor that each point passed is written to, as a line `<point>:<n>`.
-            end: what ends the process.
+            at: the passings at which to end the process.
+            trace: a file descriptor to which each passing is written, as a line `<point>:<n>`.
+            end: ends the process.
         """
         self._at = at
         self._trace = trace
@@ -97,7 +97,7 @@ class Failpoints:
         self._passed: Counter[str] = Counter()
 
     def passing(self, point: str) -> None:
-        """Note that a point is passed; this may be the process's last act."""
+        """Record that a point is passed; this may end the process."""
         self._passed[point] += 1
         here = Passing(point, self._passed[point])
         if self._trace is not None:
@@ -128,7 +128,7 @@ class Failpoints:
         return Intercepted
 
     def machines(self) -> type[System]:
-        """Return the class of a machine that passes a point before and after each order it takes."""
+        """Return the class of a machine that passes a point before and after each command."""
         failpoints = self
 
         class Intercepted(System):
@@ -160,12 +160,12 @@ class Failpoints:
         return _AroundActivities(self)
 
     def client_interceptor(self) -> client.Interceptor:
-        """Return the interceptor that passes a point before and after each update that a workflow is told."""
+        """Return the interceptor that passes a point before and after each update sent to a workflow."""
         return _AroundUpdates(self)
 
 
 def installed() -> Failpoints | None:
-    """Return what the environment asks for, or None if it asks for nothing.
+    """Return the failpoints that the environment sets; None if it sets none.
 
     Raises:
         SettingsError: if a variable's value cannot be used.

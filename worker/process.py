@@ -1,4 +1,4 @@
-"""The worker process from start to end: find what it needs, run its roles, go away without dropping anything."""
+"""The worker process from start to end: connects to what it needs, runs its roles, and drains before it exits."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ EXIT_BROKEN: Final = 1
 EXIT_REFUSED: Final = 2
 EXIT_AT_ONCE: Final = 130
 SHUTDOWN_MARGIN: Final = 5.0
-"""Seconds beyond the graceful shutdown after which the process ends whatever is still running."""
+"""Seconds beyond the graceful shutdown after which the process cancels everything still running."""
 
 Log: Any = structlog.stdlib.get_logger("holdfast.worker")
 
 
 def run(given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ()) -> int:
-    """Run a worker until it is told to stop; return the process's exit code.
+    """Run a worker until it is stopped; return the process's exit code.
 
     Args:
         given: the settings.
         runner: runs the workflows: Temporal's sandbox with our pure modules passed through.
-        plugins: for the Temporal client; a plugin that is given brings the data converter.
+        plugins: for the Temporal client; if given, a plugin brings the data converter.
     """
     logs.configure(given.log_format, given.log_level)
     for line in settings.misspelled():
@@ -77,7 +77,7 @@ class Process:
         plugins: Sequence[Plugin] = (),
         failpoints: Failpoints | None = None,
     ) -> None:
-        """Prepare; nothing is opened yet."""
+        """Prepare, without opening anything yet."""
         self._failpoints = failpoints
         self._settings = given
         self._plugins = plugins
@@ -85,14 +85,14 @@ class Process:
         self.health = Health()
         self.metrics = Metrics()
         self.addresses: dict[str, str] = {}
-        """Where what is served, once it is: `health`, `metrics` and `rendezvous`."""
+        """Addresses of the running servers, by name: `health`, `metrics` and `rendezvous`."""
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
-        """Run until told to stop; return the exit code.
+        """Run until stopped; return the exit code.
 
         Raises:
-            SettingsError: if something is refused for good.
+            SettingsError: if something is refused permanently.
         """
         self._listen_for_signals()
         async with AsyncExitStack() as stack:
@@ -105,7 +105,7 @@ class Process:
             try:
                 await asyncio.wait({begin, stopped}, return_when=asyncio.FIRST_COMPLETED)
                 if not begin.done():
-                    return EXIT_STOPPED  # Told to stop before anything had begun.
+                    return EXIT_STOPPED  # Stopped before anything began.
                 return await self._work(await begin, stopped)
             finally:
                 for task in (begin, stopped):
@@ -113,7 +113,7 @@ class Process:
                 await asyncio.gather(begin, stopped, return_exceptions=True)
 
     def stop(self) -> None:
-        """Go away: not ready at once, then everything in hand is brought to its end."""
+        """Shut down: become not ready at once, then finish all running work."""
         self.health.drain()
         self._stop.set()
 
@@ -177,7 +177,7 @@ class Process:
             watchdog = Watchdog(Entities(client, given, kube, uid, installation), self.metrics)
             looks = asyncio.create_task(watchdog.run())
             stack.callback(looks.cancel)
-        # What the watch could not see here, an activity cannot have seen either.
+        # While the watch in this process could not see the cluster, its activities could not either.
         sight = SharedSight(kube.sight, watch.intervals)
         marks = given.marks_for(installation)
         access = given.redfish
@@ -191,7 +191,7 @@ class Process:
         return roles.Site(cluster, watch, nodes, meeting)
 
     def _data(self, stack: AsyncExitStack) -> Data | None:
-        """Return what data sets are staged by, and begin to look at their store."""
+        """Return what data sets are staged with, and start to check their store."""
         try:
             data = opened(self._settings, self.metrics)
         except NoClient as error:
@@ -202,7 +202,7 @@ class Process:
         return data
 
     def _rendezvous(self) -> str:
-        """Return where pods are told that their rendezvous is; empty if that is not known."""
+        """Return the URL of the rendezvous that pods are given; empty if it is not known."""
         served = self.addresses.get("rendezvous", "")
         everywhere = served.rpartition(":")[0] in {"0.0.0.0", "[::]", "::"}
         return self._settings.rendezvous_url or (f"http://{served}" if served and not everywhere else "")

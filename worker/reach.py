@@ -1,4 +1,4 @@
-"""Finding Temporal and the cluster: tried again and again, with a line that says which address does not answer."""
+"""Connects to Temporal and the cluster: retries, and logs the address that does not answer."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ Log: Any = structlog.stdlib.get_logger("holdfast.worker")
 
 
 class IdentityError(SettingsError):
-    """The cluster that answers is not the one that this name stands for."""
+    """The cluster that answers is not the one that the name belongs to."""
 
 
 async def persist(what: str, where: str, call: Callable[[], Awaitable[T]], health: Health, longest: float) -> T:
-    """Make a call until it succeeds; not ready meanwhile, and each failure is one line with the address."""
+    """Repeat a call until it succeeds; readiness fails meanwhile, and each failure is logged with the address."""
     pause = PAUSE_FIRST
     while True:
         try:
@@ -79,7 +79,7 @@ async def temporal(
     plugins: Sequence[Plugin],
     interceptors: Sequence[Interceptor] = (),
 ) -> Client:
-    """Return a client, once Temporal answers at a target and has the namespace.
+    """Return a client once Temporal answers at the target and has the namespace.
 
     Raises:
         SettingsError: if a TLS or key file cannot be read.
@@ -110,7 +110,7 @@ async def temporal(
 
 
 def tls_of(settings: Settings) -> TLSConfig | bool:
-    """Return how to speak TLS, False if not at all."""
+    """Return the TLS configuration; False without TLS."""
     files = (settings.temporal_tls_ca_file, settings.temporal_tls_cert_file, settings.temporal_tls_key_file)
     if not settings.temporal_tls and not any(files):
         return False
@@ -136,7 +136,7 @@ def _key(file: Path | None) -> str | None:
 
 
 async def cluster_uid(kube: Kube, where: str, settings: Settings, health: Health) -> str:
-    """Return the cluster's own identity, once it answers: the uid of its namespace `kube-system`."""
+    """Return the cluster's own identity once it answers: the uid of its namespace `kube-system`."""
 
     async def ask() -> str:
         return str((await kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"])
@@ -153,19 +153,19 @@ async def bind(
     health: Health,
     kube: Kube | None = None,
 ) -> None:
-    """Check that this cluster is the one its name stands for, and have its watch kept alive.
+    """Check that the name belongs to this cluster and, if `start`, start the cluster's entities.
 
     Args:
-        client: of Temporal.
-        settings: of the worker.
+        client: the Temporal client.
+        settings: the worker's settings.
         uid: the cluster's own identity.
-        installation: whose objects this worker acts on.
-        start: whether this worker begins the cluster's entities.
-        health: where it is noted whether Temporal answers.
-        kube: the cluster, which shows what an earlier provisioner has begun; None: a provisioner begins empty.
+        installation: the installation whose objects this worker acts on.
+        start: whether this worker starts the cluster's entities.
+        health: records whether Temporal answers.
+        kube: the cluster, which shows the pending work of an earlier provisioner; None: a provisioner starts empty.
 
     Raises:
-        IdentityError: if another cluster, or another installation on it, holds the name.
+        IdentityError: if the name belongs to another cluster, or to another installation on it.
     """
     workflow_id = names.watch_workflow_id(settings.cluster)
 
@@ -190,7 +190,7 @@ async def bind(
 
 
 async def _monitor(client: Client, settings: Settings, uid: str) -> None:
-    """Have the cluster's nodes watched over, by these settings; or not at all."""
+    """Start or update the cluster's node monitor by these settings, or stop it."""
     timings = settings.node_timings
     if settings.node_monitor:
         await begin_monitor(client, settings, uid)
@@ -205,7 +205,7 @@ async def _monitor(client: Client, settings: Settings, uid: str) -> None:
 
 
 async def _provisioner(client: Client, settings: Settings, uid: str, installation: str, kube: Kube | None) -> None:
-    """Have the cluster's nodes booted, wiped and powered off by what the settings name; or not at all."""
+    """Start or update the cluster's provisioner by these settings, or stop it."""
     handle = client.get_workflow_handle(names.provisioner_id(settings.cluster))
     if settings.provisioner_url and await _running(handle) is None:
         state = await provisioner_state(kube, settings.cluster, uid, installation) if kube is not None else None
@@ -215,12 +215,12 @@ async def _provisioner(client: Client, settings: Settings, uid: str, installatio
         return
     if not settings.provisioner_url:
         await handle.signal(SIGNAL_STOP_PROVISIONER)
-    else:  # Another worker, that is told of no service, may have asked for its end.
+    else:  # A worker without a configured service may have asked it to stop.
         await handle.signal(SIGNAL_AT_ONCE, settings.provisioner_at_once)
 
 
 async def _running(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
-    """Describe a workflow, if there is one that runs."""
+    """Describe a workflow if it is running, else return None."""
     try:
         found = await handle.describe(rpc_timeout=CHECK_DEADLINE)
     except RPCError as error:
@@ -242,19 +242,19 @@ def _compare(cluster: str, what: str, bound: object, found: str, workflow_id: st
 async def keep_checking(
     health: Health, temporal_check: Callable[[], Awaitable[object]], kube: Kube | None, where: tuple[str, str]
 ) -> None:
-    """Ask both again and again, so that readiness says how it is now."""
+    """Check both periodically, so that readiness is current."""
     while True:
         await asyncio.sleep(CHECK_PERIOD)
         await _check(health, TEMPORAL, where[0], temporal_check)
         if kube is not None:
             asked = datetime.now(UTC)
             if not await _check(health, KUBERNETES, where[1], lambda: kube.get("v1", "Namespace", "kube-system")):
-                # The check gives up before the request does, so the request itself does not note it.
+                # The check times out before the request does, so the request itself does not record it.
                 kube.sight.lost(asked)
 
 
 async def _check(health: Health, what: str, where: str, ask: Callable[[], Awaitable[object]]) -> bool:
-    """Note whether it answers; return false if it stays silent."""
+    """Record whether it answers; return false if it times out."""
     try:
         async with asyncio.timeout(CHECK_DEADLINE.total_seconds()):
             await ask()

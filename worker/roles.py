@@ -1,4 +1,4 @@
-"""One Temporal worker per role and queue: which workflows or activities it has, and how much of them at once."""
+"""One Temporal worker per role and queue: its workflows or activities, and how many of them run at once."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from holdfast.workflows.decoding import Fitting
 from holdfast.workflows.versioning import APART, BEHAVIOR, DECLARED
 
 STICKY_TIMEOUT: Final = timedelta(seconds=5)
-"""How long a workflow task waits for the worker that has its workflow cached, before any other may take it."""
+"""How long a workflow task waits for the worker that caches its workflow, before any other may take it."""
 
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
 
 POLLS_LEAST: Final = 5
-"""Polls that are open however long nothing came: by one alone a burst after a quiet hour comes in task by task."""
+"""Polls that stay open even when idle: with a single one, a burst after a quiet hour arrives task by task."""
 
 _QUEUE_CACHE: Final = 4
-"""A queue has one workflow, and for a moment its run before."""
+"""A queue has one workflow and, for a moment, its previous run."""
 _QUEUE_POLLS: Final = 2
-"""The least that a worker can have: one for its sticky queue."""
+"""The minimum of a worker: one of the two is for its sticky queue."""
 
 Slots: TypeAlias = FreshSlots | FixedSizeSlotSupplier
 
@@ -71,11 +71,11 @@ def workers(
     """Return a worker for each role of the settings.
 
     Args:
-        client: of Temporal.
-        settings: the roles, and how much of each at once.
-        site: what the roles that act on a cluster need; None if there is none.
+        client: the Temporal client.
+        settings: the roles, and how much of each runs at once.
+        site: what the roles that act on a cluster need; None if there are no such roles.
         runner: runs the workflows.
-        around: what else intercepts the activities, outside of all that is here.
+        around: further interceptors of the activities, outside of all others.
     """
     made: list[Worker | Admission] = []
     runner = with_failing_once(runner)
@@ -111,7 +111,7 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
 
 
 def _admission(client: Client, settings: Settings, runner: WorkflowRunner, queue: str) -> Worker:
-    """Return the worker of one admission queue: one workflow is all that it has."""
+    """Return the worker of one admission queue: it runs a single workflow."""
     return Worker(
         client,
         task_queue=queue,
@@ -129,7 +129,7 @@ def _admission(client: Client, settings: Settings, runner: WorkflowRunner, queue
 
 
 Share = tuple[str, list[Callable[..., Any]], Slots]
-"""A task queue, what is done of it, and how much of that at once."""
+"""A task queue, its activities, and the slots for them."""
 
 
 def _activities(client: Client, settings: Settings, role: Role, share: Share, around: Sequence[Interceptor]) -> Worker:
@@ -142,7 +142,7 @@ def _activities(client: Client, settings: Settings, role: Role, share: Share, ar
         tuner=_only_activities(slots),
         activity_task_poller_behavior=_polls(role),
         graceful_shutdown_timeout=settings.graceful_shutdown,
-        # A cancellation comes with the answer to a heartbeat.
+        # A cancellation arrives with the response to a heartbeat.
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         interceptors=interceptors,
@@ -152,7 +152,7 @@ def _activities(client: Client, settings: Settings, role: Role, share: Share, ar
 
 
 def shares(settings: Settings, role: Role, site: Site) -> list[Share]:
-    """Return what a role that acts on a cluster does, by task queue."""
+    """Return the activities of a role that acts on a cluster, by task queue."""
     if role is Role.CLUSTER:
         slots = FreshSlots(settings.max_concurrent_activities, settings.max_fresh_activities, FRESH_SECONDS)
         return [(names.queue_cluster(settings.cluster), [*site.cluster.all, site.gangs.begin_gang], slots)]
@@ -164,7 +164,7 @@ def shares(settings: Settings, role: Role, site: Site) -> list[Share]:
             (names.queue_wait(settings.cluster), site.cluster.all, slots),
             (names.queue_probe(settings.cluster), [site.cluster.probe], probes),
         ]
-    # One more than the parts and the nodes, so that one may begin anew while its last try is still ending.
+    # One more than the shard sets and the node watch, so that one may restart while its last try is still ending.
     watches = [site.watch.watch, site.nodes.watch_nodes]
     return [(names.queue_watch(settings.cluster), watches, FixedSizeSlotSupplier(settings.watch_shard_sets + 2))]
 
@@ -183,8 +183,8 @@ def _only_activities(slots: Slots) -> WorkerTuner:
 
 
 def _build_id(settings: Settings) -> str | None:
-    """Return what the worker calls its code in histories; a deployment has its own."""
-    # Without one the SDK hashes the code of every loaded module, which it reads again: half a second of each start.
+    """Return the worker's build id in histories; None with a deployment, which has its own."""
+    # Without one the SDK reads and hashes the code of every loaded module: half a second of each start.
     return None if settings.deployment_name else f"holdfast-{__version__}"
 
 
@@ -199,14 +199,14 @@ def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:
 
 
 class NamespacesAllowed(Interceptor):
-    """Refuses to begin anything in a namespace the operator has not listed; what is there may still be removed."""
+    """Refuses to start anything in a namespace that the operator has not listed; removals are still allowed."""
 
     def __init__(self, namespaces: Sequence[str]) -> None:
-        """Allow these; all if there are none."""
+        """Allow these namespaces; all if there are none."""
         self._namespaces = tuple(namespaces)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Put the gate before each activity, if there is a list."""
+        """Check the namespace before each activity, if there is a list."""
         return _Gate(next, self._namespaces) if self._namespaces else next
 
 

@@ -1,1 +1,1 @@
-"""The sweep, namespaces, and taking Holdfast off a cluster."""
+"""The sweep, namespaces, and uninstalling Holdfast from a cluster."""

@@ -1,4 +1,4 @@
-"""What a namespace needs before workloads may live in it: its label, the run-as account, the rights of both sides."""
+"""Enables a namespace for workloads: its label, the run-as account, and the rights of that account and the worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IN_FORCE_SECONDS = 10.0
 _VERBS = ["create", "get", "list", "watch", "patch", "delete"]
 _PART_OF = {"app.kubernetes.io/part-of": "holdfast"}
 LABELS: Final = "app.kubernetes.io/part-of=holdfast"
-"""Selects what Holdfast has made for itself."""
+"""Selects the objects that Holdfast has created for itself."""
 
 # The built-in kinds a workload is usually made of, by API group.
 RUNNER_KINDS: dict[str, list[str]] = {
@@ -34,14 +34,14 @@ def manifests(
 
     Args:
         namespace: the namespace, which may exist already.
-        service_account: the account as which components are created; it is made, and opted in.
+        service_account: the account as which components are created; it is created, and opted in.
         extra_groups: API groups whose kinds the account may handle too, for example `jobset.x-k8s.io`.
     """
     impersonator = f"holdfast-impersonate-{service_account}"
     rules: list[dict[str, Any]] = [
         {"apiGroups": [group], "resources": kinds, "verbs": _VERBS} for group, kinds in RUNNER_KINDS.items()
     ]
-    # Where the cluster guards `blockOwnerDeletion`, whoever makes an object so owned must be able to do this.
+    # If the cluster enforces `blockOwnerDeletion`, the creator of an object with such an owner needs this right.
     rules.append({"apiGroups": [names.GROUP], "resources": [f"{names.ATTEMPT_PLURAL}/finalizers"], "verbs": ["update"]})
     rules += [{"apiGroups": [group], "resources": ["*"], "verbs": _VERBS} for group in extra_groups]
     impersonation = {
@@ -79,11 +79,11 @@ async def enable(
     service_account: str = names.RUN_AS_DEFAULT,
     extra_groups: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Enable a namespace with the caller's own rights, and return what was applied; may be repeated.
+    """Enable a namespace with the caller's own rights, and return the applied objects; may be repeated.
 
     Raises:
         Forbidden: if the caller may not grant these rights.
-        HoldfastError: if a role or binding of that name is there that is somebody else's.
+        HoldfastError: if a role or binding of that name exists that is not Holdfast's.
     """
     wanted = manifests(namespace, service_account, extra_groups)
     if not dry_run:
@@ -94,15 +94,15 @@ async def enable(
 
 
 def is_own(thing: Object) -> bool:
-    """Whether an object says that it is part of Holdfast."""
+    """Whether an object is labelled as part of Holdfast."""
     return mapping(thing["metadata"].get("labels")).items() >= _PART_OF.items()
 
 
 async def _beside(kube: Kube, manifest: Object) -> Object:
-    """Return what to apply where an object of that name may be another's: an account is opted in, and stays theirs.
+    """Return the manifest to apply if someone else may own an object of that name: their account is only opted in.
 
     Raises:
-        HoldfastError: if it is a role, or a binding.
+        HoldfastError: if someone else owns a role or binding of that name.
     """
     metadata = manifest["metadata"]
     if metadata.get("labels") != _PART_OF:
@@ -119,9 +119,9 @@ async def _beside(kube: Kube, manifest: Object) -> Object:
 
 
 async def _in_force(kube: Kube, namespace: str, service_account: str) -> None:
-    """Wait until the API server's authorizer has read the new roles, which it does a moment after they are made.
+    """Wait until the API server's authorizer has read the new roles, which takes a moment after they are created.
 
-    Who may not ask about others' rights does not wait: a submission that comes at once may then be refused.
+    A caller that may not review others' rights does not wait: an immediate submission may then be refused.
     """
     worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
     runner = service_account_user(namespace, service_account)
@@ -144,7 +144,7 @@ async def _reviewed(kube: Kube, spec: dict[str, Any]) -> bool:
 
 
 async def apply(kube: Kube, manifest: dict[str, Any]) -> Object:
-    """Create an object, or merge it into the one that is there."""
+    """Create an object, or merge it into the existing one."""
     metadata = manifest["metadata"]
     key = (manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace", ""))
     while True:
@@ -155,7 +155,7 @@ async def apply(kube: Kube, manifest: dict[str, Any]) -> Object:
             return await kube.patch(*key, uid=found["metadata"]["uid"], patch=manifest)
         except (AlreadyExists, NotFound) as error:
             if isinstance(error, NotFound) and found is None:
-                raise  # Not the object is missing but its namespace, or its kind.
+                raise  # The namespace or the kind is missing, not the object.
 
 
 def _metadata(namespace: str, name: str) -> dict[str, Any]:

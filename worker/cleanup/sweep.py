@@ -1,4 +1,4 @@
-"""What outages leave behind in a cluster, and what may be done about it: facts in, verdicts out. Pure."""
+"""Judges what outages leave behind in a cluster, and what may be removed: facts in, verdicts out. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from holdfast.model import Phase
 from holdfast.model.calls.cluster import PlannedComponent
 
 _RECORDED: Final = frozenset({Phase.SUCCEEDED.value, Phase.FAILED.value})
-"""Outcomes of which the anchor stays behind as the record."""
+"""Outcomes after which the anchor stays as the record."""
 
 
 class Verdict(StrEnum):
-    """What is to become of what was found of a workload."""
+    """What to do with the objects found of a workload."""
 
     ENDED = "ended"
-    """The run it belongs to is closed: all of it goes."""
+    """The run it belongs to is closed: everything is removed."""
     STRAY = "stray"
-    """Its workflow is running, and is past some of the attempts found: those go."""
+    """Its workflow is running, and is past some of the attempts found: those are removed."""
     UNKNOWN = "unknown"
     """Temporal does not know it: only listed, unless a person says otherwise."""
     DOUBT = "in doubt"
-    """It cannot be told what it is: never touched."""
+    """It cannot be identified for certain: never touched."""
     ALIVE = "alive"
     """Its workflow is running: never touched."""
 
@@ -47,20 +47,20 @@ class AttemptLeft:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What there is in the cluster of one workload: its anchor, if our finalizer is on it, and its attempts."""
+    """The objects of one workload in the cluster: its anchor, if it has our finalizer, and its attempts."""
 
     namespace: str
     name: str
     workload_uid: str
     workflow_id: str
     anchor: bool = False
-    """Whether there is an anchor that is still held by our finalizer."""
+    """Whether there is an anchor that still has our finalizer."""
     attempts: tuple[AttemptLeft, ...] = ()
     problem: str = ""
-    """Why its objects cannot be taken at their word."""
+    """Why its objects cannot be trusted."""
 
     def sentence(self) -> str:
-        """Say what there is: `anchor, attempts 1 and 2`."""
+        """Name the objects: `anchor, attempts 1 and 2`."""
         numbers = [str(one.number) for one in self.attempts]
         listed = " and ".join(filter(None, (", ".join(numbers[:-1]), *numbers[-1:])))
         attempts = f"attempt{'s' if len(numbers) > 1 else ''} {listed}" if numbers else ""
@@ -69,62 +69,62 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Everything of Holdfast's in a cluster."""
+    """All objects of Holdfast in a cluster."""
 
     left: tuple[Left, ...] = ()
-    """Of this installation, by namespace and name: whatever holds something."""
+    """Workloads of this installation that still hold something, by namespace and name."""
     settled: int = 0
-    """Anchors of this installation that hold nothing any more: records of outcomes."""
+    """Number of anchors of this installation that hold nothing any more: records of outcomes."""
     foreign: int = 0
-    """Anchors and attempts of other installations, or of another cluster's name."""
+    """Number of anchors and attempts of other installations, or under another cluster name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFact:
-    """What Temporal says of one run of a workflow id."""
+    """What Temporal reports of one run of a workflow id."""
 
     uid: str
-    """The workload's uid, by the run's own word, or else its first run's id, which is what an unnamed one becomes."""
+    """The workload's uid as the run states it, or else its first run's id, which is the default uid."""
     running: bool
     word: str
-    """Temporal's word for how it is: Running, Terminated, ..."""
+    """Temporal's status of the run: Running, Terminated, ..."""
     said: bool = True
-    """Whether the uid is the run's own word."""
+    """Whether the run itself states the uid."""
     phase: str = ""
     attempt: int | None = None
-    """The attempt it is at, or was at lately: attempts only ever grow."""
+    """Its current or a recent attempt: attempts only ever grow."""
     held: bool = False
-    """Whether it is Held: cluster and memory contradict each other, and only a person can say what lives rightly."""
+    """Whether it is Held: cluster and workflow contradict each other, and only a person can say which is right."""
     unreadable: str = ""
     """Why its memo could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What Temporal says of a workload."""
+    """What Temporal reports of a workload."""
 
     current: RunFact | None = None
     """The latest run under the workload's workflow id."""
     own: RunFact | None = None
-    """The run that is this very workload, where it is another."""
+    """This workload's own run, if it is not the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, and what follows."""
+    """A verdict and its consequences."""
 
     verdict: Verdict
     why: str
     doomed: tuple[AttemptLeft, ...] = ()
     """Attempts to delete."""
     releases: bool = False
-    """Whether the anchor is let go of, once all is proven gone."""
+    """Whether to release the anchor, once all is proven gone."""
     deletes_anchor: bool = False
-    """Whether the anchor goes too: there is no outcome that it would be the record of."""
+    """Whether to delete the anchor too: there is no outcome for it to record."""
 
 
 def find(objects: Iterable[Mapping[str, Any]], installation: str, cluster: str) -> Found:
-    """Return what anchors and attempts, raw as they were listed, say is there."""
+    """Return what raw anchors and attempts, as listed, show of this installation."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     foreign = 0
     for thing in objects:
@@ -142,7 +142,7 @@ def find(objects: Iterable[Mapping[str, Any]], installation: str, cluster: str) 
 
 
 def judge(left: Left, life: Life) -> Judgement:
-    """Return what is to become of what was found of a workload. Only a positive answer lets anything go."""
+    """Judge the objects found of a workload. Only a positive answer allows any removal."""
     if left.problem:
         return Judgement(Verdict.DOUBT, left.problem)
     current = life.current
@@ -182,7 +182,7 @@ def _all_goes(left: Left, verdict: Verdict, why: str, *, delete: bool) -> Judgem
 
 
 def _alive(left: Left, run: RunFact) -> Judgement:
-    """Return what goes although the workflow is running: attempts it is past, and has proven gone before."""
+    """Judge a workload with a running workflow: attempts that it is past, and has proven gone before, are removed."""
     if run.held and left.attempts:
         why = "its workflow is Held, since cluster and memory contradict each other: say `retry` or `cancel` to it"
         return Judgement(Verdict.DOUBT, why)
@@ -204,7 +204,7 @@ def _alive(left: Left, run: RunFact) -> Judgement:
 
 
 def _cluster(workflow_id: str) -> str:
-    """Return the cluster that a workload's workflow id names, empty if it is no such id."""
+    """Return the cluster in a workload's workflow id; empty if it is no such id."""
     try:
         return names.parse_workflow_id(workflow_id)[0]
     except ValueError:
@@ -236,7 +236,7 @@ def _left(namespace: str, uid: str, things: Sequence[Mapping[str, Any]]) -> Left
 
 
 def _problem(namespace: str, workflow_id: str, thing: Mapping[str, Any]) -> str:
-    """Say why an object cannot be taken at its word: Holdfast makes none whose labels and fields disagree."""
+    """Say why an object cannot be trusted: Holdfast creates none whose labels and fields disagree."""
     metadata, spec = mapping(thing.get("metadata")), mapping(thing.get("spec"))
     labels, what = mapping(metadata.get("labels")), f"{thing.get('kind')} {metadata.get('name')}"
     own = str(spec.get("workflowId"))

@@ -1,4 +1,4 @@
-"""The sweeper's hand: deletes what a verdict lets go, asks again before each deletion, and waits for the proof."""
+"""The sweep's removal: deletes what a verdict allows, judges again before each deletion, and waits for the proof."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.worker.cleanup.sweep import AttemptLeft, Judgement, Left, Verdict
 from holdfast.worker.cleanup.sweep_lookup import Ground, Item, judgement, look
 
 SWEPT: Final = "Swept"
-"""Reason of the Event on an attempt that is removed."""
+"""Reason of the Event on a removed attempt."""
 LIMIT: Final = timedelta(minutes=10)
 _AT_ONCE: Final = 8
 _POLL: Final = 0.5
@@ -31,31 +31,31 @@ _ACTED_ON: Final = frozenset({Verdict.ENDED, Verdict.STRAY})
 
 
 class Result(StrEnum):
-    """What became of something that was to be removed."""
+    """The result of a removal."""
 
     REMOVED = "removed"
-    """All that was to go is proven gone."""
+    """Everything to remove is proven gone."""
     LEFT = "left"
-    """Something is still there, and is named."""
+    """Something still exists, and is named."""
     CHANGED = "changed"
-    """It was not what it had been any more, and was let be from then on."""
+    """Its verdict changed, and nothing more was removed from then on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one workload's leftovers."""
+    """The result for one workload's leftovers."""
 
     item: Item
     result: Result
     why: str = ""
-    """Why it was let be, or by whom its removal was refused."""
+    """Why the removal stopped, or how the cluster refused it."""
     left: tuple[str, ...] = ()
-    """Sentences: what is still there and what holds it."""
+    """Sentences: what still exists, and what holds it."""
     left_total: int = 0
 
 
 def to_remove(items: Iterable[Item], *, unknown: bool) -> tuple[Item, ...]:
-    """Return what may be removed: what has a positive answer, and, if a person says so, what is unknown."""
+    """Return what may be removed: items with a positive answer and, if a person says so, unknown ones."""
     verdicts = _ACTED_ON | ({Verdict.UNKNOWN} if unknown else frozenset[Verdict]())
     return tuple(one for one in items if one.judgement.verdict in verdicts)
 
@@ -68,17 +68,17 @@ async def sweep(
     say: Callable[[str], None] = lambda _: None,
     limit: timedelta = LIMIT,
 ) -> None:
-    """Remove what was found of these workloads, each until proven gone or until time is up.
+    """Remove the leftovers of these workloads, each until proven gone or until time is up.
 
     Args:
-        ground: where.
+        ground: the cluster and the Temporal namespace.
         items: what to remove (`to_remove`).
-        done: takes each outcome, as it comes.
-        say: takes lines for a person who waits.
+        done: receives each outcome as it comes.
+        say: receives lines for a person who waits.
         limit: how long one workload's removal may last.
 
     Raises:
-        RPCError: if Temporal does not answer when it is asked again; what was not yet deleted is not.
+        RPCError: if Temporal does not answer when asked again; nothing more is deleted then.
         Unreachable: if the cluster does not answer, and the limit is over.
     """
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -107,7 +107,7 @@ class _Removal:
         self._begun = self._clock()
         self._end = self._begun + limit.total_seconds()
         self._doomed = {one.uid: one for one in item.judgement.doomed}
-        """All that was to go, by uid, also once it is gone: what it made is looked for after it."""
+        """All attempts to remove, by uid, including those already gone: their objects are searched for afterwards."""
         self._told_at = self._begun
         self._told: tuple[str, ...] = ()
 
@@ -127,7 +127,7 @@ class _Removal:
             await asyncio.sleep(_POLL)
 
     async def _round(self) -> Outcome | None:
-        """Delete what is to go and is not going yet; end it if all is gone or time is up."""
+        """Delete what must go and is not being deleted yet; return the outcome if all is gone or time is up."""
         left = await look(self._ground, self._item.left)
         for attempt in left.attempts:
             if attempt.deleting or not self._is_to_go(attempt):
@@ -151,9 +151,9 @@ class _Removal:
         return None
 
     def _is_to_go(self, attempt: AttemptLeft) -> bool:
-        """Whether it may be asked at all if it goes: of a workload that lives, only what was past when it was judged.
+        """Whether an attempt is a candidate: of a live workload, only attempts that were past when it was judged.
 
-        What a late worker adds to an ended one while it is removed, goes with it.
+        Attempts that a late worker adds to an ended workload during the removal are removed too.
         """
         if self._item.judgement.verdict is not Verdict.STRAY:
             return True
@@ -172,15 +172,15 @@ class _Removal:
             )
 
     async def _record(self, attempt: AttemptLeft) -> None:
-        """Write an Event on what is to be deleted, before it is (row L6).
+        """Write an Event on an attempt before it is deleted (row L6).
 
-        A namespace that is being deleted takes no Events any more; what is left there goes all the same.
+        A namespace that is being deleted accepts no Events any more; the leftovers there are removed all the same.
         """
         with suppress(KubeError):
             await self._ground.site.kube.create(swept_event(self._item, attempt, datetime.now(UTC)))
 
     async def _conclude(self) -> Outcome | None:
-        """Let go of the anchor, where the verdict says so and still stands."""
+        """Release the anchor, if the verdict says so and still stands."""
         if not self._item.judgement.releases:
             return Outcome(self._item, Result.REMOVED)
         left = await look(self._ground, self._item.left)
@@ -198,7 +198,7 @@ class _Removal:
     # Proof.
 
     async def _remaining(self, left: Left) -> tuple[tuple[str, ...], int]:
-        """Return what is not proven gone, in sentences, and how many objects that is."""
+        """Return sentences about the objects that are not proven gone, and their number."""
         standing = [one.name for one in left.attempts if one.uid in self._doomed]
         asked = tuple(self._doomed.values()) or (AttemptLeft("", "", 0),)
         found = [await find_remains(self._ground.site, self._question(attempt)) for attempt in asked]
@@ -210,7 +210,7 @@ class _Removal:
         return tuple(told), remains.total + len(standing)
 
     def _question(self, attempt: AttemptLeft) -> RemoveInput:
-        """Return what the search for remains goes by; it reads no report and no deadline."""
+        """Return the input for the search for remains, which reads no report and no deadline."""
         nothing = Report(sequence=0, phase=Phase.TERMINATING, reason=Reason.CANCEL_REQUESTED)
         return RemoveInput(
             target=self._target,
@@ -233,7 +233,7 @@ class _Removal:
             workload_uid=left.workload_uid,
             workflow_id=left.workflow_id,
             shard=names.shard_of(left.workload_uid),
-            # What another account made, whoever sweeps reads with their own rights.
+            # Whatever account created the objects, the sweep reads them with its caller's own rights.
             run_as=names.RUN_AS_DEFAULT,
         )
 
@@ -245,14 +245,14 @@ class _Removal:
 
 
 def swept_event(item: Item, attempt: AttemptLeft, now: datetime) -> Object:
-    """Return the Event that says why an attempt is removed; it has the same name whenever it is made. Pure."""
+    """Return the Event that says why an attempt is removed; its name is the same each time. Pure."""
     message = f"holdfast sweep removes {attempt.name} ({item.judgement.verdict.value}): {item.judgement.why}"
     metadata = {"name": attempt.name, "namespace": item.left.namespace, "uid": attempt.uid}
     return event_on((names.API_VERSION, names.ATTEMPT_KIND), metadata, f".{attempt.uid}.swept", SWEPT, message, now)
 
 
 def together(found: Sequence[Remains]) -> Remains:
-    """Return what was found left of several attempts, each object once; their owners are counted apart."""
+    """Return the remains of several attempts, each object once; their owners are counted separately."""
     components = {_key(thing): (component, thing) for one in found for component, thing in one.components}
     between = {_key(thing): thing for one in found for thing in one.between if _key(thing) not in components}
     # A component that is a pod was found as both.
@@ -261,7 +261,7 @@ def together(found: Sequence[Remains]) -> Remains:
 
 
 def of_attempt(remains: Remains, number: int) -> Remains:
-    """Return of what was found left of a whole workload what is one attempt's: the others live."""
+    """Return one attempt's part of the remains of a whole workload: the other attempts are live."""
     return replace(
         remains,
         between=tuple(one for one in remains.between if _attempt(one) in (None, str(number))),
@@ -275,5 +275,5 @@ def _key(thing: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _attempt(thing: Mapping[str, Any]) -> str | None:
-    """Return the attempt an object is labelled with."""
+    """Return the attempt in an object's label."""
     return mapping(mapping(thing.get("metadata")).get("labels")).get(names.LABEL_ATTEMPT)

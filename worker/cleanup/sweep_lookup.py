@@ -1,4 +1,4 @@
-"""The sweeper's questions: which cluster this is, what stands in it, and what Temporal says of a workload."""
+"""The sweep's lookups: which cluster this is, what objects it has, and what Temporal reports of a workload."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What was found of one workload, and its verdict."""
+    """The objects found of one workload, and its verdict."""
 
     left: Left
     judgement: Judgement
@@ -49,7 +49,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A look at the whole cluster, every workload in it judged."""
+    """The objects of the whole cluster, with a verdict on every workload."""
 
     found: Found
     items: tuple[Item, ...]
@@ -57,25 +57,25 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The cluster that is swept, and the Temporal namespace that is asked."""
+    """The cluster to sweep, and the Temporal namespace to ask."""
 
     client: Client
     site: Site
     watched: bool
-    """Whether this Temporal namespace knows the cluster's watch, so that it is the one its workloads are in."""
+    """Whether this Temporal namespace knows the cluster's watch, and so has the cluster's workloads."""
 
 
 async def ground(client: Client, kube: Kube, cluster: str, installation: str) -> Ground:
-    """Find out which cluster and which installation this is, as a worker does at its start.
+    """Identify the cluster and the installation, as a worker does at its start.
 
     Args:
-        client: of the Temporal namespace to ask.
-        kube: of the cluster.
+        client: the client of the Temporal namespace to ask.
+        kube: the client of the cluster.
         cluster: the cluster's name in workflow ids.
-        installation: the installation's id, empty for the one whose worker watches this cluster.
+        installation: the installation's id; empty for the one whose worker watches this cluster.
 
     Raises:
-        IdentityError: if the cluster, or the installation, is not the one that the name stands for.
+        IdentityError: if the name belongs to another cluster or installation.
         RPCError: if Temporal does not answer, or has no such namespace.
         KubeError: if the cluster does not answer, or refuses.
     """
@@ -104,7 +104,7 @@ def _same(cluster: str, what: str, bound: object, found: str, watch_id: str) -> 
 
 
 async def survey(ground: Ground) -> Survey:
-    """Look at all anchors and attempts of the cluster, and judge each workload of this installation.
+    """List all anchors and attempts of the cluster, and judge each workload of this installation.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -121,7 +121,7 @@ async def survey(ground: Ground) -> Survey:
 
 
 async def look(ground: Ground, left: Left) -> Left:
-    """Look again at what there is of one workload: nothing, if all of it is gone."""
+    """List the objects of one workload again; without anchor and attempts if all are gone."""
     labels = f"{names.LABEL_WORKLOAD_UID}={left.workload_uid}"
     objects = await _objects(ground.site.kube, left.namespace, labels)
     found = find(objects, ground.site.installation, ground.site.cluster)
@@ -130,7 +130,7 @@ async def look(ground: Ground, left: Left) -> Left:
 
 
 async def judgement(ground: Ground, left: Left) -> Judgement:
-    """Ask Temporal about a workload, and judge what was found of it."""
+    """Ask Temporal about a workload, and judge its objects."""
     return judge(left, Life() if left.problem else await life(ground.client, left))
 
 
@@ -140,13 +140,13 @@ async def _objects(kube: Kube, namespace: str = "", labels: str = "") -> list[Ob
         try:
             items = (await kube.list(names.API_VERSION, kind, namespace, labels=labels, limit=_PAGE))["items"]
         except NotFound:
-            continue  # The cluster does not even know the kind.
+            continue  # The cluster does not serve the kind.
         listed += [{**item, "kind": kind} for item in items]
     return listed
 
 
 async def life(client: Client, left: Left) -> Life:
-    """Ask Temporal what it knows of a workload: of the latest run of its workflow id, and of the run it was itself.
+    """Ask Temporal about a workload: the latest run of its workflow id, and its own run.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -163,7 +163,7 @@ async def life(client: Client, left: Left) -> Life:
 
 
 async def _own(client: Client, left: Left, latest: str) -> RunFact | None:
-    """Return the run that was this very workload, where a later one has taken its name."""
+    """Return the workload's own run, if a later workload has taken its name."""
     workflow_id = left.workflow_id.replace("\\", "\\\\").replace("'", "\\'")
     query = (
         f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND WorkflowId = '{workflow_id}' "
@@ -172,7 +172,7 @@ async def _own(client: Client, left: Left, latest: str) -> RunFact | None:
     async for execution in client.list_workflows(query, rpc_timeout=_DEADLINE):
         if execution.run_id == latest or (await _fact(execution)).uid != left.workload_uid:
             continue
-        # The list may be behind: the run itself has the word.
+        # The list may be behind: the description of the run is authoritative.
         described = await describe(client, left.workflow_id, execution.run_id)
         if described is not None:
             return await _fact(described)
@@ -180,7 +180,7 @@ async def _own(client: Client, left: Left, latest: str) -> RunFact | None:
 
 
 async def describe(client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
-    """Return what Temporal says of a run of a workflow id, the latest if none is named; None if it knows none.
+    """Describe a run of a workflow id, the latest if none is named; return None if Temporal knows none.
 
     Raises:
         RPCError: if Temporal does not answer, or does not know the namespace.
@@ -194,7 +194,7 @@ async def describe(client: Client, workflow_id: str, run_id: str | None = None) 
 
 
 def _is_namespace(error: RPCError) -> bool:
-    """Whether it is the Temporal namespace that was not found."""
+    """Whether the Temporal namespace itself was not found."""
     return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
 
 
@@ -204,7 +204,7 @@ async def _fact(execution: WorkflowExecution) -> RunFact:
     first = execution.raw_info.first_run_id or execution.run_id
     try:
         memo: Mapping[str, Any] = await execution.memo()
-    except Exception as error:  # A codec that is not here fails in a way of its own.
+    except Exception as error:  # A missing codec can raise any error.
         return RunFact("", running, word, unreadable=" ".join(str(error).split())[:200] or type(error).__name__)
     status = mapping(memo.get(names.MEMO_STATUS))
     said = str(memo.get(names.MEMO_UID) or status.get("uid") or "")
@@ -222,7 +222,7 @@ async def _fact(execution: WorkflowExecution) -> RunFact:
 
 
 async def _asked(client: Client, latest: WorkflowExecutionDescription, fact: RunFact) -> RunFact:
-    """Ask the workflow itself for what its memo does not say; without an answer, the doubt stays."""
+    """Query the workflow for what its memo lacks; without an answer, return the facts unchanged."""
     handle = client.get_workflow_handle(latest.id, run_id=latest.run_id)
     try:
         async with asyncio.timeout(_QUERY_DEADLINE.total_seconds()):

@@ -1,7 +1,7 @@
-"""Holdfast is taken off a cluster, in an order in which nothing hangs (row F15).
+"""Uninstalls Holdfast from a cluster, in an order in which nothing hangs (row F15).
 
-What runs goes first, while there are still workers, rights and kinds; then what decides, what is said on nodes, the
-policies, the rights, and the kinds at last. It may be repeated: each step looks at what is there.
+Workloads go first, while there are still workers, rights and kinds. Then go the workflows that decide, the marks on
+nodes, the policies, the rights, and at last the kinds. It may be repeated: each step checks what exists.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _CRD: Final = "CustomResourceDefinition"
 _ROLES: Final = tuple(("rbac.authorization.k8s.io/v1", kind) for kind in ("RoleBinding", "Role"))
 _ACCOUNT: Final = ("v1", "ServiceAccount")
 _PODS_GO: Final = 120.0
-"""Seconds within which the pods of workers in the cluster go."""
+"""Seconds allowed for the pods of workers in the cluster to go."""
 _LOOK: Final = 1.0
-"""Seconds between two looks at what is still there."""
+"""Seconds between two looks at what still exists."""
 _LET_GO: Final = 60.0
-"""Seconds within which the cluster's collector lets go of what an object owns."""
+"""Seconds allowed for the cluster's garbage collector to orphan the dependents of an object."""
 _TOLD: Final = 5
 _BECAUSE: Final = "Holdfast is taken off this cluster"
 
@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Thing:
-    """A custom resource that stands for a workload, or for one of its attempts."""
+    """A custom resource of a workload, or of one of its attempts."""
 
     api_version: str
     kind: str
@@ -60,12 +60,12 @@ class Thing:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What the API server knows it by."""
+        """Identifies it to the API server."""
         return self.api_version, self.kind, self.name, self.namespace
 
     @property
     def lives(self) -> bool:
-        """Whether it keeps something: an AppWrapper that has ended, or was never taken up, does not."""
+        """Whether it still holds something: an AppWrapper that has ended, or was never started, does not."""
         return self.api_version == names.API_VERSION or names.FINALIZER in self.finalizers
 
     def __str__(self) -> str:
@@ -73,12 +73,12 @@ class Thing:
 
 
 async def standing(ground: Ground, managed_by: str) -> list[Thing]:
-    """Return what stands for workloads in a cluster: attempts first, then anchors, then its AppWrappers.
+    """Return the custom resources of workloads in a cluster: attempts first, then anchors, then its AppWrappers.
 
-    Those are the ones that name `managed_by`, and those that bear its marks.
+    AppWrappers count if they name `managed_by`, or have this installation's label.
 
     Raises:
-        HoldfastError: if something belongs to another installation, whose kinds these are too.
+        HoldfastError: if one belongs to another installation, which uses the same kinds.
         KubeError: if the cluster does not answer, or refuses.
     """
     own = ground.site.installation
@@ -102,10 +102,10 @@ async def standing(ground: Ground, managed_by: str) -> list[Thing]:
 
 
 async def check_ground(ground: Ground) -> None:
-    """Refuse where it is not certain that this Temporal namespace decides for this cluster, and for it alone.
+    """Check that this Temporal namespace decides for this cluster, and that no other installation watches it.
 
     Raises:
-        HoldfastError: if it is not.
+        HoldfastError: if either is not certain.
         RPCError: if Temporal does not answer.
         KubeError: if the cluster does not answer, or refuses.
     """
@@ -131,7 +131,7 @@ async def check_ground(ground: Ground) -> None:
 
 
 async def open_workflows(client: Client, cluster: str) -> list[WorkflowExecution]:
-    """Return the workflows of a cluster's graphs and workloads that are under way, graphs first."""
+    """Return the running workflows of a cluster's graphs and workloads, graphs first."""
     found: list[WorkflowExecution] = []
     for workflow_type, prefix in ((names.GRAPH_WORKFLOW, "graph/"), (names.WORKLOAD_WORKFLOW, "workload/")):
         query = f"WorkflowType = '{workflow_type}' AND WorkflowId STARTS_WITH '{prefix}{cluster}/'"
@@ -140,10 +140,10 @@ async def open_workflows(client: Client, cluster: str) -> list[WorkflowExecution
 
 
 async def remove_workloads(ground: Ground, managed_by: str, *, limit: timedelta, say: Say) -> None:
-    """Have every workload of a cluster removed by its own workflow, and wait until all of it is proven gone.
+    """Make each workload's own workflow remove it, and wait until all workloads are proven gone.
 
     Raises:
-        HoldfastError: if something is still there at the end of `limit`.
+        HoldfastError: if something still exists at the end of `limit`.
         RPCError: if Temporal does not answer.
         KubeError: if the cluster does not answer, or refuses.
     """
@@ -176,10 +176,10 @@ async def remove_workloads(ground: Ground, managed_by: str, *, limit: timedelta,
 
 
 async def leave_workloads(ground: Ground, managed_by: str, *, say: Say) -> None:
-    """End every workload's workflow and let its objects go as they are: they and their pods are nobody's from here on.
+    """Terminate every workload's workflow and release its objects as they are: nothing manages them or their pods then.
 
     Raises:
-        HoldfastError: if the cluster's collector does not let go of it.
+        HoldfastError: if the cluster's garbage collector does not release them.
         RPCError: if Temporal does not answer.
         KubeError: if the cluster does not answer, or refuses.
     """
@@ -202,7 +202,7 @@ async def leave_workloads(ground: Ground, managed_by: str, *, say: Say) -> None:
 
 
 async def _let_go(ground: Ground, thing: Thing) -> None:
-    """Take our finalizer off, and leave those of others."""
+    """Remove our finalizer, and leave those of others."""
     kube = ground.site.kube
     while (found := await kube.find(*thing.key)) is not None and found["metadata"]["uid"] == thing.uid:
         now = _thing(thing.api_version, thing.kind, found)
@@ -217,13 +217,12 @@ async def _let_go(ground: Ground, thing: Thing) -> None:
 
 
 async def check_stopped(ground: Ground, say: Say) -> None:
-    """Wait until no worker of the cluster is there any more: one would make anew what is taken off.
+    """Wait until no worker of the cluster is running: one would create again what is removed.
 
-    Temporal holds a worker's question for work open for a minute: so long it may take until one that was stopped is
-    known to be gone.
+    Temporal holds a worker's poll open for a minute: it may take that long until a stopped worker is known to be gone.
 
     Raises:
-        HoldfastError: if one goes on.
+        HoldfastError: if one keeps running.
         RPCError: if Temporal does not answer.
     """
     client, cluster = ground.client, ground.site.cluster
@@ -247,17 +246,17 @@ async def check_stopped(ground: Ground, say: Say) -> None:
 
 
 async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object], *, accounts: bool, say: Say) -> None:
-    """Take off what is left of Holdfast once no workload is its own any more.
+    """Remove the rest of Holdfast once it manages no workload any more.
 
     Args:
         ground: the cluster.
         managed_by: as for `standing`.
         manifests: the objects of `deploy/`, in the order in which they are applied.
-        accounts: whether the accounts go too that `namespace enable` has made: not where pods may run on.
-        say: takes a line about each thing that is left for a person to see to.
+        accounts: whether to delete the accounts that `namespace enable` created: not if pods may keep running.
+        say: receives a line about each thing that is left for a person to handle.
 
     Raises:
-        HoldfastError: if workers outside of the cluster go on, or workloads have come meanwhile.
+        HoldfastError: if workers outside of the cluster keep running, or workloads were added meanwhile.
         RPCError: if Temporal does not answer.
         KubeError: if the cluster does not answer, or refuses.
     """
@@ -289,7 +288,7 @@ async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object],
 
 
 async def _pods_are_gone(ground: Ground) -> None:
-    """Wait until no worker's pod is in the cluster."""
+    """Wait until the cluster has no pod of a worker."""
     deadline = time.monotonic() + _PODS_GO
     while (await ground.site.kube.list("v1", "Pod", names.WORKER_NAMESPACE, labels=LABELS))["items"]:
         if time.monotonic() > deadline:
@@ -300,7 +299,7 @@ async def _pods_are_gone(ground: Ground) -> None:
 
 
 async def _disable(ground: Ground, *, accounts: bool, say: Say) -> None:
-    """Take away from all namespaces what `enable` has put there."""
+    """Remove from all namespaces what `enable` has created there."""
     kube = ground.site.kube
     for api_version, kind in (*_ROLES, *((_ACCOUNT,) if accounts else ())):
         for one in (await kube.list(api_version, kind, labels=LABELS))["items"]:
@@ -319,7 +318,7 @@ async def _disable(ground: Ground, *, accounts: bool, say: Say) -> None:
 
 
 async def delete_own(ground: Ground, manifest: Object, say: Say) -> None:
-    """Delete an object that is Holdfast's by its label."""
+    """Delete an object if it is labelled as Holdfast's."""
     metadata = manifest["metadata"]
     key = (manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace", ""))
     try:
@@ -335,7 +334,7 @@ async def delete_own(ground: Ground, manifest: Object, say: Say) -> None:
 
 
 async def _is_used(ground: Ground, definition: Object, say: Say) -> bool:
-    """Whether objects of a kind are there, which would go with it."""
+    """Whether objects of a kind exist, which would be deleted with it."""
     spec = definition["spec"]
     api_version, kind = f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"]
     async for _ in _listed(ground, api_version, kind):
@@ -345,7 +344,7 @@ async def _is_used(ground: Ground, definition: Object, say: Say) -> bool:
 
 
 async def _clean(ground: Ground, name: str, say: Say) -> None:
-    """Take off a node what this installation says there, but what keeps pods from a machine that must not have any."""
+    """Remove this installation's marks from a node, except those that keep pods off a machine that must have none."""
     kube, installation = ground.site.kube, ground.site.installation
     while (node := await kube.find("v1", "Node", name)) is not None:
         off, taints = power_off(node, installation), mappings(mapping(node.get("spec")).get("taints"))
@@ -381,7 +380,7 @@ async def _running(client: Client, query: str) -> list[WorkflowExecution]:
 
 
 async def _terminate(client: Client, listed: Callable[[], Awaitable[list[WorkflowExecution]]]) -> None:
-    """Terminate workflows until none is listed: the list is a moment behind."""
+    """Terminate workflows until no new one is listed: the list is a moment behind."""
     ended = set[str]()
     while True:
         found = {one.id for one in await listed()}
@@ -436,7 +435,7 @@ def _still_there(things: Sequence[Thing], workflows: Sequence[WorkflowExecution]
 
 
 async def _unless_gone(change: Any) -> None:
-    """Carry out a change of an object that others may have removed, or replaced by another, meanwhile."""
+    """Make a change to an object that others may have removed or replaced meanwhile."""
     try:
         await change
     except (Conflict, NotFound):

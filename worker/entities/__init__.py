@@ -1,1 +1,1 @@
-"""The entities of a cluster: begun, watched over, begun anew."""
+"""The entities of a cluster: started, watched over, restarted."""

@@ -1,4 +1,4 @@
-"""How the entities that a worker's settings want are begun: the cluster's watch, its node monitor, its provisioner."""
+"""Starts the entities that a worker's settings want: the cluster's watch, its node monitor, its provisioner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FOUND: Final = "its node was found in quarantine as the provisioner was begun a
 
 
 async def begin_watch(client: Client, settings: Settings, uid: str, installation: str) -> None:
-    """Have the cluster watched; a watch that runs is left as it is."""
+    """Start the cluster's watch; a running watch stays as it is."""
     payload = ClusterWatchInput(cluster=settings.cluster, cluster_uid=uid, shard_sets=settings.shard_sets)
     await client.start_workflow(
         names.CLUSTER_WATCH_WORKFLOW,
@@ -48,7 +48,7 @@ async def begin_watch(client: Client, settings: Settings, uid: str, installation
 
 
 async def begin_monitor(client: Client, settings: Settings, uid: str) -> None:
-    """Have the cluster's nodes watched over; a monitor that runs is left as it is."""
+    """Start the cluster's node monitor; a running monitor stays as it is."""
     timings = settings.node_timings
     await client.start_workflow(
         names.NODE_MONITOR_WORKFLOW,
@@ -64,13 +64,13 @@ async def begin_monitor(client: Client, settings: Settings, uid: str) -> None:
 
 
 async def begin_provisioner(client: Client, settings: Settings, uid: str, state: ProvisionerState | None) -> None:
-    """Have the cluster's nodes booted, wiped and powered off; a provisioner that runs is left as it is.
+    """Start the cluster's provisioner, which boots, wipes and powers off nodes; a running one stays as it is.
 
     Args:
-        client: of Temporal.
-        settings: of the worker.
+        client: the Temporal client.
+        settings: the worker's settings.
         uid: the cluster's own identity.
-        state: what the cluster shows of an earlier provisioner's work (`provisioner_state`).
+        state: the pending work of an earlier provisioner, read from the cluster (`provisioner_state`).
     """
     await client.start_workflow(
         names.PROVISIONER_WORKFLOW,
@@ -85,9 +85,9 @@ async def begin_provisioner(client: Client, settings: Settings, uid: str, state:
 
 
 async def provisioner_state(kube: Kube, cluster: str, uid: str, installation: str) -> ProvisionerState | None:
-    """Return the memory that a provisioner begins with: the wipes that nodes' quarantine taints tell of.
+    """Return the initial state of a provisioner: the wipes that the nodes' quarantine taints show as pending.
 
-    A node in quarantine is to be wiped before it takes pods again. Fences need no memory: the node monitor asks again.
+    A node in quarantine must be wiped before it takes pods again. Fences need no state: the node monitor asks again.
 
     Raises:
         KubeError: if the cluster does not answer, or refuses.
@@ -98,7 +98,7 @@ async def provisioner_state(kube: Kube, cluster: str, uid: str, installation: st
 
 
 def state_from(nodes: list[dict[str, Any]], cluster: str, uid: str, now: datetime) -> ProvisionerState | None:
-    """Return the same, from the objects of the nodes in quarantine. Pure."""
+    """Return the same from the Node objects in quarantine. Pure."""
     if not nodes:
         return None
     held = sorted((node["metadata"] for node in nodes), key=lambda metadata: str(metadata["name"]))

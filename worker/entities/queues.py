@@ -1,4 +1,4 @@
-"""The workers of admission queues: each queue has a task queue of its own, so that one pauses alone (row L9)."""
+"""Runs the workers of admission queues: each queue has its own task queue, so that it can pause alone (row L9)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from holdfast import names
 from holdfast.worker.runtime.settings import Settings
 
 LOOK_SECONDS: Final = 3.0
-"""How often it is looked which queues there are: so long a new one waits for a worker, at most."""
+"""Seconds between two lists of the queues: a new queue waits at most this long for a worker."""
 
 _DEADLINE: Final = timedelta(seconds=5)
-"""For how long a queue's own workflow is asked whether it has ended."""
+"""Deadline for asking whether a queue's own workflow has ended."""
 
 Log: Any = structlog.stdlib.get_logger("holdfast.worker.entities.queues")
 
@@ -31,14 +31,14 @@ class _Served(NamedTuple):
 
 
 class Admission:
-    """Serves the queues of a cluster, those that are there and those to come, each by a worker of its own."""
+    """Serves the present and future queues of a cluster, each by a worker of its own."""
 
     def __init__(self, client: Client, settings: Settings, worker_for: Callable[[str], Worker]) -> None:
-        """Prepare; nothing is served yet.
+        """Prepare, without serving anything yet.
 
         Args:
-            client: of Temporal.
-            settings: `cluster`, where empty queues of all clusters are served; and `queues`, where empty all of them.
+            client: the Temporal client.
+            settings: `cluster` (empty: queues of all clusters are served) and `queues` (empty: all queues).
             worker_for: makes the worker of a task queue.
         """
         self._client = client
@@ -46,7 +46,7 @@ class Admission:
         self._worker_for = worker_for
         self._served: dict[str, _Served] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        """Workers that end: what they have in hand may take its time, and no other queue waits for it."""
+        """Workers that are ending: their running tasks may take time, and no other queue waits for them."""
         self._ending = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -60,7 +60,7 @@ class Admission:
         """Serve until `shutdown`.
 
         Raises:
-            Exception: what one of the workers has ended with.
+            Exception: the error with which one of the workers ended.
         """
         try:
             while not self._ending.is_set():
@@ -72,7 +72,7 @@ class Admission:
             self._ended.set()
 
     async def shutdown(self) -> None:
-        """Serve no queue any more, and wait until all that is in hand has ended."""
+        """Stop serving all queues, and wait until all running tasks have ended."""
         self._ending.set()
         await self._ended.wait()
 
@@ -82,7 +82,7 @@ class Admission:
         except RPCError as error:
             Log.warning("queues were not listed: those that are served stay", error=error.message)
             return
-        # One that still ends is served again once it has.
+        # A queue whose worker is still ending is served again once it has ended.
         for queue in sorted(found.keys() - self._served.keys() - self._leaving.keys()):
             worker = self._worker_for(queue)
             self._served[queue] = _Served(found[queue], worker, asyncio.create_task(worker.run()))
@@ -96,9 +96,9 @@ class Admission:
             leaving.add_done_callback(lambda task: self._leaving.pop(task.get_name(), None))
 
     async def _has_ended(self, workflow_id: str) -> bool:
-        """Whether a queue that is missing in the list has ended; what is not known has not (row D59).
+        """Whether a queue that is missing in the list has ended; if unknown, it has not (row D59).
 
-        The list may be empty by mistake: visibility lags, and is another store than that of the workflows.
+        The list may be wrongly empty: visibility lags, and is a different store from that of the workflows.
         """
         try:
             found = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=_DEADLINE)
@@ -113,7 +113,7 @@ class Admission:
         return True
 
     async def _open(self) -> dict[str, str]:
-        """Return the task queues of the queues that there are and that are wanted, each with its workflow's id."""
+        """Return the task queues of the running queues that are wanted, each with its workflow's id."""
         query = f"WorkflowType = '{names.QUEUE_WORKFLOW}' AND ExecutionStatus = 'Running'"
         cluster, wanted = self._settings.cluster, set(self._settings.queues)
         if cluster:
@@ -123,13 +123,13 @@ class Admission:
             try:
                 place, name = names.parse_queue_id(execution.id)
             except ValueError:
-                continue  # It is somebody else's, whatever its type is called.
+                continue  # It belongs to someone else who uses the same workflow type.
             if not wanted or name in wanted:
                 found[names.queue_admission(place, name)] = execution.id
         return found
 
     async def _pause(self) -> None:
-        """Wait until it is time to look again, or one of the workers has ended by itself: that ends all."""
+        """Wait until the next look, or until one of the workers ends by itself: its error then ends all."""
         ending = asyncio.create_task(self._ending.wait())
         tasks = [one.task for one in self._served.values()]
         try:

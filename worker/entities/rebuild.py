@@ -1,9 +1,9 @@
-"""How an entity that was begun by a document is begun anew: from that document, and from what its workloads are now.
+"""Restarts an entity that a document began: from that document, and from the present state of its workloads.
 
-What its last run remembered is not trusted: that may be what no worker can read. The document is in the history of its
-runs, which Temporal keeps for its retention. All is prepared before a run that still holds the id is terminated: what
-could not be begun anew is left as it is. Each of these may be carried out by several workers at once: Temporal
-begins one run of an id, and what the others begin is refused.
+The state of its last run is not trusted: it may be the very thing that no worker can read. The document is in the
+history of its runs, which Temporal keeps for its retention period. Everything is prepared before a run that still holds
+the id is terminated: an entity that could not be restarted is left as it is. Several workers may do this at once:
+Temporal starts one run of an id, and rejects the others.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ from holdfast.worker.entities.begin import TASK_TIMEOUT
 
 _ANSWER: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 8
-"""Workloads that are asked how they stand at the same time."""
+"""Workloads that are queried at the same time."""
 _SKEW: Final = timedelta(minutes=5)
-"""By which the clock of whoever submitted a graph may be ahead of the server's."""
+"""How far the clock of a graph's submitter may be ahead of the server's."""
 
 Start = Callable[[], Awaitable[None]]
-"""Begins an entity, once nothing runs under its id."""
+"""Starts an entity, once nothing runs under its id."""
 
 Log: Any = structlog.stdlib.get_logger("holdfast.worker.entities.watchdog")
 
 
 async def prepare_queue(client: Client, workflow_id: str) -> Start | None:
-    """Prepare to begin a queue anew. It asks all of its workloads what they hold before it lets anybody in.
+    """Prepare to restart a queue. The queue asks all of its workloads what they hold before it admits any.
 
     Raises:
-        NotNow: if no document of it is left.
+        NotNow: if no document of the queue is left.
         RPCError: if Temporal does not answer.
     """
     queue, closing, runs = await configured(client, workflow_id, Queue)
@@ -93,17 +93,17 @@ async def prepare_queue(client: Client, workflow_id: str) -> Start | None:
 
     async def start() -> None:
         await begin()
-        if closing is not None:  # It was to end, and goes on to.
+        if closing is not None:  # It was closing, and continues to close.
             await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, closing)
 
     return start
 
 
 async def prepare_broker(client: Client, workflow_id: str) -> Start | None:
-    """Prepare to begin a checkpoint broker anew. It weighs all that run in its first cycle.
+    """Prepare to restart a checkpoint broker. It considers all running workloads in its first cycle.
 
     Raises:
-        NotNow: if no document of it is left.
+        NotNow: if no document of the broker is left.
         RPCError: if Temporal does not answer.
     """
     broker, closing, _ = await configured(client, workflow_id, Broker)
@@ -122,13 +122,13 @@ async def prepare_broker(client: Client, workflow_id: str) -> Start | None:
 
 
 async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
-    """Prepare to begin a graph anew, with what its workloads have come to.
+    """Prepare to restart a graph with the present state of its workloads.
 
-    A workload does not repeat what it told the run before, so all of them are asked first, and those that had not ended
-    once more afterwards: what one of them told in between was told to nobody.
+    A workload does not repeat what it told the previous run. So all workloads are asked first, and those that had not
+    ended are asked again after the start: no run received what they told in between.
 
     Raises:
-        NotNow: if no document of it is left, or one of its workloads does not answer.
+        NotNow: if no document of the graph is left, or one of its workloads does not answer.
         RPCError: if Temporal does not answer.
     """
     graph, known, cancelled, memo = await graph_document(client, workflow_id)
@@ -166,10 +166,10 @@ async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
 
 
 async def prepare_rendezvous(client: Client, workflow_id: str) -> Start | None:
-    """Prepare to begin a gang's rendezvous anew. Its members announce themselves again, and meet for a later round.
+    """Prepare to restart a gang's rendezvous. Its members announce themselves again, and meet for a later round.
 
     Raises:
-        NotNow: if nothing is left of what it began with.
+        NotNow: if no run is left that shows its input.
         RPCError: if Temporal does not answer.
     """
     now, events, runs = datetime.now(UTC), 0, list[PastRun]()
@@ -180,7 +180,7 @@ async def prepare_rendezvous(client: Client, workflow_id: str) -> Start | None:
         begin = begin or latest_begin(run)
         memory, sure = rendezvous_memory(run)
         if begin is None or not sure:
-            continue  # How far this run had come can only be said by the one before it.
+            continue  # Only the run before it shows how far this run had come.
         if attempt_is_over(runs, begin):
             return None
         attempt = sized(begin, runs)
@@ -208,13 +208,13 @@ def _state_of(begin: GangBegin, memory: RendezvousMemory | None, events: int, no
     return rebuilt_gang(state, events, now)
 
 
-# What workloads of a graph have come to.
+# The state of a graph's workloads.
 
 
 async def _workloads(
     client: Client, graph: Graph, items: Iterable[str], *, all_answer: bool = True
 ) -> dict[str, Found]:
-    """Return what workloads of a graph have come to, by the item; who does not answer is left out, or stops it all."""
+    """Return the state of a graph's workloads, by item; one that does not answer raises, unless not `all_answer`."""
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def find(item: str) -> tuple[str, Found | None]:
@@ -288,4 +288,4 @@ PREPARE: Final[Mapping[str, Callable[[Client, str], Awaitable[Start | None]]]] =
     names.GRAPH_WORKFLOW: prepare_graph,
     names.RENDEZVOUS_WORKFLOW: prepare_rendezvous,
 }
-"""How each kind that a document begins is prepared; None where it was to end, and stays away."""
+"""Prepares the restart of each kind that a document begins; returns None if it was about to end, and stays ended."""

@@ -1,7 +1,7 @@
-"""The watchdog: looks at a cluster's entities again and again, and begins anew what is away or cannot go on (D2).
+"""The watchdog: checks a cluster's entities periodically, and restarts those that are missing or stuck (D2).
 
-Each worker that serves the watch of a cluster runs one. They do not know of each other: Temporal has one run of an id,
-and a run is terminated by its own run id, so two of them have the same effect as a single watchdog.
+Each worker that serves the watch of a cluster runs one. Watchdogs need no coordination: Temporal has one run of an id,
+and a run is terminated by its own run id, so two watchdogs have the same effect as one.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import Settings
 
 _AT_ONCE: Final = 8
-"""Entities that are looked at at the same time."""
+"""Entities that are checked at the same time."""
 _LEFT_SECONDS: Final = 30.0
-"""How long it is believed that nobody needs an entity that is away."""
+"""Seconds for which the finding that nobody needs a missing entity is cached."""
 _STAYS_SECONDS: Final = 300.0
-"""How long it is believed that an entity was to end, and stays away: its histories are read whole to find that out."""
+"""Seconds for which the finding that an entity was meant to end is cached: it takes reading its whole histories."""
 
 Log: Any = structlog.stdlib.get_logger("holdfast.worker.entities.watchdog")
 
 
 @dataclass(frozen=True)
 class Entities:
-    """The cluster whose entities are looked after."""
+    """The cluster whose entities are watched over."""
 
     client: Client
     settings: Settings
@@ -64,34 +64,34 @@ class Entities:
 
 
 class Watchdog:
-    """Looks after the entities of one cluster."""
+    """Watches over the entities of one cluster."""
 
     def __init__(self, place: Entities, metrics: Metrics) -> None:
-        """Prepare; nothing is looked at yet."""
+        """Prepare, without checking anything yet."""
         self._place = place
         self._metrics = metrics
         self._says: dict[str, str] = {}
-        """What was last logged of an entity."""
+        """The last log message of each entity."""
         self._left: dict[str, float] = {}
-        """Runs that are away and that nobody needs, and until when that is believed."""
+        """Ended runs that nobody needs, each with the time until which that finding holds."""
         self._first: dict[str, Sight] = {}
-        """What was seen of an entity when it was first seen failing, while codecs worked."""
+        """The first sight of each failing entity, taken while codecs worked."""
         self._ends: dict[str, int] = {}
-        """How often an entity was ended."""
+        """How often each entity was terminated."""
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await asyncio.sleep(self._place.settings.watchdog_every.total_seconds())
             try:
                 await self.look()
             except (RPCError, TimeoutError) as error:
                 Log.warning("entities were not looked at: tried again", why=str(error) or type(error).__name__)
-            except Exception:  # A mistake here must not leave the cluster without its watchdog.
+            except Exception:  # An error here must not stop the cluster's watchdog.
                 Log.exception("entities were not looked at: tried again")
 
     async def look(self) -> None:
-        """Look at all entities once, and do what is to be done.
+        """Check all entities once, and act on the verdicts.
 
         Raises:
             RPCError: if Temporal does not answer.
@@ -112,10 +112,10 @@ class Watchdog:
         for type_, well in healthy.items():
             self._metrics.entities.labels(type_).set(int(well))
 
-    # Which there are.
+    # The entities.
 
     async def _entities(self) -> dict[str, Entity]:
-        """Return the entities that there are, or are to be, by the id of their workflow."""
+        """Return the entities that exist or should exist, by the id of their workflow."""
         found = dict[str, Entity]()
         for entity in ENTITIES:
             if entity.source is Source.DOCUMENT:
@@ -125,7 +125,7 @@ class Watchdog:
         return found
 
     async def _listed(self, entity: Entity) -> list[str]:
-        """Return the ids of those that run, and of those whose end was not their own."""
+        """Return the ids of running entities, and of those that did not end by themselves."""
         prefix = entity.prefix(self._place.settings.cluster)
         which = f"WorkflowId STARTS_WITH '{prefix}'" if entity.several else f"WorkflowId = '{prefix}'"
         ends = "'Terminated', 'TimedOut'" + ("" if entity.fails_as_result else ", 'Failed'")
@@ -138,7 +138,7 @@ class Watchdog:
                 found[execution.id] = True
         return list(found)
 
-    # One of them.
+    # One entity.
 
     async def _looked(self, workflow_id: str, entity: Entity) -> Verdict:
         place = self._place
@@ -161,7 +161,7 @@ class Watchdog:
             return Verdict(healthy=False)
         except (
             Exception
-        ):  # Of one entity, such as a codec that does not answer: it must not keep others from being seen.
+        ):  # An error of one entity, such as a codec that does not answer, must not stop the check of others.
             Log.exception("an entity was not looked at: tried again", workflow_id=workflow_id)
             return Verdict(healthy=False)
         return verdict
@@ -175,11 +175,11 @@ class Watchdog:
             self._says.pop(workflow_id, None)
 
     async def _failing(self, seen: Sight) -> Sight | None:
-        """Return what was seen of an entity when it was first seen failing as it does; None if it is not failing.
+        """Return the first sight of an entity's present failure; None if it is not failing.
 
         Raises:
-            Exception: whatever a codec raises. While nothing can be encoded and read, no entity is at fault: what
-                failed meanwhile is forgotten.
+            Exception: any error of a codec. While nothing can be encoded and decoded, no entity is at fault: failures
+                seen meanwhile are forgotten.
         """
         first = self._first.pop(seen.workflow_id, None)
         if not is_failing(seen):
@@ -190,7 +190,7 @@ class Watchdog:
         return self._first[seen.workflow_id]
 
     async def _act(self, workflow_id: str, entity: Entity, seen: Sight, verdict: Verdict) -> bool:
-        """End an entity, or begin it; return whether it is to be there."""
+        """Terminate or start an entity; return whether it should exist."""
         client = self._place.client
         start = await self._prepared(workflow_id, entity)
         if verdict.act is Act.END:
@@ -199,7 +199,7 @@ class Watchdog:
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
-                return True  # Another worker has ended it, and begins it anew.
+                return True  # Another worker terminated it, and starts it anew.
             self._ends[workflow_id] = self._ends.get(workflow_id, 0) + 1
         if start is None:
             self._left[seen.run_id] = time.monotonic() + _STAYS_SECONDS
@@ -210,7 +210,7 @@ class Watchdog:
         return True
 
     async def _prepared(self, workflow_id: str, entity: Entity) -> Start | None:
-        """Return what begins an entity anew; None where it was about to end, and stays away."""
+        """Return the function that starts an entity anew; None if it was about to end, and stays ended."""
         place = self._place
         client, settings, uid = place.client, place.settings, place.uid
         match entity.type:
@@ -226,7 +226,7 @@ class Watchdog:
 
 
 def _is_wanted(entity: Entity, settings: Settings) -> bool:
-    """Whether the settings of this worker want an entity of which there is one for the cluster."""
+    """Whether this worker's settings want an entity that exists once in a cluster."""
     match entity.type:
         case names.NODE_MONITOR_WORKFLOW:
             return settings.node_monitor

@@ -24,7 +24,7 @@ from holdfast.worker.gangs.sessions import Gangs, Stranger
 from holdfast.worker.runtime.metrics import Metrics
 
 BODY_MAXIMUM: Final = 64 * 1024
-"""Bytes of an announcement; four errors of 1,024 characters each fit in."""
+"""Largest announcement in bytes; four errors of 1,024 characters each fit in."""
 _BEARER: Final = "bearer "
 
 
@@ -37,10 +37,10 @@ class Refused(Exception):
 
 
 class Door:
-    """Answers agents for the gangs that are served in this process."""
+    """Answers the agents of gangs that are served in this process."""
 
     def __init__(self, gangs: Gangs, proofs: Proofs, metrics: Metrics) -> None:
-        """Answer for these, by what the proofs say of who asks."""
+        """Answer for these gangs; `proofs` identifies the pod that asks."""
         self._gangs = gangs
         self._proofs = proofs
         self._metrics = metrics

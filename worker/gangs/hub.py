@@ -1,4 +1,4 @@
-"""The activities of elastic gangs: one begins a rendezvous; the other, endless, serves one gang's agents."""
+"""The activities of elastic gangs: one starts a rendezvous; the other, endless, serves one gang's agents."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from holdfast.worker.watch.pulse import DEADLINE, Pulse
 
 TICK: Final = 0.25
 LOOK: Final = 5.0
-"""Seconds between two looks at the nodes of members that are not heard."""
+"""Seconds between two looks at the nodes of silent members."""
 TOGETHER: Final = 0.02
-"""Seconds from a word until what else has come by then is told with it."""
+"""Seconds to wait after news, so that further news is sent with it."""
 UPDATE_DEADLINE: Final = 10.0
 QUERY_DEADLINE: Final = 5.0
 PAUSE: Final = 0.5
-"""Seconds until Temporal is tried again."""
+"""Seconds until Temporal is called again."""
 
 Log: Any = structlog.stdlib.get_logger("holdfast.gangs")
 
 
 class Stale(Exception):
-    """Another hub has attached since, or another attempt has begun: what is known here counts no more."""
+    """Another hub has attached since, or another attempt has begun: this hub's state is no longer valid."""
 
 
 class GangActivities:
-    """What is done for elastic gangs, with what it needs of its process."""
+    """The activities of elastic gangs, with the resources of their process."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class GangActivities:
         """Prepare.
 
         Args:
-            client: for the rendezvous' updates.
+            client: sends the rendezvous' updates.
             connect: makes a client of the cluster with a sight, and a deadline in seconds for its requests.
             cluster_uid: the cluster's own identity.
-            metrics: where to count.
-            gangs: where the door finds what is served here.
+            metrics: the metrics to update.
+            gangs: the gangs served here, in which the door looks them up.
         """
         self.client = client
         self.connect = connect
@@ -82,7 +82,7 @@ class GangActivities:
 
     @activity.defn(name=names.ACTIVITY_BEGIN_GANG)
     async def begin_gang(self, input: GangBegin) -> None:
-        """Have a rendezvous run that knows of an attempt; may be repeated, and may come late."""
+        """Make sure that a rendezvous runs and knows an attempt; may be repeated, and may come late."""
         self._check(input.cluster, input.cluster_uid)
         await self.client.start_workflow(
             names.RENDEZVOUS_WORKFLOW,
@@ -98,10 +98,10 @@ class GangActivities:
 
     @activity.defn(name=names.ACTIVITY_GANG_HUB)
     async def gang_hub(self, input: HubInput) -> None:
-        """Serve a gang until cancelled, until the lease is lost, or until this worker goes away.
+        """Serve a gang until cancelled, until the lease is lost, or until this worker shuts down.
 
         Raises:
-            ApplicationError: `ClusterMismatch` if this worker's cluster is another; retried, as another's may be right.
+            ApplicationError: `ClusterMismatch` if this worker has another cluster; retried: another worker may match.
         """
         self._check(input.cluster, input.cluster_uid)
         await _Serving(self, input).run()
@@ -175,7 +175,7 @@ class _Serving:
                 self._leave()
             except (RPCError, TimeoutError) as error:
                 if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
-                    # Tried again as long as Temporal still wants it: its next run may be on its way.
+                    # Temporal retries it as long as it is wanted: the rendezvous' next run may be about to start.
                     raise ApplicationError("the rendezvous is over", category=ApplicationErrorCategory.BENIGN) from None
                 self._owner.metrics.gang_updates.labels("failed").inc()
                 Log.warning("the rendezvous was not reached: tried again", why=str(error) or type(error).__name__)
@@ -186,7 +186,7 @@ class _Serving:
         given = Attach(hub=self._owner.client.identity)
         attached = await update(self._handle, names.UPDATE_ATTACH, given, returns=Attached, seconds=UPDATE_DEADLINE)
         if attached.workload_uid != self._given.workload_uid:
-            raise Stale  # A later workload's: this activity is about to be cancelled.
+            raise Stale  # It belongs to a later workload: this activity is about to be cancelled.
         self._generation = attached.generation
         hub = GangHub(attached.gang, attached.orders, attached.holders, _clock())
         hub.hearing.reaches(_clock())
@@ -205,7 +205,7 @@ class _Serving:
         self._gang.answer_all()
 
     async def _attend(self) -> None:
-        """Hand on what is new, as long as nobody else serves the gang."""
+        """Pass news to the rendezvous as long as no other hub serves the gang."""
         hub, verified = self._gang.hub, False
         assert hub is not None
         while True:
@@ -221,7 +221,7 @@ class _Serving:
                 self._gang.behind = False
                 await self._poll(hub)
             if hub.news.failing is not None and not self._asked:
-                self._gang.answer_all()  # All are asked to speak: what belongs together is told together.
+                self._gang.answer_all()  # Ask all agents to announce now: related failures are reported together.
             self._asked = hub.news.failing is not None
             await self._woken(hub)
 
@@ -253,7 +253,7 @@ class _Serving:
         except (RPCError, TimeoutError) as error:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
                 raise Stale from error
-            # It may have been taken in all the same; it is said again, and once is as good as twice.
+            # The update may have been processed all the same; it is sent again, and twice has the effect of once.
             self._owner.metrics.gang_updates.labels("failed").inc()
             Log.warning("the rendezvous was not told: tried again", why=str(error) or type(error).__name__)
             await asyncio.sleep(PAUSE)
@@ -261,11 +261,11 @@ class _Serving:
         self._owner.metrics.gang_updates.labels("told").inc()
         hub.done(batch, _clock())
         self._take(hub, orders)
-        # Whoever has only now become the holder of a place is told what stands for it.
+        # An agent that has just become the holder of a place gets the orders for it.
         self._gang.answer(batch.words)
 
     async def _poll(self, hub: GangHub) -> None:
-        """Ask what stands, since deadlines, people and the workload change it too; it costs no history."""
+        """Query the orders, because deadlines, people and the workload change them too; this costs no history."""
         self._polled = _clock()
         try:
             async with asyncio.timeout(QUERY_DEADLINE):
@@ -280,14 +280,14 @@ class _Serving:
         if orders.attempt != hub.attempt:
             raise Stale
         if orders.revision < hub.orders.revision:
-            return  # Asked before, answered after.
+            return  # An older answer that arrived late.
         self._polled = _clock()
         changed = hub.takes(orders)
         self._gang.answer(changed)
         self._show(hub)
 
     async def _verify(self, hub: GangHub) -> bool:
-        """Look for pods of members that the watch has never seen: they may have gone while nobody watched."""
+        """Read the pods of members that the watch has never seen: they may have gone while nobody watched."""
         for one in list(hub.holders.values()):
             known = one.pod_uid in self._gang.pods or one.pod_uid in self._gang.ended
             if one.absent in {None, Absence.SILENT} and not known:
@@ -318,7 +318,7 @@ class _Serving:
                 self._gang.wake.set()
 
     async def _look_at_nodes(self) -> None:
-        """Look for evidence, in the cluster, of the loss of members that are not heard (row D4)."""
+        """Look in the cluster for evidence that silent members are lost (row D4)."""
         nodes = GangNodes(self._pulse.kube)
         while True:
             hub = self._gang.hub

@@ -1,4 +1,4 @@
-"""Whether the nodes of a gang's silent members are silent too, by what the cluster says of them (row D4)."""
+"""Finds out from the cluster whether the nodes of a gang's silent members are silent too (row D4)."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from holdfast.model import NodeWord
 AT_ONCE: Final = 16
 """Nodes that are read at the same time."""
 NODES_MAXIMUM: Final = 256
-"""Nodes that are read in one look: what is silent beyond them is looked at once some of these are settled."""
+"""Nodes that are read in one look: further silent ones are read once some of these are settled."""
 LEASE_SECONDS: Final = 40.0
-"""How long a lease holds that does not say so itself: the kubelet's default."""
+"""Duration of a lease that does not state its own: the kubelet's default."""
 _DOWN: Final = frozenset({NodeWord.DOWN, NodeWord.LOST})
 
 
 class _Renewal(NamedTuple):
     text: str
     since: float
-    """Since when this renewal has been seen, by the loop's clock: clocks of other hosts are not compared."""
+    """When this renewal was first seen, by the loop's clock: clocks of other hosts are not compared."""
 
 
 class GangNodes:
-    """Reads nodes and their leases live, and remembers since when a lease has not been renewed."""
+    """Reads nodes and their leases live, and tracks since when a lease has not been renewed."""
 
     def __init__(self, kube: Kube) -> None:
-        """Begin with no lease seen."""
+        """Start with no lease seen."""
         self._kube = kube
         self._renewals: dict[str, _Renewal] = {}
 
     async def look(self, nodes: Iterable[str], at: float) -> dict[str, str]:
-        """Return those of these nodes that are silent or gone, each with why; a node that cannot be read is neither.
+        """Return the nodes that are silent or gone, each with the reason; a node that cannot be read is neither.
 
         Args:
-            nodes: their names.
-            at: now, by a clock in seconds that only goes on.
+            nodes: the names of the nodes to check.
+            at: now, by a monotonic clock in seconds.
         """
         wanted = list(dict.fromkeys(nodes))[:NODES_MAXIMUM]
         self._renewals = {name: one for name, one in self._renewals.items() if name in wanted}
@@ -79,7 +79,7 @@ class GangNodes:
 
 
 def verdict(node: Mapping[str, Any]) -> str:
-    """Return why a raw node is known to be silent: a monitor's word, or that of Kubernetes; empty if it is not."""
+    """Return why a raw node is known to be silent, by a node monitor or by Kubernetes; empty if it is not."""
     name = mapping(node.get("metadata")).get("name", "")
     for installation in sorted(marked_by(node)):
         word, why, _ = word_on(node, installation)

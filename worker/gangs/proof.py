@@ -1,4 +1,4 @@
-"""Which pod a token proves: the API server's word, kept for a minute by the token's digest (decision record 0030)."""
+"""Finds the pod that a token proves: asks the API server, and caches the answer for a minute (decision record 0030)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from holdfast import names
 
 KEPT: Final = 60.0
-"""Seconds for which a review counts. A pod that is gone within them is known to be gone by the watch."""
+"""Seconds for which a review is valid. If the pod goes in that time, the watch shows it."""
 REFUSED_KEPT: Final = 5.0
 KEPT_MAXIMUM: Final = 16_384
 _ACCOUNT: Final = "system:serviceaccount:"
@@ -19,7 +19,7 @@ _POD_UID: Final = "authentication.kubernetes.io/pod-uid"
 
 
 class Unproven(Exception):
-    """The token is not accepted; says why."""
+    """The token is not accepted; the message says why."""
 
 
 class Proof(NamedTuple):
@@ -31,7 +31,7 @@ class Proof(NamedTuple):
 
 
 class Reviewer(Protocol):
-    """Who reviews tokens: `WorkerKube`."""
+    """Reviews tokens, as `WorkerKube` does."""
 
     async def review_token(self, token: str, audience: str) -> Any:
         """Return the status of a TokenReview."""
@@ -39,21 +39,21 @@ class Reviewer(Protocol):
 
 
 class Proofs:
-    """Reviews tokens, each once a minute, however often it is shown."""
+    """Reviews tokens, each once a minute, however often it is presented."""
 
     def __init__(self, kube: Reviewer, clock: Callable[[], float] | None = None) -> None:
-        """Begin with nothing known; the clock is the event loop's unless one is given."""
+        """Start with an empty cache; the clock is the event loop's unless one is given."""
         self._kube = kube
         self._clock = clock or asyncio.get_running_loop().time
         self._known: dict[bytes, tuple[float, Proof | str]] = {}
         self._asking: dict[bytes, asyncio.Future[Proof | str]] = {}
 
     async def of(self, token: str) -> Proof:
-        """Return which pod a token proves.
+        """Return the pod that a token proves.
 
         Raises:
             Unproven: if it proves none.
-            KubeError: if the API server cannot be asked.
+            KubeError: if the API server cannot be reached or refuses.
         """
         digest = hashlib.sha256(token.encode()).digest()
         known = self._known.get(digest)
@@ -63,7 +63,7 @@ class Proofs:
         if asking is None:
             asking = self._asking[digest] = asyncio.ensure_future(self._review(digest, token))
             asking.add_done_callback(lambda _: self._asking.pop(digest, None))
-        # Who asks may go away meanwhile: others may wait for the same answer.
+        # The caller may be cancelled meanwhile, while others wait for the same answer.
         return _accepted(await asyncio.shield(asking))
 
     async def _review(self, digest: bytes, token: str) -> Proof | str:
@@ -77,7 +77,7 @@ class Proofs:
 
 
 def proof(status: Mapping[str, Any]) -> Proof | str:
-    """Return which pod a review's status proves, or in words why it proves none."""
+    """Return the pod that a review's status proves, or a message why it proves none."""
     if not status.get("authenticated"):
         return f"the token is not accepted: {status.get('error') or 'it is not one of this cluster, or has run out'}"
     if names.RENDEZVOUS_AUDIENCE not in cast("Sequence[str]", status.get("audiences") or ()):

@@ -1,4 +1,4 @@
-"""The gangs that this process serves: agents' requests, held back until there is something new; and their pods."""
+"""The gangs that this process serves: agents' requests, held until there is news, and the gangs' pods."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ ENDED_MAXIMUM: Final = 65_536
 
 
 class Stranger(Exception):
-    """The pod that speaks is not of this gang, or not the one that it says it is; says which."""
+    """The calling pod is not of this gang, or not the pod that it claims to be; the message says which."""
 
 
 class PodSeen(NamedTuple):
-    """What is kept of a pod."""
+    """The fields kept of a pod."""
 
     name: str
     uid: str
     workload_uid: str
     attempt: int
     ended: str
-    """In words how, if it has."""
+    """A message how it ended; empty if it has not."""
     node: str = ""
     deleting: bool = False
     """Whether it has a deletion timestamp."""
     completion_index: int | None = None
-    """As a pod of an Indexed Job has it."""
+    """Its index, if it is a pod of an Indexed Job."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangName:
-    """Which gang."""
+    """Identifies a gang."""
 
     namespace: str
     workload: str
@@ -52,31 +52,31 @@ class GangName:
 
 
 class Gang:
-    """One gang as it is served here: what its hub knows, who waits for an answer, which pods there are."""
+    """One gang that is served here: its hub, the requests that wait for an answer, and its pods."""
 
     def __init__(self, name: GangName, kube: Kube) -> None:
-        """Begin without a hub: nobody can be answered yet."""
+        """Start without a hub: no request can be answered yet."""
         self.name = name
         self.hub: GangHub | None = None
         self.wake = asyncio.Event()
-        """Set when there is something to be told to the rendezvous."""
+        """Set when there is news for the rendezvous."""
         self.behind = False
-        """Whether an agent of a later attempt has spoken."""
+        """Whether an agent of a later attempt has announced itself."""
         self.pods: dict[str, PodSeen] = {}
         self.ended: dict[str, str] = {}
-        """Pods that are proven to be gone or ended, by uid, in words how."""
+        """Pods that are proven to be gone or ended, by uid, each with a message how."""
         self._kube = kube
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
 
     # --- agents
 
     async def exchange(self, said: Announcement, proof: Proof) -> Directive | None:
-        """Take in what an agent says, and return what it is to do; held back as long as it asked, if that is no news.
+        """Process an agent's announcement, and return its directive; held for as long as it asked if nothing is new.
 
-        Returns None where nobody knows yet.
+        Returns None if the directive is not known yet.
 
         Raises:
-            Stranger: if the pod is not of this gang, or not the one that it says it is.
+            Stranger: if the pod is not of this gang, or not the pod that it claims to be.
         """
         pod = await self._check(said.join, proof)
         said = edit(said, join=edit(said.join, index=pod.completion_index))
@@ -98,14 +98,14 @@ class Gang:
                 return None
 
     def answer(self, members: Iterable[str]) -> None:
-        """Have what these wait for answered now."""
+        """Answer the waiting requests of these members now."""
         for member in members:
             for one in self._waiting.pop(member, ()):
                 if not one.done():
                     one.set_result(None)
 
     def answer_all(self) -> None:
-        """Have all that wait answered now."""
+        """Answer all waiting requests now."""
         self.answer(list(self._waiting))
 
     async def _changes(self, member: str, seconds: float) -> None:
@@ -121,7 +121,7 @@ class Gang:
                     del self._waiting[member]
 
     async def _check(self, join: Join, proof: Proof) -> PodSeen:
-        """Return the pod that speaks, by the cluster's word: the watch's, or a look where that has not seen it.
+        """Return the calling pod as the cluster has it: from the watch, or read live if the watch has not seen it.
 
         Raises:
             Stranger: if it is not of this gang.
@@ -149,19 +149,19 @@ class Gang:
     # --- pods
 
     def put(self, item: PodSeen) -> None:
-        """There is a pod, or it has changed."""
+        """Handle a new or changed pod."""
         self.pods[item.uid] = item
         if item.ended:
             self._end(item.uid, item.ended)
 
     def drop(self, item: PodSeen, revision: int) -> None:
-        """A pod is gone, or (revision 0) cannot be seen any more, which proves nothing."""
+        """Handle a pod that is gone, or (revision 0) cannot be read any more, which proves nothing."""
         self.pods.pop(item.uid, None)
         if revision:
             self._end(item.uid, "its pod is gone")
 
     def gone(self, uid: str) -> None:
-        """A pod was looked for, and is not there."""
+        """Record that a live read did not find a pod."""
         self.pods.pop(uid, None)
         self._end(uid, "its pod is gone")
 
@@ -176,12 +176,12 @@ class Gangs:
     """All gangs that are served in this process, by their workload's uid."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with none."""
         self.served: dict[str, Gang] = {}
 
 
 def pod_seen(raw: Object) -> PodSeen | None:
-    """Return what is kept of a pod, None if it bears no attempt."""
+    """Return the fields kept of a pod; None if it has no attempt label."""
     metadata, status = mapping(raw.get("metadata")), mapping(raw.get("status"))
     labels: Any = mapping(metadata.get("labels"))
     attempt = str(labels.get(names.LABEL_ATTEMPT, ""))

@@ -1,4 +1,4 @@
-"""Whose lease was renewed when, and what of it is news to the monitor. Pure: times are given to it."""
+"""Tracks when each node's lease was renewed, and what of it is news to the monitor. Pure: callers pass time."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from holdfast.policy.failures.blindness import due, union
 from holdfast.policy.nodes.monitor import held_back, is_mass
 
 GATHER: Final = timedelta(seconds=2)
-"""What else falls silent, or is heard again, within so much is told with it."""
+"""Nodes that fall silent, or renew again, within this time are reported together."""
 MOST: Final = 500
 """Nodes in one report."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """What is kept of a node; small, since there are thousands."""
+    """The fields kept of a node; few, because there are thousands."""
 
     uid: str = ""
     renewed: str = ""
     heard: datetime | None = None
-    """When the renewal was seen; None where it has no lease, and so is never silent."""
+    """When the renewal was seen; None if the node has no lease, and so is never silent."""
     fault: str = ""
     message: str = ""
     present: bool = False
-    """Whether its object is there."""
+    """Whether its Node object exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +47,31 @@ class NodeLedger:
     """Every node and its lease. It owns no clock, no task and no connection."""
 
     def __init__(self, timings: NodeTimings, known: Iterable[NodeSight] = ()) -> None:
-        """Begin with what was told before: of a node that has not been heard since, silence goes on."""
+        """Start with what was told before: the silence of a node that has not renewed since continues."""
         self._timings = timings
         self._nodes: dict[str, _Node] = {}
         self._known = {one.name: one for one in known}
         self._told = {one.name: _Told(one.silent, one.fault, one.message, one.uid) for one in known}
         self._old: set[str] = set()
-        """Silent ones on which the monitor has had its time to decide."""
+        """Silent nodes on which the monitor has had its time to decide."""
         self._believed = {one.name for one in known if one.silent and one.believed}
-        """Silent ones that were doubted for long enough, or are Down: none of them raises a doubt again (row D3)."""
+        """Silent nodes that were doubted for long enough, or are Down: none of them causes doubt again (row D3)."""
         self._doubted: tuple[Interval, ...] = ()
-        """When silence was not believed; the monitor's time to decide begins after that."""
+        """Spans in which silence was not believed; the monitor's time to decide begins after them."""
         self._marks: dict[str, OwnMarks] | None = {}
-        """What stands on nodes' objects, until all have been listed once; None from then on (row D11)."""
+        """The marks on Node objects, until all have been listed once; None from then on (row D11)."""
         self._moved: set[str] = set()
-        """Nodes that were heard to renew before all had been listed."""
+        """Nodes that renewed before all had been listed."""
         self._adopted: dict[str, OwnMarks] = {}
-        """Marks that the monitor is to be told of."""
+        """Marks to report to the monitor."""
         self._unheard: set[str] = set()
-        """Adopted nodes that were silent, and have not renewed since: when their lease was renewed is not known."""
+        """Adopted nodes that were silent and have not renewed since: the time of their last renewal is unknown."""
         self._nobody: datetime | None = None
-        """When nobody was heard last: from then on some renew."""
+        """The last time that no node renewed: since then some do."""
         self._held: datetime | None = None
         self._held_told: datetime | None = None
         self._first: datetime | None = None
-        """Since when there is news that has not been told."""
+        """Since when there is unreported news."""
 
     @property
     def leases(self) -> int:
@@ -79,7 +79,7 @@ class NodeLedger:
         return sum(node.present and node.heard is not None for node in self._nodes.values())
 
     def renewed(self, name: str, renewed: str, at: datetime) -> None:
-        """A lease bears this renewal time."""
+        """Record the renewal time of a lease."""
         node = self._nodes.setdefault(name, _Node())
         if node.heard is not None and node.renewed == renewed:
             return
@@ -92,14 +92,14 @@ class NodeLedger:
         node.renewed = renewed
 
     def unleased(self, name: str) -> None:
-        """A lease is gone: its node cannot be judged by it."""
+        """Forget a lease that is gone: its node cannot be judged by it."""
         node = self._nodes.get(name)
         if node is not None:
             node.heard, node.renewed = None, ""
             self._drop(name)
 
     def node(self, name: str, uid: str, fault: str, message: str, own: OwnMarks | None = None) -> None:
-        """There is a node, sound where `fault` is empty; `own` is what this installation has said on it."""
+        """Record a node, healthy if `fault` is empty; `own` holds this installation's marks on it."""
         node = self._nodes.setdefault(name, _Node())
         if self._marks is not None:
             self._marks.pop(name, None)
@@ -108,7 +108,7 @@ class NodeLedger:
         node.uid, node.fault, node.message, node.present = uid, fault, message, True
 
     def unnode(self, name: str) -> None:
-        """A node is gone."""
+        """Forget a node that is gone."""
         for marks in (self._marks, self._adopted):
             if marks is not None:
                 marks.pop(name, None)
@@ -124,12 +124,12 @@ class NodeLedger:
             del self._nodes[name]
 
     def news(self, now: datetime, blind: tuple[Interval, ...], *, listed: bool = True) -> NodesSeen | None:
-        """Return what is to be told now; None where nothing is, or may still be joined by more.
+        """Return the report to send now; None if there is no news, or more may still join it.
 
         Args:
             now: by the same clock as all other times here.
-            blind: when nothing could be seen.
-            listed: whether all nodes and leases have been listed once; until then nothing is missed.
+            blind: the spans in which nothing could be seen.
+            listed: whether all nodes and leases have been listed once; before that, nothing counts as missing.
         """
         if not listed:
             return None
@@ -154,7 +154,7 @@ class NodeLedger:
         )
 
     def told(self, seen: NodesSeen) -> None:
-        """The monitor has been told."""
+        """Record that the monitor received a report."""
         self._held_told, self._first = seen.held_since, None
         for one in seen.nodes:
             self._adopted.pop(one.name, None)
@@ -165,10 +165,10 @@ class NodeLedger:
                 self._told[one.name] = said
 
     def _adopt(self) -> None:
-        """Begin with what stands on nodes' objects, once all have been listed, where it is not known to the monitor.
+        """Adopt the marks on Node objects that the monitor does not know, once all have been listed.
 
-        That a lease bears a renewal tells not when it was renewed: a node that was silent is heard by the next one.
-        Its silence counts from now on, since nobody watched before.
+        A listed lease does not show when it was last renewed by our clock: a silent node counts as back with its next
+        renewal. Its silence counts from now on, because nobody watched before.
         """
         if self._marks is None:
             return
@@ -181,12 +181,12 @@ class NodeLedger:
         self._moved.clear()
 
     def _doubt(self, silent: set[str], now: datetime, blind: tuple[Interval, ...]) -> None:
-        """Decide whether it is rather our sight that is lost, once for each node that is silent."""
+        """Decide, once for each silent node, whether our own sight is lost instead."""
         self._old &= silent
         self._believed &= silent
         standing = silent - self._old
         total = self.leases - len(self._old)
-        # While nobody renews, it is our sight again, whatever was believed before.
+        # While no node renews, our sight is lost, whatever was believed before.
         fresh = standing if len(standing) >= total else standing - self._believed
         if len(standing) >= total:
             self._nobody = now
@@ -220,7 +220,7 @@ class NodeLedger:
             if node is None or (told is not WELL and not node.present):
                 news.append(NodeSight(name=name, uid=told.uid, gone=True))
                 continue
-            # So many at once are not believed, but for those that were told of before.
+            # While silence is in doubt, only nodes that were reported silent before stay so.
             own = self._adopted.get(name)
             before = told.silent or (own is not None and own.is_silent)
             unheard = name in silent or (node.heard is None and before)

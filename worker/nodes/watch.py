@@ -1,4 +1,4 @@
-"""The activity that watches a cluster's nodes: leases and conditions in, a few signals to their monitor out."""
+"""The activity that watches a cluster's nodes: leases and conditions in, few signals to the node monitor out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from holdfast.workflows.entities.node_monitor import NodeMonitorStatus
 
 TICK: Final = 0.25
 STALLED: Final = timedelta(seconds=2)
-"""Between two ticks: this process stood still, and what came meanwhile has not been read."""
+"""A longer gap between two ticks means that this process stood still, and has not read what came meanwhile."""
 SIGNAL_DEADLINE: Final = 5.0
 ANSWER_DEADLINE: Final = 10.0
 RETRY: Final = 1.0
@@ -47,7 +47,7 @@ Log: Any = structlog.stdlib.get_logger("holdfast.nodes")
 
 @dataclass(frozen=True, slots=True)
 class LeaseSeen:
-    """What is kept of a lease."""
+    """The fields kept of a lease."""
 
     name: str
     renewed: str
@@ -55,24 +55,24 @@ class LeaseSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What is kept of a node."""
+    """The fields kept of a node."""
 
     name: str
     uid: str
     fault: str
     message: str
     own: OwnMarks | None
-    """What this installation has said on it."""
+    """This installation's own marks on it."""
 
 
 def lease_seen(raw: Mapping[str, Any]) -> LeaseSeen | None:
-    """Return what is kept of a raw lease."""
+    """Return the fields kept of a raw lease."""
     renewed = mapping(raw.get("spec")).get("renewTime")
     return LeaseSeen(str(mapping(raw.get("metadata")).get("name", "")), renewed) if isinstance(renewed, str) else None
 
 
 def node_facts(faults: Marks) -> Callable[[Mapping[str, Any]], NodeFacts]:
-    """Return what reads a raw node by these marks of broken hardware."""
+    """Return a function that reads a raw node by these marks of broken hardware."""
 
     def decode(raw: Mapping[str, Any]) -> NodeFacts:
         metadata, mark = mapping(raw.get("metadata")), faults.of(raw)
@@ -90,12 +90,12 @@ class _Leases:
         self._ledger, self._metrics = ledger, metrics
 
     def put(self, item: LeaseSeen) -> None:
-        """There is a lease, or it was renewed."""
+        """Handle a new or renewed lease."""
         self._metrics.renewals.inc()
         self._ledger.renewed(item.name, item.renewed, datetime.now(UTC))
 
     def drop(self, item: LeaseSeen, revision: int) -> None:
-        """A lease is gone, or cannot be read any more."""
+        """Handle a lease that is gone, or cannot be read any more."""
         self._ledger.unleased(item.name)
 
 
@@ -106,19 +106,19 @@ class _Nodes:
         self._ledger, self._wake = ledger, wake
 
     def put(self, item: NodeFacts) -> None:
-        """There is a node, or it has changed."""
+        """Handle a new or changed node."""
         self._ledger.node(item.name, item.uid, item.fault, item.message, item.own)
         if item.fault:
             self._wake()
 
     def drop(self, item: NodeFacts, revision: int) -> None:
-        """A node is gone, or cannot be read any more."""
+        """Handle a node that is gone, or (revision 0) cannot be read any more."""
         if revision:
             self._ledger.unnode(item.name)
 
 
 class NodeWatchActivities:
-    """The watch of nodes, with what it needs of its process."""
+    """The watch of nodes, with the resources of its process."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class NodeWatchActivities:
         metrics: Metrics,
         marks: Marks,
     ) -> None:
-        """Prepare to watch; of the marks only those count that tell of broken hardware, and labels do not."""
+        """Prepare to watch; of the marks only those of broken hardware count, and labels do not."""
         self.client = client
         self.connect = connect
         self.metrics = metrics
@@ -138,10 +138,10 @@ class NodeWatchActivities:
 
     @activity.defn(name=names.ACTIVITY_WATCH_NODES)
     async def watch_nodes(self, input: WatchNodesInput) -> None:
-        """Watch until cancelled, until the lease is lost, or until this worker goes away.
+        """Watch until cancelled, until the lease is lost, or until this worker shuts down.
 
         Raises:
-            ApplicationError: `ClusterMismatch` if this worker's cluster is another; retried, as another's may be right.
+            ApplicationError: `ClusterMismatch` if this worker has another cluster; retried: another worker may match.
         """
         if input.cluster_uid != self._cluster_uid:
             raise other_cluster(input.cluster, self._cluster_uid, f"{input.cluster_uid} is to be watched")
@@ -196,7 +196,7 @@ class _Watching:
             raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
 
     async def _known(self) -> tuple[NodeSight, ...]:
-        """Ask the monitor what it knows: it alone has what the try before this one told as its last."""
+        """Query what the monitor knows: only it has the last report of the previous try."""
         try:
             async with asyncio.timeout(ANSWER_DEADLINE):
                 status = await self._handle.query(names.QUERY_STATUS, result_type=NodeMonitorStatus)
@@ -247,7 +247,7 @@ class _Watching:
         return True
 
     def _blind(self, now: datetime) -> tuple[Interval, ...]:
-        """Return when leases could not be seen, by requests unanswered or because this process stood still."""
+        """Return the spans in which leases could not be seen: requests had no answer, or this process stood still."""
         since = now - BLIND_KEPT
         spans = [*self._pulse.kube.sight.intervals(since), *self._leases.sight.intervals(since)]
         long = [span for span in spans if (span.end - span.begin).total_seconds() >= SHORTEST_BLINDNESS]

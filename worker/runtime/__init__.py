@@ -1,1 +1,1 @@
-"""What every role of the worker stands on: settings, logs, metrics, its Kubernetes client."""
+"""The base of every role of the worker: settings, logs, metrics, the Kubernetes client."""

@@ -1,4 +1,4 @@
-"""What a worker is told of data sets, as settings: each value, and what contradicts another (row L14)."""
+"""Checks a worker's settings for data sets: each value, and contradictions between them (row L14)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from holdfast.model.spec.mount import checked_source
 
 
 def checked_grants(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Return grants, each `namespace=s3://bucket/prefix` or `*=s3://...`, with sources as they are compared.
+    """Return grants, each `namespace=s3://bucket/prefix` or `*=s3://...`, with sources normalized for comparison.
 
     Raises:
-        ValueError: naming the one that is none.
+        ValueError: naming the invalid grant.
     """
     found: list[str] = []
     for one in value:
@@ -36,7 +36,7 @@ def checked_directory(value: str) -> str:
 
 
 def problem_with(given: Mapping[str, Any]) -> str:
-    """Return what of these settings, by their names, contradicts the others; empty if nothing does."""
+    """Return the first contradiction between these settings, given by name; empty if there is none."""
     directory, endpoint = given["data_directory"], given["data_endpoint"]
     others = ("data_host_path", "data_claim", "data_endpoint", "data_credentials_file", "data_sources")
     without = next((name for name in others if given[name]), "")

@@ -1,4 +1,4 @@
-"""How an endless activity stays alive, and knows when it no longer is: heartbeats that say when they fail."""
+"""Keeps an endless activity alive, and detects when it no longer is: heartbeats that report their failures."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from holdfast import names
 
 HEARTBEAT_PERIOD: Final = 1.5
 LEASE: Final = 4.0
-"""Seconds after which an activity ends itself, from when its last accepted heartbeat was sent (row D57).
+"""Seconds from sending the last accepted heartbeat until an activity ends itself (row D57).
 
-The server's heartbeat timeout is 5 s or more: then another try runs, and no two may act at once.
+The server's heartbeat timeout is 5 s or more. The server then starts another try, and two tries must not act at once.
 """
 
 
 async def while_all_last(
     works: Iterable[Coroutine[Any, Any, None]], close: Callable[[list[asyncio.Task[None]]], Awaitable[None]]
 ) -> None:
-    """Work at all of these until the first ends, whichever way; then end the others, and close.
+    """Run all of these until the first ends, with or without an error; then cancel the others, and close.
 
-    A worker that goes away cancels what is ending by itself already: that cuts nothing short here.
+    A worker that shuts down may cancel an activity that is already ending: closing still completes.
 
     Args:
-        works: what is worked at.
-        close: is given the works, as tasks told to end, and is to wait for them.
+        works: the coroutines to run.
+        close: receives the works as cancelled tasks, and waits for them.
 
     Raises:
-        Exception: what the first raised.
-        CancelledError: if cancelled while all last.
+        Exception: the error of the first that ended.
+        CancelledError: if cancelled while all run.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:
@@ -54,11 +54,11 @@ async def while_all_last(
 
 
 async def beat(client: Client, remember: Callable[[], Any] = lambda: None) -> None:
-    """Heartbeat for ever, through the client, which says when it fails; the SDK's own would not.
+    """Heartbeat for ever through the client, which reports failures; the SDK's own heartbeat does not.
 
     Raises:
-        CancelledError: if the activity is no longer wanted.
-        ApplicationError: if its heartbeats are not accepted any more.
+        CancelledError: if the activity is cancelled.
+        ApplicationError: if the server no longer accepts its heartbeats.
     """
     handle = client.get_async_activity_handle(task_token=activity.info().task_token)
     clock = asyncio.get_running_loop().time
@@ -66,10 +66,10 @@ async def beat(client: Client, remember: Callable[[], Any] = lambda: None) -> No
     while True:
         memory = remember()
         activity.heartbeat(memory)  # For the SDK's own clock.
-        # The server counts from when a heartbeat reached it, which is not before it was sent.
+        # The server's timeout counts from the arrival of a heartbeat, which is never before it was sent.
         sent = clock()
         try:
-            # One that hangs is not waited for beyond the lease's end: the server begins another try soon after.
+            # Never wait for a hanging heartbeat beyond the lease's end: the server starts another try soon after.
             async with asyncio.timeout(max(0.0, min(HEARTBEAT_PERIOD, accepted + LEASE - sent))):
                 await handle.heartbeat(memory)
             accepted = sent
@@ -83,10 +83,10 @@ async def beat(client: Client, remember: Callable[[], Any] = lambda: None) -> No
 
 
 async def worker_leaves(remember: Callable[[], Any] = lambda: None) -> None:
-    """Return never.
+    """Wait until this worker shuts down, and never return.
 
     Raises:
-        ApplicationError: once this worker is told to go away; retried at once, by another.
+        ApplicationError: once this worker shuts down; Temporal retries at once, on another worker.
     """
     await activity.wait_for_worker_shutdown()
     activity.heartbeat(remember())
@@ -98,12 +98,12 @@ async def worker_leaves(remember: Callable[[], Any] = lambda: None) -> None:
 
 
 def other_cluster(cluster: str, own_uid: str, asked: str) -> ApplicationError:
-    """Return the error of an endless activity whose cluster is another to this worker; another's may be right.
+    """Return the error of an endless activity whose cluster is not this worker's; another worker's may match.
 
     Args:
-        cluster: its name.
-        own_uid: what this worker knows by that name.
-        asked: what is wanted of which, in words.
+        cluster: the cluster's name.
+        own_uid: the uid of the cluster that this worker knows by that name.
+        asked: the wanted uid and what it is wanted for, as a clause.
     """
     return ApplicationError(
         f"{cluster} is {own_uid} to this worker, but {asked}",

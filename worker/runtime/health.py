@@ -1,4 +1,4 @@
-"""Is it alive, is it ready: the two pages a kubelet asks, each with every check it rests on."""
+"""Serves liveness and readiness: the two pages a kubelet requests, each with all its checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiohttp import web
 
 @dataclass(frozen=True)
 class Check:
-    """One thing a page rests on: whether it holds, and what a person should know of it."""
+    """One check of a page: whether it passes, and a message for people."""
 
     name: str
     ok: bool
@@ -18,34 +18,34 @@ class Check:
 
 
 class Health:
-    """The checks of a worker. Each is asked when the page is asked; none of them waits."""
+    """The checks of a worker. Each runs when its page is requested; none of them waits."""
 
     def __init__(self) -> None:
-        """Begin alive, and not ready: nothing has been reached yet."""
+        """Start without any added checks, and not draining."""
         self._live: dict[str, Callable[[], Check]] = {}
         self._ready: dict[str, Callable[[], Check]] = {}
         self._facts: dict[str, Check] = {}
         self._draining = False
 
     def ask_live(self, name: str, ask: Callable[[], Check]) -> None:
-        """Let liveness rest on an answer too. Only what a restart would mend belongs here."""
+        """Add a check to liveness. Add only what a restart would fix."""
         self._live[name] = ask
 
     def ask_ready(self, name: str, ask: Callable[[], Check]) -> None:
-        """Let readiness rest on an answer too."""
+        """Add a check to readiness."""
         self._ready[name] = ask
 
     def note(self, name: str, ok: bool, message: str = "") -> None:
-        """Remember the last result of something readiness rests on."""
+        """Store the last result of a readiness check."""
         self._facts[name] = Check(name, ok, message)
 
     def drain(self) -> None:
-        """From now on this worker is not ready: it is going away."""
+        """Make this worker not ready from now on: it is shutting down."""
         self._draining = True
 
     @property
     def draining(self) -> bool:
-        """Whether the worker is going away."""
+        """Whether the worker is shutting down."""
         return self._draining
 
     def live(self) -> list[Check]:
@@ -58,7 +58,7 @@ class Health:
         return [shutdown, *self._facts.values(), *(ask() for ask in self._ready.values())]
 
     def application(self) -> web.Application:
-        """Return the web application with both pages: 200 if every check holds, else 503."""
+        """Return the web application with both pages: 200 if every check passes, else 503."""
 
         async def livez(_: web.Request) -> web.Response:
             return _answer(self.live())
@@ -79,10 +79,10 @@ def _answer(checks: Sequence[Check]) -> web.Response:
 
 
 async def listen(application: web.Application, address: str) -> tuple[web.AppRunner, str]:
-    """Serve an application; return its runner (to be cleaned up) and the address it got (port 0: a free one).
+    """Serve an application; return its runner (to be cleaned up) and its bound address (port 0: a free one).
 
     Raises:
-        OSError: if the address cannot be had.
+        OSError: if the address cannot be bound.
     """
     host, _, port = address.rpartition(":")
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)

@@ -1,4 +1,4 @@
-"""The worker's client of a cluster: the activities' client, with pages of lists and every request counted."""
+"""The worker's client of a cluster: the activities' client, plus paged lists and a count of every request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE_DEADLINE = 30.0
 
 
 class WorkerKube(Kube):
-    """The client, with lists that come page by page, so that no whole list is ever held, and with counts."""
+    """Reads lists page by page, so that it never holds a whole list, and counts its requests."""
 
     metrics: Metrics | None = None
 
@@ -35,7 +35,7 @@ class WorkerKube(Kube):
         return await self._request("GET", path, query=query, timeout=PAGE_DEADLINE)
 
     async def review_token(self, token: str, audience: str) -> Object:
-        """Return what the API server says of a service account's token: the status of a TokenReview."""
+        """Return the status of a TokenReview: the API server's answer about a service account's token."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -68,21 +68,21 @@ class Connector:
     """Makes clients of the one cluster that the settings name."""
 
     def __init__(self, settings: Settings, metrics: Metrics, client: type[WorkerKube] = WorkerKube) -> None:
-        """Remember where the cluster is, and of which class its clients are to be."""
+        """Store the cluster's location and the class of its clients."""
         self._client = client
         self._kubeconfig = settings.kubeconfig or _default()
         self._context = settings.kube_context or None
         self._metrics = metrics
         self.host = ""
-        """The API server's address, once a client was made."""
+        """The API server's address; empty until a client is made."""
 
     @property
     def where(self) -> str:
-        """The cluster's address for people, or the file that has it."""
+        """The cluster's address for messages, or the kubeconfig that has it."""
         return self.host or self._kubeconfig or "the pod's own service account"
 
     async def __call__(self, sight: Sight | None = None, deadline: float | None = None) -> WorkerKube:
-        """Return a client; nothing is asked of the cluster yet.
+        """Return a client, without contacting the cluster yet.
 
         Raises:
             SettingsError: if the kubeconfig cannot be used.

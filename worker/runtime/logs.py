@@ -1,4 +1,4 @@
-"""Log lines: JSON or console, all through structlog, each with the workload, attempt and workflow it speaks of."""
+"""Configures log lines: JSON or console, through structlog, each with its workload, attempt and workflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from holdfast import names
 
-# Chatty at info, and of no use to whoever runs a worker.
+# Noisy at level info, and of no use to an operator.
 _QUIET = ("aiohttp.access", "asyncio", "kubernetes")
 
 
@@ -25,7 +25,7 @@ def configure(
     level: Literal["debug", "info", "warning", "error"] = "info",
     stream: TextIO | None = None,
 ) -> None:
-    """Send every log line of this process, ours or a library's, to one stream in one form."""
+    """Send every log line of this process, ours or a library's, to one stream in one format."""
     shared: list[Processor] = [
         merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -48,7 +48,7 @@ def configure(
     root.setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
-    # The line's fields say it; the message need not repeat it.
+    # The line's fields hold this info; the message need not repeat it.
     workflow.logger.workflow_info_on_message = False
     activity.logger.activity_info_on_message = False
     structlog.configure(

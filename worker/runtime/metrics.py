@@ -1,4 +1,4 @@
-"""What is counted: the worker's own numbers and the SDK's, served together on one Prometheus page."""
+"""The worker's own metrics and the SDK's, served together on one Prometheus page."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from holdfast import names
 
 _BIND_TRIES: Final = 5
 _PREEMPTION_SECONDS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600, 21600)
-"""Buckets: a preemption takes seconds, the forceful deletion grace and more, or what a finalizer wants."""
+"""Buckets: a preemption takes seconds, the forceful deletion grace and more, or as long as a finalizer holds."""
 
 
 class Metrics:
-    """The worker's own numbers. One object per process, handed to whoever counts."""
+    """The worker's own metrics. One object per process, passed to every user."""
 
     def __init__(self) -> None:
-        """Make all numbers at zero, in a registry of their own."""
+        """Create all metrics at zero, in their own registry."""
         disable_created_metrics()
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -138,10 +138,10 @@ class Metrics:
 
 
 def sdk_runtime() -> tuple[Runtime, str]:
-    """Make the SDK's runtime, whose own metrics page is on a free loopback port, and return it with that page's URL.
+    """Return the SDK's runtime, and the URL of its metrics page, which it serves on a free loopback port.
 
     Raises:
-        RuntimeError: if no port could be had in several tries.
+        RuntimeError: if no port could be bound in several tries.
     """
     problem: Exception | None = None
     for _ in range(_BIND_TRIES):

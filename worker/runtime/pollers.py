@@ -1,4 +1,4 @@
-"""Who polls a task queue, and since when nobody does: Temporal keeps a poller for minutes after its last poll."""
+"""Finds who polls a task queue, and since when nobody does: Temporal lists a poller for minutes after its last poll."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from temporalio.client import Client
 from holdfast.model import format_duration
 
 SILENCE: Final = timedelta(seconds=70)
-"""A live worker polls again at least each minute, since that is how long Temporal holds a poll open. Ten seconds more
-allow for a slow connection: a worker that has not polled for longer is gone."""
+"""A live worker polls at least once a minute, because Temporal holds a poll open that long. Ten more seconds allow for
+a slow connection: a worker that has not polled for longer is gone."""
 FORGOTTEN: Final = timedelta(minutes=5)
 """How long Temporal remembers a poller."""
 WORKFLOW: Final = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
@@ -29,7 +29,7 @@ class Polled:
     polling: int = 0
     """How many have polled within `SILENCE`."""
     last: datetime | None = None
-    """The last poll of any; None where Temporal remembers none."""
+    """The latest poll by any worker; None if Temporal remembers none."""
     identity: str = ""
     """Who polled last."""
 
@@ -65,7 +65,7 @@ async def polled(client: Client, queue: str, kind: TaskQueueType.ValueType = WOR
 
 
 def judged(queue: str, pollers: Iterable[Any], now: datetime) -> Polled:
-    """Return what Temporal's list of pollers means. Pure."""
+    """Interpret Temporal's list of pollers. Pure."""
     found = [(one.last_access_time.ToDatetime(tzinfo=UTC), str(one.identity)) for one in pollers]
     last, identity = max(found, default=(None, ""))
     return Polled(queue, sum(now - at <= SILENCE for at, _ in found), last, identity)

@@ -1,4 +1,4 @@
-"""What a worker is told: flags over environment over a TOML file, every value checked before anything starts."""
+"""Settings of a worker: flags override the environment, which overrides a TOML file; all are checked before start."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ ENV_CONFIG = "HOLDFAST_CONFIG"
 ENV_FAILPOINT = "HOLDFAST_FAILPOINT"
 ENV_FAILPOINT_TRACE = "HOLDFAST_FAILPOINT_TRACE"
 DECIDED_WITHIN = timedelta(seconds=10)
-"""After its silence has been long enough, a node is found Down, and that is told to its workloads."""
+"""Time from the end of a node's allowed silence until it is found Down and its workloads are told."""
 CONFIG_DEFAULT = Path("holdfast.toml")
 SHARD_SETS_MAXIMUM = 64
 
-# Variables that other tools agree on; ours, with the prefix, win over them.
+# Variables shared with other tools; ours, with the prefix, take precedence.
 SHARED_VARIABLES: dict[str, str] = {
     "TEMPORAL_ADDRESS": "temporal_address",
     "TEMPORAL_NAMESPACE": "temporal_namespace",
@@ -51,7 +51,7 @@ SHARED_VARIABLES: dict[str, str] = {
     "KUBECONFIG": "kubeconfig",
 }
 
-# Set for other purposes, or for tests alone (failpoints.py): no settings, and no misspelled ones either.
+# Set for other purposes, or for tests alone (failpoints.py): neither settings nor misspelled settings.
 _FOREIGN_VARIABLES = {
     ENV_CONFIG,
     ENV_FAILPOINT,
@@ -79,7 +79,7 @@ class Role(StrEnum):
     WATCH = "watch"
     """Sees: watches one cluster and signals workflows."""
     ADMISSION = "admission"
-    """Lets in: runs the workflows of admission queues, each on a task queue of its own. Needs Temporal only."""
+    """Admits: runs the workflows of admission queues, each on a task queue of its own. Needs Temporal only."""
 
 
 _APART = {Role.WORKFLOWS, Role.ADMISSION}
@@ -176,7 +176,7 @@ _config_file: ContextVar[Path | None] = ContextVar("holdfast_config_file", defau
 
 
 class _Shared(PydanticBaseSettingsSource):
-    """The variables other tools agree on."""
+    """The variables shared with other tools."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         for variable, name in SHARED_VARIABLES.items():
@@ -217,7 +217,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def own_manager(value: str) -> str:
-    """Refuse a `managedBy` that is another controller's.
+    """Reject a `managedBy` that is another controller's.
 
     Raises:
         ValueError: if it is not one of Holdfast's own.
@@ -243,26 +243,26 @@ class Settings(BaseSettings):
     installation: Label = ""
     """Label that marks this installation's objects. Empty: derived from the cluster's own identity."""
     managed_by: Annotated[str, AfterValidator(own_manager)] = names.MANAGED_BY
-    """What custom resources say in `managedBy` that are run here. Two installations in one cluster have two values."""
+    """The `managedBy` of custom resources that are run here. Two installations in one cluster have two values."""
     identity: str = ""
-    """How this process is called in Temporal. Empty: its pid and host."""
+    """Name of this process in Temporal. Empty: its pid and host."""
 
     temporal_address: Addresses = "127.0.0.1:7233"
-    """host:port. Several, with commas between them, where no name stands for all servers: any that answers is used."""
+    """host:port, or several by commas if no name stands for all servers: any that answers is used."""
     temporal_namespace: Annotated[str, Field(min_length=1)] = "default"
     temporal_tls: bool = False
-    """Whether Temporal is reached by TLS; a file below implies it."""
+    """Whether to use TLS for Temporal; a file below implies it."""
     temporal_tls_ca_file: File | None = None
     temporal_tls_cert_file: File | None = None
     temporal_tls_key_file: File | None = None
     temporal_tls_server_name: str = ""
     temporal_api_key_file: File | None = None
-    """A file with the API key. There is no setting for the key itself: flags and environments are read by others."""
+    """A file with the API key. There is no setting for the key itself: others can read flags and environments."""
 
     kubeconfig: str = ""
     """Path, or several separated by colons. Empty: the pod's own service account, else ~/.kube/config."""
     kube_context: str = ""
-    """Of the kubeconfig. Empty: the current one."""
+    """Context of the kubeconfig. Empty: the current one."""
     namespaces: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
     """The only namespaces this worker acts in. Empty: every namespace that is enabled."""
 
@@ -272,81 +272,81 @@ class Settings(BaseSettings):
     """Caps how long a finished workload is kept."""
 
     node_eviction_labels: NodeMarks = LABELS
-    """Labels of a node that its pods are to leave: `key` or `key=value`. Empty: none."""
+    """Labels that mark a node whose pods must leave: `key` or `key=value`. Empty: none."""
     node_fault_taints: NodeMarks = TAINTS
-    """Taints of a node with broken hardware: `key` or `key=value`."""
+    """Taints that mark a node with broken hardware: `key` or `key=value`."""
     node_fault_conditions: NodeMarks = CONDITIONS
-    """Conditions of a node with broken hardware: `type` where True is bad, else `type=status`."""
+    """Conditions that mark a node with broken hardware: `type` if True is bad, else `type=status`."""
     node_monitor: bool = True
-    """Whether nodes that fall silent are found Down, by their leases. Without it only marks count."""
+    """Whether to find silent nodes Down, by their leases. Without it only marks count."""
     node_degraded: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().degraded
-    """Time without a renewal of its lease after which a node is Degraded; kubelets renew it every 10 s."""
+    """Time without a lease renewal after which a node is Degraded; kubelets renew their lease every 10 s."""
     node_down: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().down
-    """So much more, and it is Down: the workloads with pods there are told."""
+    """Further time without a renewal after which the node is Down, and the workloads with pods there are told."""
     node_sensitive_down: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().sensitive_down
     """The same for sensitive workloads."""
     node_check: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().check
-    """How long a node that is back from Down must be heard until the health check that lets it have pods again."""
+    """How long a node back from Down must renew its lease before the health check that lets it have pods again."""
     node_flaps: Annotated[int, Field(ge=1, le=16)] = NodeTimings().flaps
-    """A node that falls silent so often in `node_flap_window` stays Degraded until it is heard for as long."""
+    """A node that falls silent this often in `node_flap_window` stays Degraded until it renews for that long."""
     node_flap_window: Annotated[Duration, AfterValidator(_positive)] = NodeTimings().flap_window
 
     provisioner_url: NodeUrl = ""
-    """A node's ComputerSystem by Redfish, `{node}` standing for its name. Empty: nothing boots or powers off nodes."""
+    """Redfish URL of a node's ComputerSystem, with `{node}` for its name. Empty: nothing boots or powers off nodes."""
     provisioner_user: str = ""
     provisioner_password_file: File | None = None
-    """There is no setting for the password itself, as with the API key."""
+    """A file with the password. As with the API key, there is no setting for the password itself."""
     provisioner_ca_file: File | None = None
     provisioner_insecure: bool = False
-    """Whether any certificate of the service is taken."""
+    """Whether to accept any certificate of the service."""
     provisioner_services: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """Services that a node's annotation may name besides that of the URL: https://host:port, by commas."""
     provisioner_allow_unverified_machine: bool = False
-    """Whether a machine is powered or erased by its URL alone, where it or its node says no UUID to compare."""
+    """Whether to power or erase a machine by its URL alone if it or its node reports no UUID to compare."""
     provisioner_at_once: Annotated[int, Field(ge=1, le=100)] = AT_ONCE
-    """How many of its requests are worked at at the same time, and beside them as many fences of each service."""
+    """How many of its requests run at once; in addition, as many fences of each service."""
     fence: bool = False
-    """Whether a node that is Down by its silence is powered off before its pods are replaced."""
+    """Whether to power off a node that is Down by its silence before its pods are replaced."""
 
     max_concurrent_workflow_tasks: Count = 100
     max_concurrent_activities: Count = 200
     max_fresh_activities: Count = 24
-    """How many of them may have begun within the last four seconds: a burst is worked off one after another."""
+    """How many of them may have begun within the last four seconds, so that a burst runs one after another."""
     max_concurrent_waits: Count = 1000
-    """Removals, checkpoints and what else waits for the cluster."""
+    """Removals, checkpoints and other activities that wait for the cluster."""
     max_fresh_waits: Count = 32
     """How many of them may have begun within the last second."""
     max_concurrent_probes: Count = 1000
-    """Services that are asked whether they serve: each holds one for as long as it runs (role wait)."""
+    """Services that are probed: each holds one slot for as long as it runs (role wait)."""
     max_cached_workflows: Annotated[int, Field(ge=0, le=100_000)] = 600
     graceful_shutdown: Duration = timedelta(seconds=10)
-    """How long work in hand may go on after SIGTERM."""
+    """How long running work may continue after SIGTERM."""
 
     watch_shard_sets: Annotated[int, Field(ge=1, le=SHARD_SETS_MAXIMUM)] = 1
-    """Into how many watch activities the cluster's 256 shards are divided."""
+    """Number of watch activities that share the cluster's 256 shards."""
     watch_signals_per_second: Annotated[float, Field(gt=0, le=10_000)] = 200
 
     watchdog_every: Annotated[Duration, AfterValidator(_positive)] = timedelta(seconds=10)
-    """How often the cluster's entities are looked at: queues, graphs, the node monitor and others (role watch)."""
+    """How often to check the cluster's entities: queues, graphs, the node monitor and others (role watch)."""
     watchdog_patience: Annotated[Duration, AfterValidator(_positive)] = timedelta(minutes=2)
-    """How long an entity fails its tasks before it is ended and begun anew: set it longer than a rolling upgrade takes.
+    """How long an entity may fail its tasks before it is terminated and restarted: longer than a rolling upgrade takes.
 
-    It doubles each time that the same entity is ended, up to an hour.
+    It doubles each time that the same entity is terminated, up to an hour.
     """
 
     rendezvous_address: OptionalAddress = ""
-    """host:port on which agents of elastic gangs are answered. Empty: this worker serves no gang."""
+    """host:port that serves the agents of elastic gangs. Empty: this worker serves no gang."""
     rendezvous_url: OptionalUrl = ""
-    """Where pods reach the workers that serve gangs; its host may stand for several. Empty: the address itself."""
+    """URL of the workers that serve gangs, for pods; its host may stand for several. Empty: the address itself."""
     max_concurrent_gangs: Count = 200
-    """Gangs that this worker serves: each holds one for as long as it runs."""
+    """Gangs that this worker serves: each holds one slot for as long as it runs."""
 
     data_directory: Annotated[str, AfterValidator(checked_directory)] = ""
     """Folder on a file system that nodes share, for staged data sets. Empty: this worker stages none."""
     data_host_path: Annotated[str, AfterValidator(checked_directory)] = ""
     """That folder as nodes see it. Empty: under the same path."""
     data_claim: Label = ""
-    """Name of the claim, in each workload's namespace, by which pods find it instead."""
+    """Name of the claim, in each workload's namespace, through which pods find the folder instead."""
     data_endpoint: OptionalUrl = ""
     """URL of the S3 store that data sets come from. Empty: Amazon's, of `data_region`."""
     data_region: str = ""
@@ -354,9 +354,9 @@ class Settings(BaseSettings):
     data_allow_http: bool = False
     """Whether the store may be reached without TLS."""
     data_credentials_file: File | None = None
-    """A file such as ~/.aws/credentials, read anew when it changes. None: the AWS_* variables."""
+    """A file such as ~/.aws/credentials, read again when it changes. None: the AWS_* variables."""
     data_sources: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(checked_grants)] = ()
-    """What workloads of which namespace may have staged: namespace=s3://bucket/prefix, or *=s3://... for all."""
+    """Sources that a namespace's workloads may stage: namespace=s3://bucket/prefix, or *=s3://... for all."""
 
     health_address: Address = "127.0.0.1:8085"
     """host:port of /livez and /readyz."""
@@ -405,16 +405,16 @@ class Settings(BaseSettings):
 
     @property
     def limits(self) -> Limits:
-        """What the operator allows, whatever a submission asks for."""
+        """The operator's limits, which cap what a submission asks for."""
         return Limits(grace_period_maximum=self.grace_period_maximum, success_ttl_maximum=self.success_ttl_maximum)
 
     @property
     def marks(self) -> Marks:
-        """By what a bad node is told."""
+        """Identifies a bad node."""
         return Marks(self.node_eviction_labels, self.node_fault_taints, self.node_fault_conditions)
 
     def marks_for(self, installation: str) -> Marks:
-        """By what a bad node is told, what this installation's own monitor says of it among that."""
+        """Return the marks of a bad node, including those that this installation's own monitor sets."""
         return replace(self.marks, installation=installation)
 
     @property
@@ -432,7 +432,7 @@ class Settings(BaseSettings):
 
     @property
     def redfish(self) -> Access | None:
-        """Where the machines of nodes are found; None where nothing boots or powers them off."""
+        """Access to the machines of nodes; None if nothing boots or powers them off."""
         if not self.provisioner_url:
             return None
         return Access(
@@ -447,7 +447,7 @@ class Settings(BaseSettings):
 
     @property
     def silence(self) -> timedelta:
-        """How long a node is silent, at most, before it is found Down; no time where nobody looks for that."""
+        """The longest silence of a node before it is found Down; zero if the node monitor is off."""
         return self.node_timings.until_down + DECIDED_WITHIN if self.node_monitor else timedelta(0)
 
     @property
@@ -471,7 +471,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then HOLDFAST_*, then what other tools set, then the file."""
+        """Flags, then HOLDFAST_*, then the variables of other tools, then the file."""
         return init_settings, env_settings, _Shared(settings_cls), _File(settings_cls)
 
 

@@ -1,4 +1,4 @@
-"""How many of a cluster's operations are begun at once: the bound is on those that are new, not on those that wait."""
+"""Limits how many of a cluster's operations start at once: the limit counts new operations, not waiting ones."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from temporalio.worker import (
 )
 
 FRESH_SECONDS: Final = 4.0
-"""A short operation that lasts longer waits for something: a webhook, a quota, a kind that is not there yet."""
+"""A short operation that runs longer is waiting: for a webhook, a quota, or a kind that is not there yet."""
 FRESH_WAIT_SECONDS: Final = 1.0
-"""After so long a removal has asked for its deletions, and looks from time to time whether they are done."""
+"""After this time a removal has requested its deletions, and only polls until they are done."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,27 +29,26 @@ class _Permit(SlotPermit):
 
 
 class FreshSlots(CustomSlotSupplier):
-    """Slots of which few may be fresh at once, so that a burst is worked off one workload after the other.
+    """Supplies slots of which only a few may be fresh at once, so that a burst runs one workload after another.
 
-    Two hundred at once on few cores are all late, miss their heartbeats and are begun again, which makes them later; a
-    thousand removals went round like that for five minutes. A plain low bound would do, were it not for those that
-    wait: a few workloads whose quota is used up would then hold back all the others. So a slot counts as fresh for its
-    first seconds only.
+    Two hundred operations at once on few cores are all late. They miss their heartbeats and are retried, which makes
+    them later: a thousand removals looped like that for five minutes. With a plain low limit, a few workloads that wait
+    for a used-up quota would hold back all others. So a slot counts as fresh for its first seconds only.
     """
 
     def __init__(self, most: int, fresh: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with all of them free.
+        """Start with all slots free.
 
         Args:
-            most: how many there are.
+            most: the number of slots.
             fresh: how many of them may be fresh, or held for a poll, at once.
-            seconds: for how long one is fresh once it is used.
-            clock: seconds that only grow.
+            seconds: how long a slot is fresh once it is used.
+            clock: a monotonic clock, in seconds.
         """
         self._most, self._fresh, self._seconds, self._clock = most, fresh, seconds, clock
         self._permits: set[_Permit] = set()
         self._waiting: list[asyncio.Future[None]] = []
-        # The SDK's core marks and releases from threads of its own.
+        # The SDK's core marks and releases slots from its own threads.
         self._lock = threading.Lock()
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
@@ -67,7 +66,7 @@ class FreshSlots(CustomSlotSupplier):
             except asyncio.CancelledError:
                 with self._lock:
                     if woken not in self._waiting:
-                        self._wake_one()  # What woke this one is for another.
+                        self._wake_one()  # Pass the wake-up on to another waiter.
                 raise
             finally:
                 with self._lock:
@@ -101,10 +100,10 @@ class FreshSlots(CustomSlotSupplier):
         return permit
 
     def _until_one_is_old(self) -> float:
-        """Return after how many seconds it is worth looking again though nothing was given back."""
+        """Return the seconds after which to look again even if no slot was released."""
         now = self._clock()
         begun = [permit.begun for permit in self._permits if permit.begun is not None]
-        # Those held for polls may be put to use, and grow old, without a word to those that wait.
+        # Slots held for polls may be used, and age, without waking the waiters.
         return min((at for at in begun if at > now - self._seconds), default=now) + self._seconds - now
 
     def _wake_one(self) -> None:

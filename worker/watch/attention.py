@@ -1,4 +1,4 @@
-"""Which changes deserve a signal, and what each workflow has acknowledged. Pure: time and changes are given to it."""
+"""Decides which changes need a signal, and tracks what workflows acknowledged. Pure: callers pass time and changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from holdfast.worker.watch.facts import DIGEST_BYTES, KEY_BYTES, Facts, Urgency,
 from holdfast.worker.watch.signals import Signals, Wanted
 
 HOT: Final = 0.02
-"""Seconds until a change that may be a failure is looked at: what comes with it is looked at once."""
+"""Seconds until a change that may be a failure is checked: changes that come with it are checked in one look."""
 WARM: Final = 0.1
 PER_POD: Final = 0.00005
 """Seconds between two looks at a workload for each pod it has, so that large workloads do not fill the loop."""
 RECORD_BYTES: Final = KEY_BYTES + DIGEST_BYTES
 DOUBT_FIRST: Final = 1.0
 UNADMITTED: Final = 5.0
-"""Seconds for which pods may be absent before their namespace's Events are read."""
+"""Seconds that pods may be absent before their namespace's Events are read."""
 DOUBT_AGAIN: Final = 5.0
 ACKNOWLEDGED_MAXIMUM: Final = 50_000
 """How many workloads' digests a heartbeat carries: under 1 MiB."""
@@ -30,7 +30,7 @@ ACKNOWLEDGED_MAXIMUM: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One signal to be sent: to which workflow, what, and whose news it is."""
+    """One signal to send: its workflow, its content, and the keys it acknowledges."""
 
     workload_uid: str
     workflow_id: str
@@ -42,7 +42,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A component that ought to be there and has not been seen: is it gone, or is its stream late?"""
+    """A component that should exist but has not been seen: it may be gone, or its stream may be late."""
 
     workload_uid: str
     attempt_uid: str
@@ -51,25 +51,25 @@ class Doubt:
 
 @dataclass(slots=True)
 class _Subject:
-    """What is known of one workload's last news."""
+    """What one workload's workflow was last told."""
 
     told: Facts | None = None
     keys: tuple[str, ...] = ()
     owed: bool = False
-    """Whether its workflow is to hear of a blindness that has ended, news or no news."""
+    """Whether its workflow must be told of a blindness that has ended, even without other news."""
     blind_told: datetime | None = None
     looked: float = 0.0
     closed: set[str] = field(default_factory=lambda: set[str]())
-    """Whose workflow has ended: attempts and anchors."""
+    """Keys of attempts and anchors whose workflow has ended."""
 
     def told_of(self, key: str) -> Facts | None:
-        """Return what was told of this attempt, None if it was of another."""
+        """Return what was told about this attempt; None if the last news was about another."""
         return self.told if self.keys and self.keys[0] == key else None
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the changes, for whoever exports it."""
+    """Counts what happened to the changes, for the metrics."""
 
     same: int = 0
     own_deletion: int = 0
@@ -92,17 +92,17 @@ class Attention:
         listed: Callable[[], bool] = lambda: True,
         version: Callable[[str, Collection[KindKey]], int] = lambda _, __: 0,
     ) -> None:
-        """Begin with nothing told.
+        """Start with nothing told.
 
         Args:
-            cache: what is seen.
-            signals: what waits to be sent.
-            blind: the spans since a time in which the watch could not see some kinds.
-            unseen: the kinds the watch cannot read.
-            unserved: those of them that the cluster does not serve.
-            settled: whether everything about an attempt has been listed once; until then nothing is said of it.
-            listed: whether all anchors and attempts have been listed once; until then none is missed.
-            version: up to which all of some kinds, and of what every attempt rests on, is known in a namespace.
+            cache: the objects seen.
+            signals: the waiting signals.
+            blind: returns the spans since a time in which the watch could not see some kinds.
+            unseen: returns the kinds that the watch cannot read.
+            unserved: returns those of them that the cluster does not serve.
+            settled: whether everything about an attempt has been listed once; before that, no signal is sent about it.
+            listed: whether all anchors and attempts have been listed once; before that, none counts as missing.
+            version: returns the version up to which some kinds, and those all attempts need, are known in a namespace.
         """
         self._cache = cache
         self._signals = signals
@@ -124,7 +124,7 @@ class Attention:
     # What happened.
 
     def changed(self, workloads: Iterable[str], now: float, hot: bool) -> None:
-        """Have a look at these workloads soon."""
+        """Schedule a look at these workloads soon."""
         for uid in workloads:
             subject = self._subjects.get(uid)
             pause = PER_POD * self._cache.pods_of(uid)
@@ -134,7 +134,7 @@ class Attention:
             self._since.setdefault(uid, now)
 
     def sight_regained(self, now: float, concerns: Callable[[AttemptSeen], bool] = lambda _: True) -> None:
-        """Tell every workload against which a clock may run that, for a while, nobody could see what concerns it."""
+        """Tell every workload with a clock that may run against it that its objects could not be seen for a while."""
         for uid in self._cache.workloads:
             live = self._live(uid)
             if live is None or not live.facts.submitted or not self._settled(live) or not concerns(live):
@@ -148,13 +148,13 @@ class Attention:
     # What follows.
 
     def look(self, now: float, at: datetime, most: int = 200) -> None:
-        """Look at the workloads that are due, and decide whether each one's workflow is to be told."""
+        """Look at the workloads that are due, and decide whether to signal each one's workflow."""
         for uid in [uid for uid, due in self._looks.items() if due <= now][:most]:
             del self._looks[uid]
             self._look(uid, now, self._since.pop(uid, now), at)
 
     def take(self, now: float, at: datetime, most: int) -> list[Send]:
-        """Return the signals to send now. Each must come back by `arrived`, `closed` or `lost`."""
+        """Return the signals to send now. The caller must report each by `arrived`, `closed` or `lost`."""
         sends: list[Send] = []
         for wanted in self._signals.take(now, most, self._busy):
             send = self._send(wanted, at)
@@ -172,7 +172,7 @@ class Attention:
         return min(times, default=None)
 
     def doubts(self, now: float, most: int) -> list[Doubt]:
-        """Return at most so many components to be asked for by name, since their streams have not shown them."""
+        """Return at most `most` components to get by name, because their streams have not shown them."""
         due = [doubt for doubt, ask in self._doubts.items() if ask <= now]
         asked: list[Doubt] = []
         missing: dict[str, set[Place]] = {}
@@ -190,14 +190,14 @@ class Attention:
         return asked
 
     def unadmitted(self, now: float) -> list[AttemptSeen]:
-        """Return the attempts whose pods have not all been created for some time: somebody may say why."""
+        """Return the attempts whose pods have not all been created for some time: Events may say why."""
         uids = [uid for uid, since in self._unadmitted.items() if now - since >= UNADMITTED]
         return [live for live in map(self._live, uids) if live is not None]
 
-    # What became of it.
+    # Results of sending.
 
     def arrived(self, send: Send, now: float) -> None:
-        """The workflow has been told."""
+        """Record that the workflow received the signal."""
         self._busy.discard(send.workload_uid)
         self._signals.sent(send.workload_uid)
         subject = self._subjects.setdefault(send.workload_uid, _Subject())
@@ -205,42 +205,42 @@ class Attention:
         subject.owed = False
         if send.observation.blind:
             subject.blind_told = send.observation.blind[-1].end
-        # It may have changed again while the signal was under way.
+        # The workload may have changed while the signal was in flight.
         self.changed([send.workload_uid], now, hot=True)
 
     def closed(self, send: Send) -> None:
-        """The workflow has ended: nobody is left to be told of this attempt."""
+        """Record that the workflow has ended: nothing more is sent about this attempt."""
         self._busy.discard(send.workload_uid)
         self._subjects.setdefault(send.workload_uid, _Subject()).closed.update(send.keys)
         self._forget_if_gone(send.workload_uid)
 
     def is_beginning(self, send: Send) -> bool:
-        """Whether a workflow that is not there is one to come: its custom resource does not say how it has ended."""
+        """Whether a workflow that is not found has yet to start: its custom resource does not say how it ended."""
         anchor = self._cache.anchor(send.workload_uid)
         return anchor is not None and anchor.asked is not None and not anchor.over
 
     def lost(self, send: Send, now: float) -> None:
-        """The signal did not arrive."""
+        """Record that the signal did not arrive."""
         self._busy.discard(send.workload_uid)
         self._signals.failed(send.wanted, now)
 
     # What a heartbeat carries.
 
     def digests(self) -> str:
-        """Return all acknowledged digests, small."""
+        """Return all acknowledged digests in compact form."""
         for key in list(self._acknowledged)[: max(0, len(self._acknowledged) - ACKNOWLEDGED_MAXIMUM)]:
             del self._acknowledged[key]
         return base64.b64encode(b"".join(key + value for key, value in self._acknowledged.items())).decode()
 
     def recall(self, digests: str) -> None:
-        """Take over what another process had told."""
+        """Restore the digests that another process had sent."""
         data = base64.b64decode(digests)
         for begin in range(0, len(data) - len(data) % RECORD_BYTES, RECORD_BYTES):
             record = data[begin : begin + RECORD_BYTES]
             self._acknowledged[record[:KEY_BYTES]] = record[KEY_BYTES:]
 
     def forget(self, now: float) -> None:
-        """Forget what was told, since the cluster is another now: what lives again is news, told before or not."""
+        """Forget what was told, because the cluster was restored: whatever exists again is news."""
         self._acknowledged.clear()
         for subject in self._subjects.values():
             subject.told, subject.keys = None, ()
@@ -260,7 +260,7 @@ class Attention:
         if found is None:
             self._signals.drop(uid)
             if uid not in self._cache.workloads and not self._listed():
-                self._looks[uid] = now + DOUBT_FIRST  # Whether it has vanished can only be told once all can be read.
+                self._looks[uid] = now + DOUBT_FIRST  # It counts as vanished only once everything can be read.
                 return
             self._forget_if_gone(uid)
             self._note_admission(uid, None, now)
@@ -284,11 +284,11 @@ class Attention:
         told = subject.told_of(key) or Facts(owner_uid=facts.owner_uid)
         soon = urgency(told, facts)
         if soon is not Urgency.URGENT and live is not None and self._missing(live):
-            soon = Urgency.LAZY  # Good news may be none: what is in doubt is asked for first.
+            soon = Urgency.LAZY  # Good news may be wrong: the components in doubt are checked first.
         self.counts.coalesced += self._signals.want(uid, soon, now, since)
 
     def _note_admission(self, uid: str, seen: Observation | None, now: float) -> None:
-        """Remember since when pods of a workload are absent; once they are there, nobody says why they are not."""
+        """Store since when a workload's pods are absent; once they exist, drop the reasons why they did not."""
         if seen is not None and any(view.absent for view in seen.components.values()):
             self._unadmitted.setdefault(uid, now)
         else:
@@ -307,7 +307,7 @@ class Attention:
         return True
 
     def _asked_known(self, subject: _Subject, facts: Facts) -> bool:
-        """Whether what its custom resource asks for was told before, as news of another attempt."""
+        """Whether the custom resource's request was already told, as news of another attempt."""
         return not facts.asked or (subject.told is not None and subject.told.asked == facts.asked)
 
     def _tell(self, subject: _Subject, facts: Facts, keys: tuple[str, ...]) -> None:
@@ -320,7 +320,7 @@ class Attention:
             self._acknowledged[short] = facts.digest()
 
     def _news(self, uid: str, at: datetime) -> tuple[Facts, str, Observation] | None:
-        """Return what could be told of a workload now, and whose news it is."""
+        """Return the current news of a workload: its facts, the key that they belong to, and the observation."""
         anchor, newest, live = self._cache.anchor(uid), self._cache.newest(uid), self._live(uid)
         if live is not None and live.facts.submitted:
             subject = self._subjects.get(uid)
@@ -351,7 +351,7 @@ class Attention:
         return facts_of(observation), anchor.facts.uid, observation
 
     def _only_asked(self, anchor: AnchorSeen, asked: Asked, at: datetime) -> tuple[Facts, str, Observation] | None:
-        """Return what a custom resource asks for while there is no attempt to say it of, if that is news (row F7)."""
+        """Return a custom resource's request while no attempt exists to carry it, if it is news (row F7)."""
         subject, key = self._subjects.get(anchor.workload_uid), f"{anchor.facts.uid}/asked"
         observation = Observation(
             workload_uid=anchor.workload_uid, attempt=0, owner_uid="", at=at, owner_found=False, asked=asked
@@ -364,7 +364,7 @@ class Attention:
         return facts, key, observation
 
     def _vanished(self, last: AnchorSeen) -> bool:
-        """Whether anchor and attempt are both gone, and not by our own hand: nobody who knows of it is left but us."""
+        """Whether anchor and attempt are both gone, not deleted by us: only this watch still knows of them."""
         subject = self._subjects.get(last.workload_uid)
         if subject is None or subject.told is None or not last.deployed or not last.attempt:
             return False
@@ -381,7 +381,7 @@ class Attention:
         return Observation(
             workload_uid=anchor.workload_uid,
             attempt=anchor.attempt,
-            owner_uid="",  # So that going and gone are the same news.
+            owner_uid="",  # Empty, so that deleting and deleted are the same news.
             at=at,
             revision=self._revision(anchor),
             owner_found=same is not None,
@@ -411,7 +411,7 @@ class Attention:
         return self._blind(since, attempt.kinds) if since is not None else ()
 
     def _keys(self, uid: str, key: str, facts: Facts) -> tuple[str, ...]:
-        """Return whose news it is: the attempt's or anchor's, and the anchor's too once it is being deleted."""
+        """Return the keys that the news belongs to: the attempt's or anchor's, plus the anchor's once it is deleted."""
         anchor = self._cache.anchor(uid)
         if facts.anchor_deleting and anchor is not None and anchor.facts.uid != key:
             return (key, anchor.facts.uid)
@@ -446,21 +446,21 @@ class Attention:
         self._signals.forget(uid)
 
     def _forget_attempt_if_gone(self, uid: str) -> None:
-        """Forget what was told of an attempt that is gone: in a cluster that was restored its return is news."""
+        """Forget what was told about an attempt that is gone: if the cluster is restored, its return is news."""
         subject, anchor = self._subjects.get(uid), self._cache.anchor(uid)
         if subject is None or anchor is None or self._cache.newest(uid) is not None or not self._listed():
-            return  # What cannot be read is not gone.
+            return  # An attempt that cannot be read is not gone.
         ours = (anchor.facts.uid, f"{anchor.facts.uid}/{anchor.attempt}", f"{anchor.facts.uid}/asked")
         if subject.keys and not set(subject.keys) & set(ours):
             for key in subject.keys:
                 self._acknowledged.pop(short_key(key), None)
-            # What its custom resource asks for was not told of that attempt alone.
+            # The custom resource's request does not belong to that attempt alone.
             asked = subject.told.asked if subject.told is not None else ""
             subject.told, subject.keys = Facts(asked=asked) if asked else None, ()
 
 
 def _orphaned(anchor: AnchorSeen, newest: AttemptSeen | None) -> bool:
-    """Whether the owner of the attempt that the anchor says is deployed is going or gone: not by our own hand."""
+    """Whether the owner of the attempt that the anchor reports as deployed is deleting or gone, not deleted by us."""
     if not anchor.deployed or not anchor.held or not anchor.attempt:
         return False
     return newest is None or newest.number < anchor.attempt or newest.facts.deleting

@@ -1,4 +1,4 @@
-"""Which kinds cannot be seen, since when, and who is to hear of it once it is over. Pure: time is given to it."""
+"""Tracks which kinds cannot be seen, since when, and whom to tell once it is over. Pure: callers pass time."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from holdfast.worker.watch.feeds import CORE, SHORTEST_BLINDNESS
 
 
 class Darkness:
-    """The kinds that cannot be seen; a blink is let pass.
+    """The kinds that cannot be seen; very short spans are ignored.
 
-    After an outage of the API server the streams come back at different times. Whoever rests on several of them hears
-    of it once, when the last of these is back.
+    After an outage of the API server the streams come back at different times. An attempt that uses several of them is
+    told once, when the last of them is back.
     """
 
     def __init__(self) -> None:
-        """Begin with all to be seen."""
+        """Start with every kind visible."""
         self.since: dict[KindKey, float] = {}
-        """When each of the kinds was lost sight of that cannot be seen now."""
+        """When each kind that cannot be seen now was lost."""
         self._back: set[KindKey] = set()
         self._owed: set[KindKey] = set()
 
     def turn(self, dark: Collection[KindKey], now: float) -> tuple[set[KindKey], dict[KindKey, float]]:
-        """Take in which kinds cannot be seen now.
+        """Update the kinds that cannot be seen now.
 
         Returns:
-            Which of them could be seen before, and for how many seconds those could not that can be seen again.
+            The newly lost kinds, and the kinds that are back, each with its seconds of blindness.
         """
         if not self.since:
             self._owed.clear()
@@ -39,10 +39,10 @@ class Darkness:
 
     @property
     def lifted(self) -> bool:
-        """Whether somebody may have to hear, since the last turn, that it is over."""
+        """Whether, since the last turn, somebody may have to be told that a blindness is over."""
         return bool(self._back and self._owed)
 
     def is_over_for(self, kinds: Collection[KindKey]) -> bool:
-        """Whether, with the last turn, all can be seen again that somebody with these kinds rests on."""
+        """Whether the last turn made visible again everything that an attempt with these kinds depends on."""
         own = CORE | set(kinds)
         return bool(own & self._back and own & self._owed) and not own & self.since.keys()

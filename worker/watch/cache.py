@@ -1,4 +1,4 @@
-"""What the watch has seen: anchors, attempts, components, pods and marked nodes, found again by workload. Pure."""
+"""Holds what the watch has seen, by workload: anchors, attempts, components, pods and marked nodes. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.model.spec.selection import Selection
 from holdfast.policy.values.edit import edit
 
 Place = tuple[str, str, str, str]
-"""Where an object is: API version, kind, namespace, name."""
+"""Identifies an object: API version, kind, namespace, name."""
 KindKey = tuple[str, str]
 """A kind as a plan names it: API version and kind."""
 POD: KindKey = ("v1", "Pod")
@@ -35,7 +35,7 @@ POD: KindKey = ("v1", "Pod")
 
 @dataclass(frozen=True, slots=True)
 class AnchorSeen:
-    """What is kept of an anchor."""
+    """The fields kept of an anchor."""
 
     facts: ObjectFacts
     namespace: str
@@ -43,24 +43,24 @@ class AnchorSeen:
     workflow_id: str
     attempt: int
     held: bool
-    """Whether our finalizer is on it."""
+    """Whether it has our finalizer."""
     deployed: bool = False
-    """Whether its status says that everything of its attempt exists and nothing is being removed."""
+    """Whether its status says that all objects of its attempt exist and none is being removed."""
 
     asked: Asked | None = None
-    """What it asks for, where it is the custom resource that the workload came of."""
+    """Its request, if it is the custom resource that the workload was made from."""
     over: bool = False
-    """Whether its status says how its life has ended."""
+    """Whether its status says how the workload ended."""
 
     @property
     def deletion_wanted(self) -> bool:
-        """Whether somebody deleted it, and not we ourselves."""
+        """Whether someone other than Holdfast deleted it."""
         return self.facts.deleting and self.held
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptSeen:
-    """What is kept of an attempt's owner object."""
+    """The fields kept of an attempt's owner object."""
 
     facts: ObjectFacts
     namespace: str
@@ -72,18 +72,18 @@ class AttemptSeen:
     """The rules that judge its failures."""
 
     def places_of(self, component: PlannedComponent) -> list[Place]:
-        """Return where a component's objects are planned to be, by index."""
+        """Return the planned places of a component's objects, by index."""
         kind = (component.api_version, component.kind, self.namespace)
         return [(*kind, name) for name in component.object_names]
 
     def places(self) -> Iterator[tuple[PlannedComponent, Place]]:
-        """Yield each place with its component, which has one for each of its copies."""
+        """Yield each place with its component; a component has one place for each of its copies."""
         for component in self.plan:
             for place in self.places_of(component):
                 yield component, place
 
     def planned_at(self, place: Place) -> PlannedComponent | None:
-        """Return the component of which an object is planned to be in a place."""
+        """Return the component that plans an object at a place."""
         for one in self.plan:
             if (one.api_version, one.kind, self.namespace) == place[:3] and one.has(place[3]):
                 return one
@@ -97,7 +97,7 @@ class AttemptSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """What is kept of a pod; `component` where the pod itself is a component."""
+    """The fields kept of a pod; `component` is set if the pod itself is a component."""
 
     facts: PodFacts
     component: ObjectFacts | None
@@ -105,16 +105,16 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """What is kept of a node: next to nothing of a good one, since there are thousands."""
+    """The fields kept of a node: almost none of a good one, because there are thousands."""
 
     name: str
     mark: NodeMark | None
     revision: int = field(compare=False)
-    """A heartbeat raises it, and is no change."""
+    """A heartbeat raises it without being a change."""
 
 
 def node_seen(marks: Marks) -> Callable[[Mapping[str, Any]], NodeSeen]:
-    """Return what reads a raw node by these marks."""
+    """Return a function that reads a raw node by these marks."""
 
     def decode(raw: Mapping[str, Any]) -> NodeSeen:
         metadata = mapping(raw.get("metadata"))
@@ -124,7 +124,7 @@ def node_seen(marks: Marks) -> Callable[[Mapping[str, Any]], NodeSeen]:
 
 
 def anchor_seen(raw: Mapping[str, Any]) -> AnchorSeen | None:
-    """Return what is kept of an anchor, None if it is none of ours."""
+    """Return the fields kept of an anchor; None if it is not ours."""
     metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
     workload_uid, workflow_id = str(spec.get("workloadUid") or ""), str(spec.get("workflowId") or "")
     if not workload_uid or not workflow_id:
@@ -143,7 +143,7 @@ def anchor_seen(raw: Mapping[str, Any]) -> AnchorSeen | None:
 
 
 def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], AnchorSeen | None]:
-    """Return what reads a custom resource that stands for a workload; None if it stands for none of ours."""
+    """Return a function that reads a workload's custom resource; it returns None if the workload is not ours."""
 
     def decode(raw: Mapping[str, Any]) -> AnchorSeen | None:
         metadata = mapping(raw.get("metadata"))
@@ -160,7 +160,7 @@ def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], 
             attempt=life.attempt if life is not None else 0,
             held=is_held(raw),
             deployed=life is not None and _is_deployed(life.phase.value, life.reason, status),
-            # A list's items do not say of which kind they are.
+            # Items of a list do not carry their kind.
             asked=asked_by({**raw, "apiVersion": kind[0], "kind": kind[1]}),
             over=life is not None and life.phase.ended,
         )
@@ -169,14 +169,14 @@ def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], 
 
 
 def _still_in_foreground(known: AnchorSeen | None, seen: AnchorSeen) -> AnchorSeen:
-    """Return a custom resource with how it was deleted: the collector takes its own word off as soon as it is done."""
+    """Return a custom resource that keeps its foreground deletion: the collector removes that finalizer once done."""
     if known is None or known.asked is None or seen.asked is None or known.facts.uid != seen.facts.uid:
         return seen
     return replace(seen, asked=edit(seen.asked, foreground=True)) if known.asked.foreground else seen
 
 
 def _is_deployed(phase: str, reason: str, status: Mapping[str, Any]) -> bool:
-    """Whether a status says that what was created is there: so what runs, and what is suspended in place."""
+    """Whether a status says that the created objects exist: running workloads, and those suspended in place."""
     if phase == Phase.RUNNING or reason in {Reason.SUBMITTED, Reason.STARTING}:
         return True
     if phase != Phase.SUSPENDED:
@@ -186,7 +186,7 @@ def _is_deployed(phase: str, reason: str, status: Mapping[str, Any]) -> bool:
 
 
 def attempt_seen(raw: Mapping[str, Any]) -> AttemptSeen | None:
-    """Return what is kept of an attempt's owner, None if it is none of ours or cannot be read."""
+    """Return the fields kept of an attempt's owner; None if it is not ours or cannot be parsed."""
     metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
     workload_uid, workflow_id, number = spec.get("workloadUid"), spec.get("workflowId"), spec.get("attempt")
     if not isinstance(workload_uid, str) or not isinstance(workflow_id, str) or not isinstance(number, int):
@@ -207,7 +207,7 @@ def attempt_seen(raw: Mapping[str, Any]) -> AttemptSeen | None:
 
 
 def pod_seen(raw: Mapping[str, Any]) -> PodSeen | None:
-    """Return what is kept of a pod, None if it belongs to no workload."""
+    """Return the fields kept of a pod; None if it belongs to no workload."""
     facts = pod_facts(raw)
     if not facts.workload_uid:
         return None
@@ -217,7 +217,7 @@ def pod_seen(raw: Mapping[str, Any]) -> PodSeen | None:
 
 
 def in_shards(shards: tuple[int, int]) -> Callable[[Mapping[str, Any]], bool]:
-    """Return whether a raw object's shard label is among these; an object without one belongs to every watch."""
+    """Return a test whether a raw object's shard label is in this range; an object without one is in every range."""
     first, last = shards
 
     def ours(raw: Mapping[str, Any]) -> bool:
@@ -228,36 +228,36 @@ def in_shards(shards: tuple[int, int]) -> Callable[[Mapping[str, Any]], bool]:
 
 
 class Cache:
-    """All that the watch holds. Each change returns the workloads it touches."""
+    """Holds everything the watch has seen. Each change returns the workloads it touches."""
 
     def __init__(self) -> None:
         """Begin empty."""
         self._anchors: dict[str, AnchorSeen] = {}
         self._last: dict[str, AnchorSeen] = {}
-        """Anchors that were deleted, until nobody asks for them any more."""
+        """Deleted anchors, until they are forgotten."""
         self._attempts: dict[str, dict[str, AttemptSeen]] = {}
         self._pods: dict[str, dict[str, PodSeen]] = {}
         self._objects: dict[Place, ObjectFacts] = {}
         self._planned: dict[Place, set[str]] = {}
         self._gone: dict[tuple[str, Place], str] = {}
-        """Attempts' components that are known to be gone, with the uid of what went; empty where that was not seen."""
+        """Attempts' components that are known to be gone, with the uid of the lost object; empty if it was not seen."""
         self._ended: dict[tuple[str, Place], ObjectFacts] = {}
-        """Attempts' components that are gone, but had said before how they ended."""
+        """Attempts' components that are gone, but had reported their end before."""
         self._revisions: dict[str, int] = {}
         self._marks: dict[str, NodeMark] = {}
-        """The marked ones among the nodes."""
+        """The marked nodes."""
         self._refused: dict[str, dict[str, str]] = {}
-        """Of workloads whose pods are not all created: why not, by component, as far as Events say it."""
+        """Why pods of a workload are not created, by component, as far as Events say."""
         self.pod_count = 0
 
     @property
     def workloads(self) -> set[str]:
-        """Every workload of which an anchor or an attempt is there."""
+        """Every workload that has an anchor or an attempt."""
         return {*self._anchors, *self._attempts}
 
     @property
     def attempt_count(self) -> int:
-        """How many attempts' owners are there."""
+        """The number of attempts' owners."""
         return sum(len(each) for each in self._attempts.values())
 
     def anchor(self, workload_uid: str) -> AnchorSeen | None:
@@ -265,27 +265,27 @@ class Cache:
         return self._anchors.get(workload_uid)
 
     def last_anchor(self, workload_uid: str) -> AnchorSeen | None:
-        """Return the last that was seen of the anchor of a workload that has neither anchor nor attempt any more."""
+        """Return the last seen anchor of a workload that has neither anchor nor attempt any more."""
         return self._last.get(workload_uid) if workload_uid not in self._attempts else None
 
     def forget(self, workload_uid: str) -> None:
-        """Let go of what is kept of an anchor that was deleted."""
+        """Forget a workload's deleted anchor."""
         self._last.pop(workload_uid, None)
 
     def newest(self, workload_uid: str) -> AttemptSeen | None:
-        """Return a workload's attempt of the highest number, living or not."""
+        """Return a workload's attempt with the highest number, live or not."""
         return max(self._attempts.get(workload_uid, {}).values(), key=lambda one: one.number, default=None)
 
     def pods_of(self, workload_uid: str) -> int:
-        """Return how many pods of a workload are there."""
+        """Return the number of a workload's pods."""
         return len(self._pods.get(workload_uid, ()))
 
     # Changes.
 
     def put_anchor(self, seen: AnchorSeen) -> set[str]:
-        """Remember an anchor."""
+        """Store an anchor."""
         known = self._anchors.get(seen.workload_uid)
-        # A second anchor of the same workload cannot be; the newer object is the one that counts.
+        # A workload cannot have two anchors: the newer object counts.
         if known is None or known.facts.uid == seen.facts.uid or seen.facts.revision > known.facts.revision:
             self._anchors[seen.workload_uid] = _still_in_foreground(known, seen)
             self._last.pop(seen.workload_uid, None)
@@ -296,12 +296,12 @@ class Cache:
         known = self._anchors.get(seen.workload_uid)
         if known is not None and known.facts.uid == seen.facts.uid:
             del self._anchors[seen.workload_uid]
-            if revision:  # Without one it may still be there, and only cannot be read any more.
+            if revision:  # Without a revision it may still exist and only be unreadable.
                 self._last[seen.workload_uid] = seen
         return self._touched(seen.workload_uid, revision)
 
     def put_attempt(self, seen: AttemptSeen) -> set[str]:
-        """Remember an attempt's owner."""
+        """Store an attempt's owner."""
         self._attempts.setdefault(seen.workload_uid, {})[seen.facts.uid] = seen
         for _, place in seen.places():
             self._planned.setdefault(place, set()).add(seen.workload_uid)
@@ -324,7 +324,7 @@ class Cache:
         return self._touched(seen.workload_uid, revision)
 
     def put_pod(self, seen: PodSeen) -> set[str]:
-        """Remember a pod."""
+        """Store a pod."""
         facts = seen.facts
         pods = self._pods.setdefault(facts.workload_uid, {})
         self.pod_count += facts.uid not in pods
@@ -347,7 +347,7 @@ class Cache:
         return touched
 
     def put_node(self, seen: NodeSeen) -> set[str]:
-        """Remember whether a node is marked."""
+        """Store whether a node is marked."""
         if self._marks.get(seen.name) == seen.mark:
             return set()
         if seen.mark is None:
@@ -363,7 +363,7 @@ class Cache:
         return self._on_node(seen.name, revision)
 
     def put_refused(self, workload_uid: str, refused: dict[str, str]) -> set[str]:
-        """Remember why pods of a workload are not created, by component; nothing forgets it."""
+        """Store why pods of a workload are not created, by component; an empty mapping forgets it."""
         if self._refused.get(workload_uid, {}) == refused:
             return set()
         if refused:
@@ -373,7 +373,7 @@ class Cache:
         return {workload_uid}
 
     def put_object(self, place: Place, facts: ObjectFacts) -> set[str]:
-        """Remember a component's object."""
+        """Store a component's object."""
         self._objects[place] = facts
         for owner in facts.owner_uids:
             self._gone.pop((owner, place), None)
@@ -381,27 +381,27 @@ class Cache:
         return self._planners(place, facts.revision)
 
     def drop_object(self, place: Place, facts: ObjectFacts, revision: int) -> set[str]:
-        """Forget a component's object; for the attempt that owned it, it is gone, if that has a version."""
+        """Forget a component's object; if `revision` is set, it is gone for the attempt that owned it."""
         known = self._objects.get(place)
         if known is not None and known.uid == facts.uid:
             del self._objects[place]
-        for owner in facts.owner_uids if revision else ():  # Else it only cannot be read any more.
+        for owner in facts.owner_uids if revision else ():  # Without a revision it is only unreadable.
             self.confirm_gone(owner, place, facts.uid)
             if self._terminal(owner, place, facts):
                 self._ended[owner, place] = facts
         return self._planners(place, revision)
 
     def confirm_gone(self, attempt_uid: str, place: Place, uid: str = "") -> None:
-        """Remember that an attempt's component is gone, and not merely not seen yet; with its uid, if that is known."""
+        """Store that an attempt's component is gone, not just unseen so far; with its uid, if that is known."""
         if any(attempt_uid in self._attempts.get(uid, {}) for uid in self._planned.get(place, ())):
             self._gone[attempt_uid, place] = uid or self._gone.get((attempt_uid, place), "")
 
     # Reading.
 
     def doubtful(self, attempt: AttemptSeen, unseen: Collection[KindKey] = ()) -> list[tuple[PlannedComponent, Place]]:
-        """Return the submitted components that are not in the cache without being known to be gone.
+        """Return the submitted components that are neither in the cache nor known to be gone.
 
-        The streams of two kinds have no common order: an attempt may be seen submitted before its components are.
+        The streams of two kinds have no common order: an attempt may appear as submitted before its components appear.
         """
         if not attempt.facts.submitted or attempt.facts.ended:
             return []
@@ -423,9 +423,9 @@ class Cache:
         version: int = 0,
         unserved: Collection[KindKey] = (),
     ) -> Observation:
-        """Return the snapshot of an attempt; `version` is that up to which all it rests on is known.
+        """Return the snapshot of an attempt; `version` is the version up to which everything it depends on is known.
 
-        What is absent has no version of its own. What went while nobody watched left none here either.
+        An absent object has no version of its own. An object deleted while nobody watched left none here either.
         """
         attempt, uid = self._begun(attempt), attempt.facts.uid
         doubtful = {place for _, place in self.doubtful(attempt, unseen)}
@@ -471,7 +471,7 @@ class Cache:
             seen = seen.model_copy(update={"foreign": foreign})
         if not seen.missing:
             return seen
-        # Which one went is part of the news: the next of its name may go before its coming was told.
+        # The lost object's uid is part of the news: the next object of that name may go before its creation was told.
         lost = {
             one.name: seen.components[one.name].model_copy(update={"uid": self._went(attempt, one)})
             for one in attempt.plan
@@ -480,17 +480,17 @@ class Cache:
         return seen.model_copy(update={"components": {**seen.components, **lost}})
 
     def _own_pods(self, attempt: AttemptSeen) -> tuple[list[PodFacts], tuple[str, ...]]:
-        """Return a workload's pods without those that a copy of one of its components made, and whose those are.
+        """Return a workload's pods without those of a copy of one of its components, and the owners of the latter.
 
         Only a live look follows a longer chain of owners (row D26).
         """
         every = [pod.facts for pod in self._pods.get(attempt.workload_uid, {}).values()]
         standing = {place: self._objects.get(place) for _, place in attempt.places()}
         ours = {facts.uid for facts in standing.values() if facts is not None}
-        # One that is not there may have been made anew: its pods are not another's.
+        # An absent component may have been created again: its pods are not another owner's.
         kinds = {(place[0].rpartition("/")[0], place[1]) for place in standing}
         kinds -= {(place[0].rpartition("/")[0], place[1]) for place, facts in standing.items() if facts is None}
-        # One that is going may be the last of what stood there before.
+        # A terminating pod may belong to the previous object in that place.
         there = [pod for pod in every if pod.state is not PodState.TERMINATING]
         others = [pod for pod in there if of_another(pod.controller, kinds, ours)]
         if not others:
@@ -499,17 +499,17 @@ class Cache:
         return [pod for pod in every if pod.uid not in away], named(pod.controller for pod in others)
 
     def stuck_next(self, attempt: AttemptSeen, at: datetime) -> datetime | None:
-        """Return when the next of its pods will have waited too long for its node, without any other news."""
+        """Return when the next of its pods will have waited too long for its node, which no event reports."""
         pods = self._pods.get(attempt.workload_uid, {}).values()
         times = (time for pod in pods for time in (pod.facts.stuck_from, pod.facts.waits_from))
         return min((time for time in times if time is not None and time > at), default=None)
 
     def revision(self, workload_uid: str) -> int:
-        """Return the highest version of anything seen of a workload, deletions too."""
+        """Return the highest version seen of any object of a workload, deletions included."""
         return self._revisions.get(workload_uid, 0)
 
     def made_since(self, attempt: AttemptSeen) -> list[str]:
-        """Return the components of which something was made after the attempt had begun: in their turn, or again."""
+        """Return the components with objects created after the attempt began: in their turn, or again."""
         return [
             one.name
             for one in self._begun(attempt).plan
@@ -521,14 +521,14 @@ class Cache:
         return there.launch if there is not None and attempt.facts.uid in there.owner_uids else 0
 
     def _begun(self, attempt: AttemptSeen) -> AttemptSeen:
-        """Return the attempt without the components whose turn may not have come: nothing of them was ever seen."""
+        """Return the attempt without the later components never seen so far: their turn may not have come."""
         if not any(one.later for one in attempt.plan):
             return attempt
         begun = [one for one in attempt.plan if not one.later or any(map(self._known(attempt), attempt.places_of(one)))]
         return replace(attempt, plan=tuple(begun))
 
     def _known(self, attempt: AttemptSeen) -> Callable[[Place], bool]:
-        """Return whether an object of the attempt is, or was, in a place."""
+        """Return a test whether an object of the attempt is, or was, in a place."""
         uid = attempt.facts.uid
 
         def known(place: Place) -> bool:
@@ -539,7 +539,7 @@ class Cache:
         return known
 
     def _went(self, attempt: AttemptSeen, component: PlannedComponent) -> str:
-        """Return the uid of what went of a component; of copies, a digest of which of them went."""
+        """Return the uid of a component's lost object; for copies, a digest of the lost ones."""
         gone = {place: self._gone.get((attempt.facts.uid, place)) for place in attempt.places_of(component)}
         if component.copies is None:
             return next(iter(gone.values())) or ""
@@ -547,21 +547,21 @@ class Cache:
         return hashlib.sha256(" ".join(which).encode()).hexdigest()[:16] if which else ""
 
     def _object(self, attempt_uid: str, place: Place) -> ObjectFacts | None:
-        """Return what stands in a place, or else what had ended there: deleted after its end, it is not missing."""
+        """Return the object in a place, or else the one that ended there: deleted after its end, it is not missing."""
         known = self._objects.get(place)
         if known is not None and attempt_uid in known.owner_uids:
             return known
         return self._ended.get((attempt_uid, place), known)
 
     def _terminal(self, attempt_uid: str, place: Place, facts: ObjectFacts) -> bool:
-        """Whether an attempt's component says that it is complete or has failed."""
+        """Whether an attempt's component reports that it is complete or has failed."""
         attempts = (self._attempts.get(uid, {}).get(attempt_uid) for uid in self._planned.get(place, ()))
         planned = [attempt.planned_at(place) for attempt in attempts if attempt is not None]
         rules = [one.status for one in planned if one is not None]
         return any(says_complete(rule, facts) or failures_said(rule, facts) for rule in rules)
 
     def _on_node(self, node: str, revision: int) -> set[str]:
-        """Return the workloads with a pod on a node. Marks change seldom, so that no index is kept for this."""
+        """Return the workloads with a pod on a node. Marks change rarely, so no index is kept for this."""
         there = [uid for uid, pods in self._pods.items() if any(pod.facts.node == node for pod in pods.values())]
         return {touched for uid in there for touched in self._touched(uid, revision)}
 
@@ -573,7 +573,7 @@ class Cache:
 
     def _touched(self, workload_uid: str, revision: int) -> set[str]:
         if not any(workload_uid in held for held in (self._anchors, self._attempts, self._pods)):
-            self._revisions.pop(workload_uid, None)  # Nothing of it is left.
+            self._revisions.pop(workload_uid, None)  # No object of it is left.
             self._refused.pop(workload_uid, None)
             return {workload_uid}
         self._revisions[workload_uid] = max(self._revisions.get(workload_uid, 0), revision)

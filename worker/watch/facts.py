@@ -1,4 +1,4 @@
-"""What of a snapshot is news to a workflow: a few facts, their digest, and how urgent a change of them is. Pure."""
+"""Extracts a snapshot's news for a workflow: a few facts, their digest, and the urgency of a change. Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ EIGHTHS: Final = 8
 
 
 class Urgency(IntEnum):
-    """How soon a change is told. Lower is sooner."""
+    """How soon a change is signalled. Lower is sooner."""
 
     URGENT = 0
     """A failure, something missing, the end, or the anchor's deletion."""
     SOON = 1
-    """Ready, well again, all pods at their end, or the last pod that ran on after success."""
+    """Ready, healthy again, all pods ended, or the end of the last pod that still ran after success."""
     SETTLE = 2
-    """A pod went away: its controller may be replacing it this very moment."""
+    """A pod is gone: its controller may be replacing it right now."""
     LAZY = 3
-    """Admitted, one component of several complete, or some more copies: mostly told by what follows it."""
+    """Admitted, one component of several complete, or a few more copies: a later change mostly carries it."""
 
 
 _UNTOLD_OTHERWISE: Final = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, FAILED_CREATE})
@@ -44,16 +44,16 @@ DELAYS: Final[dict[Urgency, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The meaning of a snapshot. How many pods there are is none of it."""
+    """The meaning of a snapshot. The number of pods is not part of it."""
 
     owner_uid: str = ""
     anchor_deleting: bool = False
     orphaned: bool = False
-    """Whether another hand deleted the attempt's owner."""
+    """Whether someone else deleted the attempt's owner."""
     missing: tuple[str, ...] = ()
-    """Which components are gone, each with the uid of what went."""
+    """Components that are gone, each with the uid of the lost object."""
     failed: tuple[str, ...] = ()
-    """Which components say that they have failed; of copies, how many do."""
+    """Components that report a failure; for copies, how many do."""
     failures: tuple[str, ...] = ()
     """Identities of the unreplaced failures that travel in the snapshot (at most 16)."""
     complete: tuple[str, ...] = ()
@@ -61,41 +61,41 @@ class Facts:
     ready: bool = False
     finished: bool = False
     quiet: bool = False
-    """Whether all pods have ended where some component that cannot be read may therefore be complete."""
+    """Whether all pods have ended, so that a component that cannot be read may be complete."""
     lingering: bool = False
-    """Whether all components are complete, and pods run on that still use their quota."""
+    """Whether all components are complete while pods still run and use their quota."""
     up: tuple[str, ...] = ()
-    """Which components that something waits for are ready or complete, and which that have copies are ready."""
+    """Awaited components that are ready or complete, and components with copies that are ready."""
     done: int = 0
-    """How many eighths of all copies have succeeded, the last begun one too, as long as some have not."""
+    """Eighths of all copies that have succeeded, rounded up; 0 once all have."""
     awake: bool = False
-    """Whether pods have come of what is suspended in place, and was proven to have none."""
+    """Whether a workload suspended in place, and proven to have no pods, has pods again."""
     resumed: int = 0
-    """The turn by which it was resumed in place last."""
+    """The turn of its last resume in place."""
     made: tuple[str, ...] = ()
-    """Where all is ready, what was made after the attempt had begun, each with its uid: in order, or again.
+    """If all is ready: components created after the attempt began (in order, or again), each with its uid.
 
-    Who made it has looked at once, and perhaps too early: that it runs is news, although all was ready before it came.
+    Their creator looked at once, and perhaps too early: that they run is news, although all was ready before them.
     """
 
     stuck: tuple[str, ...] = ()
-    """Why which components have pods that cannot be started so far: neither which pods, nor how many."""
+    """Components with pods that cannot start so far, and why: neither which pods, nor how many."""
     waiting: tuple[str, ...] = ()
-    """Why which components have pods without a node, or that cannot be created: no names, and how many by power of two.
+    """Components with pods that lack a node or cannot be created, and why: no names, the count by power of two.
 
-    Pods of one component are found waiting one after the other, each a moment after it was refused (row D34).
+    Pods of one component are found waiting one after another, each a moment after it was refused (row D34).
     """
     scaled: tuple[str, ...] = ()
-    """Which components' own specs ask for fewer pods than were declared, for none, or for how many more (row D14)."""
+    """Components whose own specs ask for fewer pods than declared, for none, or for more, and how many (row D14)."""
 
     unserved: tuple[str, ...] = ()
-    """Which components are of a kind that the cluster does not serve (row D24)."""
+    """Components of a kind that the cluster does not serve (row D24)."""
 
     foreign: tuple[str, ...] = ()
-    """Whose pods bear the workload's labels and are not its own: not how many (row D26)."""
+    """Owners of foreign pods that carry the workload's labels: not how many pods (row D26)."""
 
     asked: str = ""
-    """What its custom resource asks for, where one stands for it: its generation, but for the first (row F7)."""
+    """The request of its custom resource, if it has one: its generation, except the first (row F7)."""
 
     @property
     def blank(self) -> bool:
@@ -122,12 +122,12 @@ class Facts:
 
     @property
     def unhealthy(self) -> bool:
-        """Whether some clock of the workload may be running against it."""
+        """Whether a clock may be running against the workload."""
         return bool(self.orphaned or self.missing or self.failed or self.failures) or not (self.ready or self.finished)
 
     def digest(self) -> bytes:
         """Return the same few bytes for the same facts, in any process."""
-        # What came later is left out where it says nothing, so that what was acknowledged before it stays so.
+        # Fields added in later versions are left out while empty, so that earlier acknowledgements stay valid.
         said = astuple(self)
         later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
         later += (bool(self.waiting), bool(self.scaled), bool(self.unserved), bool(self.foreign))
@@ -138,7 +138,7 @@ class Facts:
 
 
 def facts_of(observation: Observation, made: Collection[str] = (), resumed: int = 0) -> Facts:
-    """Return what a snapshot means; `made` and `resumed` are what was done since its attempt had begun."""
+    """Return the facts of a snapshot; `made` and `resumed` tell what was done since its attempt began."""
     views = observation.components.values()
     expected = sum(view.pods.expected for view in views)
     absent, unready = shortfall(observation, sum(view.declared for view in views))
@@ -151,7 +151,7 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
         failures=tuple(
             f"{one.cls}/{one.component}/{one.subject}/{one.reason}/{one.exit_code}/{one.time.isoformat()}"
             for one in observation.failures
-            # Its time is that of the look, and `missing` says it anyway.
+            # Its time is the time of the look, and `missing` already covers it.
             if one.cls is not FailureClass.MISSING
         ),
         complete=tuple(name for name, view in sorted(observation.components.items()) if view.complete),
@@ -177,19 +177,19 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
 
 
 def _asked(asked: Asked | None) -> str:
-    """Return what of a custom resource's wish is news: a workload knows the generation that it began with."""
+    """Return the news in a custom resource's request: a workload knows the generation that it began with."""
     return f"{asked.generation}/{asked.suspend}" if asked is not None and asked.generation > 1 else ""
 
 
 def _scaled(view: ComponentView) -> str:
-    """Return what of another number of pods is news: not each step of an autoscaler within what was declared."""
+    """Return the news in a changed number of pods: not each step of an autoscaler within the declared number."""
     if view.overrun:
         return f"+{view.overrun}"
     return "" if not view.released else "fewer" if view.pods.expected else "none"
 
 
 def _essence(one: Waiting) -> str:
-    """Return what of a group of pods that wait is news: other reasons of the scheduler, and twice as many pods."""
+    """Return the news in a group of waiting pods: other reasons of the scheduler, and twice as many pods."""
     essence = f"{one.component}/{one.reason}/{one.count.bit_length()}"
     if one.reason != UNSCHEDULABLE:
         return essence
@@ -198,7 +198,7 @@ def _essence(one: Waiting) -> str:
 
 
 def _failed(name: str, view: ComponentView) -> str:
-    # Each copy that fails is news, also of those whose failures do not travel any more.
+    # Each failed copy is news, even if its failure no longer fits into the snapshot.
     return name if view.copies is None else f"{name}/{view.copies.failed}"
 
 
@@ -207,22 +207,22 @@ def _up(observation: Observation) -> Iterator[str]:
         if view.awaited and view.found and view.complete:
             yield f"{name} complete"
         if (view.awaited or view.copies is not None) and view.found and view.started:
-            yield f"{name} ready"  # Of copies it is told to their readers, too: once, when the last of them is.
+            yield f"{name} ready"  # Copies report it to users too: once, when the last is ready.
         if view.awaited and view.copies is not None and view.copies.succeeded:
             yield f"{name} in part"
 
 
 def _done(observation: Observation) -> int:
-    """Return how far copies are, so coarsely that what is told of it does not grow with how many there are."""
+    """Return the progress of copies, so coarsely that the number of signals does not grow with the number of copies."""
     copies = [view.copies for view in observation.components.values() if view.copies is not None]
     expected, succeeded = sum(one.expected for one in copies), sum(one.succeeded for one in copies)
     return -(-EIGHTHS * succeeded // expected) if succeeded < expected else 0
 
 
 def _quiet(observation: Observation) -> bool:
-    """Whether no pod is left to end, and how a component ended cannot be seen: its workflow had better look itself.
+    """Whether all pods have ended while a component's result cannot be seen: its workflow should look itself.
 
-    A component that can be read says so a moment later, which is then told anyway.
+    A component that can be read reports its end a moment later, which is then signalled anyway.
     """
     going = [view for view in observation.components.values() if not view.complete]
     return any(view.found and not view.uid for view in going) and all(_ended(view.pods) for view in going)
@@ -233,7 +233,7 @@ def _ended(pods: PodCounts) -> bool:
 
 
 def urgency(before: Facts, now: Facts) -> Urgency:
-    """Return how soon the change from one to the other is to be told."""
+    """Return how soon to signal the change from one to the other."""
     first_failure = bool(now.failures) and not before.failures
     fallen = not set(now.missing) <= set(before.missing) or not set(now.failed) <= set(before.failed)
     ended = (now.finished and not before.finished) or (now.anchor_deleting and not before.anchor_deleting)
@@ -250,7 +250,7 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     held = held or bool(now.foreign) != bool(before.foreign) or bool(now.unserved) != bool(before.unserved)
     if held or troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
-    # An owner that goes by our own hand is told by the anchor's status, which may come a moment later.
+    # The anchor's status, which may come a moment later, says whether we deleted the owner ourselves.
     more_wait = not _groups(now) <= _groups(before)
     if now.orphaned or (before.ready and not now.ready) or more_wait:
         return Urgency.SETTLE
@@ -267,5 +267,5 @@ def _at_nothing(facts: Facts) -> set[str]:
 
 
 def short_key(uid: str) -> bytes:
-    """Return a few bytes that stand for an object's uid in a heartbeat."""
+    """Return a few bytes that represent an object's uid in a heartbeat."""
     return hashlib.blake2b(uid.encode(), digest_size=KEY_BYTES).digest()

@@ -1,4 +1,4 @@
-"""The collections the watch follows: anchors, attempts, pods and nodes at once, others as attempts' plans name them."""
+"""The collections that the watch follows: anchors, attempts, pods and nodes at once, others once a plan names them."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 ANCHOR: Final[KindKey] = (names.API_VERSION, names.ANCHOR_KIND)
 ATTEMPT: Final[KindKey] = (names.API_VERSION, names.ATTEMPT_KIND)
 NODE: Final[KindKey] = ("v1", "Node")
-"""Followed so that marked ones are noticed; a watch that may not read nodes goes on without."""
+"""Followed to notice marked nodes; a watch that may not read nodes works without them."""
 CORE: Final = frozenset({ANCHOR, ATTEMPT, POD})
-"""What every attempt rests on."""
+"""The kinds that every attempt depends on."""
 SHORTEST_BLINDNESS: Final = 1.0
 
 Touch = Callable[[set[str], bool], None]
-"""Called with the workloads a change touches, and whether it may be urgent."""
+"""Takes the workloads that a change touches, and whether it may be urgent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectSeen:
-    """What is kept of a component's object, and where it is."""
+    """The fields kept of a component's object, and its place."""
 
     place: Place
     facts: ObjectFacts
 
 
 class _Sink(Generic[T]):
-    """Puts changes into the cache, and touches what they touch."""
+    """Puts changes into the cache, and reports the workloads that they touch."""
 
     def __init__(
         self,
@@ -76,19 +76,19 @@ class _Sink(Generic[T]):
         self._put, self._drop, self._touch, self._hot = put, drop, touch, hot
 
     def put(self, item: T) -> None:
-        """There is a new object, or a new version of one."""
+        """Handle a new object, or a new version of one."""
         self._touch(self._put(item), self._hot(item))
 
     def drop(self, item: T, revision: int) -> None:
-        """An object is gone."""
+        """Handle an object that is gone."""
         self._touch(self._drop(item, revision), True)
 
 
 class Feed:
-    """One kind: watched over all namespaces, or, where that is forbidden, in each of the named ones."""
+    """One kind: watched over all namespaces, or, if that is forbidden, in each configured namespace."""
 
     def __init__(self, kind: KindKey, start: Callable[[str], Informer[Any]], namespaces: Sequence[str]) -> None:
-        """Begin watching over all namespaces; `start` makes and runs an informer of one (or, empty, of all)."""
+        """Start watching all namespaces; `start` makes and runs an informer of one namespace (empty: of all)."""
         self.kind = kind
         self._start = start
         self._namespaces = namespaces
@@ -102,7 +102,7 @@ class Feed:
 
     @property
     def settled(self) -> bool:
-        """Whether all of it has been listed once, or cannot be."""
+        """Whether all of it has been listed once, or cannot be listed."""
         return all(one.settled for one in self.informers)
 
     @property
@@ -117,7 +117,7 @@ class Feed:
 
     @property
     def blind(self) -> bool:
-        """Whether some of it cannot be seen now that could be. What cannot be read at all is no blindness."""
+        """Whether a readable part of it cannot be seen now. A kind that cannot be read at all is no blindness."""
         return not self.unseen and any(one.sight.blind for one in self.informers)
 
     @property
@@ -126,12 +126,12 @@ class Feed:
         return self._whole.message
 
     def version(self, namespace: str) -> int | None:
-        """Return the version up to which all of it in a namespace is known, None if it cannot be read there."""
+        """Return the version up to which it is known completely in a namespace; None if it cannot be read there."""
         readable = (one for one in self.informers if one.namespace in {"", namespace} and not one.unseen)
         return max((one.version for one in readable), default=None)
 
     def standing_changed(self) -> None:
-        """Look into the named namespaces one by one, if all at once is forbidden."""
+        """Watch the configured namespaces one by one if all at once cannot be read."""
         if self._whole.unseen and not self._parts:
             self._parts = [self._start(namespace) for namespace in self._namespaces]
 
@@ -152,7 +152,7 @@ class Feeds:
         marks: Marks,
         cluster: str = "",
     ) -> None:
-        """Begin with nothing; `connect` makes a client with a sight, and a deadline in seconds for its requests."""
+        """Start with no feed; `connect` makes a client with a sight, and a deadline in seconds for its requests."""
         self._marks = marks
         self._cluster = cluster
         self._cache = cache
@@ -170,19 +170,19 @@ class Feeds:
 
     @property
     def pulse(self) -> Pulse:
-        """Whether the API server answers."""
+        """Knows whether the API server answers."""
         return self._pulse
 
     @property
     def settled(self) -> bool:
-        """Whether the anchors, attempts and pods have all been listed once: nothing can be said without them."""
+        """Whether anchors, attempts and pods have all been listed once: the watch can report nothing without them."""
         feeds = [self._feeds.get(kind) for kind in CORE]
         if not all(feed is not None and feed.settled and not feed.unseen for feed in feeds):
             return False
         return all(self._feeds[kind].settled for kind in RESOURCES if kind in self._feeds)
 
     def settled_for(self, attempt: AttemptSeen) -> bool:
-        """Whether all that an attempt rests on has been listed once, or cannot be."""
+        """Whether all kinds that an attempt depends on have been listed once, or cannot be listed."""
         kinds = {*attempt.kinds, NODE}
         return self.settled and all(kind in self._feeds and self._feeds[kind].settled for kind in kinds)
 
@@ -195,14 +195,14 @@ class Feeds:
         return frozenset(kind for kind, feed in self._feeds.items() if feed.unserved)
 
     def version(self, namespace: str, kinds: Collection[KindKey] = ()) -> int:
-        """Return the version up to which all of these kinds, and of what all rests on, is known in a namespace."""
+        """Return the version up to which these kinds, and those of `CORE`, are known completely in a namespace."""
         feeds = (self._feeds.get(kind) for kind in CORE | set(kinds))
         versions = (feed.version(namespace) for feed in feeds if feed is not None)
         return min((version for version in versions if version is not None), default=0)
 
     @property
     def highest(self) -> int:
-        """The highest version that any of it has shown."""
+        """The highest version of any informer."""
         return max((one.version for feed in self._feeds.values() for one in feed.informers), default=0)
 
     @property
@@ -211,15 +211,15 @@ class Feeds:
         return bool(self.dark() & CORE)
 
     def dark(self) -> frozenset[KindKey]:
-        """Return the kinds that cannot be seen now and could be; all of them, while the API server does not answer."""
+        """Return the readable kinds that cannot be seen now; all kinds while the API server does not answer."""
         if self._pulse.kube.sight.blind:
             return frozenset(self._feeds)
         return frozenset(kind for kind, feed in self._feeds.items() if feed.blind)
 
     def intervals(self, since: datetime, kinds: Collection[KindKey] = ()) -> tuple[Interval, ...]:
-        """Return the spans since a time in which these kinds, or what all rests on, could not be seen.
+        """Return the spans since a time in which these kinds, or those of `CORE`, could not be seen.
 
-        One kind that cannot be seen stops the clocks of those who have it, and nobody else's. A blink is let pass.
+        A kind that cannot be seen stops the clocks of the attempts that use it, and no others. Short spans are ignored.
         """
         sights = [self._pulse.kube.sight]
         for kind in CORE | set(kinds):
@@ -233,11 +233,11 @@ class Feeds:
         )
 
     def recall(self, earlier: tuple[Interval, ...]) -> None:
-        """Remember the blindness of whoever watched before."""
+        """Store the blindness of the previous watcher."""
         self._earlier = earlier
 
     async def open(self) -> None:
-        """Begin to watch."""
+        """Start to watch."""
         kube = await self._connect(Sight(), DEADLINE)
         self._pulse = Pulse(kube)
         self._run(self._pulse.run())
@@ -254,14 +254,14 @@ class Feeds:
         await self._follow(NODE, nodes, node_seen(self._marks), everybody=True)
 
     async def close(self) -> None:
-        """End all informers and close their clients."""
+        """Stop all informers and close their clients."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pulse.kube.close()
 
     async def broken(self) -> None:
-        """Return never; raise what ended an informer, which nothing should."""
+        """Never return; raise the error that ended an informer, which should not happen."""
         await self._over
 
     def _put_attempt(self, seen: AttemptSeen) -> set[str]:
@@ -284,14 +284,14 @@ class Feeds:
         *,
         everybody: bool = False,
     ) -> None:
-        """Follow a kind: what bears our label, in namespaces; or all of it where it is everybody's and in none."""
+        """Follow a kind: the objects with our label; with `everybody`, all objects of a cluster-scoped kind."""
         if kind in self._feeds:
             return
         namespaces = () if everybody else self._namespaces
         count = 1 + len(namespaces)
-        # Each informer has its own client, whose sight is then the informer's own.
+        # Each informer has its own client, so the client's sight is the informer's own.
         kubes = [await self._connect(StreamSight(self._pulse), None) for _ in range(count)]
-        if kind in self._feeds:  # It came in while we connected.
+        if kind in self._feeds:  # It was added while we connected.
             await asyncio.gather(*(kube.close() for kube in kubes))
             return
 

@@ -1,7 +1,7 @@
-"""The front door: custom resources that ask for workloads, each given its one workflow (rows F1, F3, F7).
+"""The front door: starts the one workflow of each custom resource that asks for a workload (rows F1, F3, F7).
 
-Its workflow lives by itself from then on: the watch tells it what its resource asks for, its activities write the
-status. Here are only those that have no workflow yet, or none any more.
+From then on the workflow needs no front door: the watch signals it what its resource asks for, and its activities write
+the status. The front door handles only resources that have no workflow yet, or no longer have one.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from holdfast.worker.watch.pulse import Pulse
 from holdfast.workflows import start
 
 AT_ONCE: Final = 20
-"""Resources that are seen to at the same time."""
+"""Resources that are handled at the same time."""
 AGAIN_FIRST: Final = 2.0
-"""Seconds after which one is looked at again that waits, or could not be seen to; each time twice as long."""
+"""Seconds until a resource that waits, or could not be handled, is checked again; doubles each time."""
 AGAIN_LAST: Final = 120.0
 LISTEN: Final = 5.0
-"""Seconds between two questions which workflows have ended lately."""
+"""Seconds between two queries for workflows that have ended recently."""
 AUDIT: Final = 300.0
-"""Seconds between two comparisons of all resources with all workflows that run."""
+"""Seconds between two comparisons of all resources with all running workflows."""
 _OVERLAP: Final = timedelta(seconds=30)
-"""By how much the list of ended workflows may be behind."""
+"""How far the list of ended workflows may lag behind."""
 _DEADLINE: Final = timedelta(seconds=10)
 _TICK: Final = 0.5
 _MESSAGE_MAXIMUM: Final = 900
@@ -62,7 +62,7 @@ Connect = Callable[[Sight, float | None], Awaitable[WorkerKube]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a front door is."""
+    """What a front door serves: a cluster and an installation."""
 
     client: Client
     cluster: str
@@ -73,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is kept of a custom resource that is ours to run."""
+    """The fields kept of a custom resource that is ours to run."""
 
     kind: KindKey
     uid: str
@@ -82,21 +82,21 @@ class Seen:
     resource: Resource
     life: Life | None
     document: Object | None
-    """The whole of it, while its life has not begun."""
+    """The whole resource, while its life has not begun."""
 
     @property
     def over(self) -> bool:
-        """Whether nobody waits for anything of it: its life has ended and let go of it, or somebody else holds it."""
+        """Whether nothing is left to do: we hold it no longer, and its life has ended or it is being deleted."""
         ended = self.life is not None and self.life.phase.ended
         return not self.resource.held and (ended or self.resource.deleting)
 
 
 def seen(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen | None]:
-    """Return what reads a raw custom resource of a kind; None if its `managedBy` names another controller."""
+    """Return a function that reads a raw custom resource of a kind; None if its `managedBy` is another controller's."""
     form = formats.RESOURCES[kind]
 
     def decode(raw: Mapping[str, Any]) -> Seen | None:
-        # A list's items do not say of which kind they are.
+        # Items of a list do not carry their kind.
         document: Object = {**raw, "apiVersion": kind[0], "kind": kind[1]}
         if not isinstance(raw.get("spec"), dict) or form.managed_by(document) != managed_by:
             return None
@@ -124,13 +124,13 @@ def seen(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen |
 
 
 def in_turn(due: Mapping[str, float], seen: Mapping[str, Seen], now: float) -> list[str]:
-    """Return whose turn it is: deletions first, however many others wait (row F12). Pure."""
+    """Return the uids that are due: deletions first, however many others wait (row F12). Pure."""
     ready = [uid for uid, at in due.items() if at <= now]
     return sorted(ready, key=lambda uid: uid not in seen or not seen[uid].resource.deleting)
 
 
 class FrontDoor:
-    """Sees to the custom resources of one cluster."""
+    """Handles the custom resources of one cluster."""
 
     def __init__(self, place: Place, connect: Connect, pulse: Pulse, metrics: Metrics) -> None:
         """Prepare; nothing is seen yet."""
@@ -140,17 +140,17 @@ class FrontDoor:
         self._seen: dict[str, Seen] = {}
         self._due: dict[str, float] = {}
         self._paused: dict[str, float] = {}
-        """For how long those that wait were left alone last."""
+        """The last pause of each waiting resource, in seconds."""
         self._begun_here: set[str] = set()
-        """Those whose workflow was begun: until they say so themselves, they are not looked at again."""
+        """Resources whose workflow was started here: they are not checked again until their own status says so."""
         self._flying: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
-        """See to them until cancelled.
+        """Handle the resources until cancelled.
 
         Raises:
-            Restored: if the cluster was put back to an earlier version.
+            Restored: if the cluster was restored to an earlier version.
         """
         tasks: list[asyncio.Task[None]] = []
         broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -164,7 +164,7 @@ class FrontDoor:
             if not task.cancelled() and (error := task.exception()) is not None and not broken.done():
                 broken.set_exception(error)
 
-        # A client of its own: a webhook that does not answer a change of one kind says nothing of the cluster's sight.
+        # A client of its own: a webhook that blocks a write to one kind must not make the cluster count as unseen.
         self._kube = await self._connect(Sight(), None)
         try:
             begin(self._attend())
@@ -200,26 +200,26 @@ class FrontDoor:
         for informer in feed.informers:
             informer.on_standing(feed.standing_changed)
 
-    # What the informers say.
+    # Changes from the informers.
 
     def put(self, item: Seen) -> None:
-        """There is a resource, or it has changed."""
+        """Handle a new or changed resource."""
         before = self._seen.get(item.uid)
         self._seen[item.uid] = item
         if before is None or before.resource != item.resource:
             self._paused.pop(item.uid, None)
-        # Those whose life has begun are told by the watch, which finds them by their marks.
+        # The watch signals the workflows of resources whose life has begun, and finds those resources by their marks.
         begins = item.document is not None and item.uid not in self._begun_here
         if begins or item.resource.deleting or not item.resource.marked:
             self._hurry(item.uid)
 
     def drop(self, item: Seen, revision: int) -> None:
-        """A resource is gone, or cannot be read any more."""
+        """Forget a resource that is gone, or cannot be read any more."""
         for memory in (self._seen, self._due, self._paused):
             memory.pop(item.uid, None)
         self._begun_here.discard(item.uid)
 
-    # What is done about it.
+    # Actions.
 
     def _hurry(self, uid: str) -> None:
         self._due[uid] = 0.0
@@ -254,7 +254,7 @@ class FrontDoor:
             why = getattr(error, "message", "") or str(error) or type(error).__name__
             self._log(item).warning("a custom resource was not seen to: tried again", why=why)
             self._later(item.uid)
-        except Exception:  # A mistake with one of them must not leave the others without their door.
+        except Exception:  # An error with one resource must not stop the others.
             self._log(item).exception("a custom resource was not seen to: tried again")
             self._later(item.uid)
         finally:
@@ -265,11 +265,11 @@ class FrontDoor:
         return Log.bind(kind=item.kind[1], namespace=item.namespace, name=item.name)
 
     async def _handled(self, item: Seen) -> bool:
-        """Do what is to be done with a resource; false where it is to be looked at again."""
+        """Handle a resource; return false if it must be checked again."""
         if item.over:
             return True
         fresh = not item.resource.deleting and item.document is not None and item.uid not in self._begun_here
-        # Most are new, and Temporal knows nothing of them: to begin says so without asking first.
+        # Most are new and unknown to Temporal: starting the workflow finds that out without a query first.
         verdict = judge(item.resource, None) if fresh else await self._judged(item)
         if verdict.act is Act.BEGIN and not await self._begun(item, again=False):
             verdict = await self._judged(item)
@@ -307,7 +307,7 @@ class FrontDoor:
         return Run(uid=uid, running=found.status is WorkflowExecutionStatus.RUNNING, word=word_for(found))
 
     async def _begun(self, item: Seen, *, again: bool) -> bool:
-        """Begin the life of a resource; false where Temporal knows its workflow id already."""
+        """Start the workflow of a resource; return false if Temporal already knows its workflow id."""
         assert item.document is not None
         try:
             with warnings.catch_warnings():
@@ -316,7 +316,7 @@ class FrontDoor:
         except HoldfastError as error:
             await self._refuse(item, str(error))
             return True
-        # Also where it is marked: what it says is what its life begins with, unless it has changed meanwhile.
+        # Even if it is already marked: the patch proves that the resource has not changed since it was read.
         await self._patch(
             item,
             self._marking(item, item.document),
@@ -334,7 +334,7 @@ class FrontDoor:
         return True
 
     async def _fresh(self, item: Seen) -> tuple[Object, Seen] | None:
-        """Return a resource as it is now; None where it is not any more what was judged."""
+        """Return a resource as it is now; None if it is no longer what was judged."""
         found = await self._kube.find(*item.kind, item.name, item.namespace)
         now = seen(item.kind, self._place.managed_by)(found) if found is not None else None
         if found is None or now is None or now.resource != item.resource:
@@ -349,7 +349,7 @@ class FrontDoor:
         return marking(self._place.installation, item.uid, names.shard_of(item.uid), document)
 
     async def _mark(self, item: Seen) -> None:
-        """Mark a living resource again, whose marks somebody has taken off, as `kubectl replace` does."""
+        """Mark a live resource again after someone removed its marks, as `kubectl replace` does."""
         fresh = await self._fresh(item)
         if fresh is not None:
             found, _ = fresh
@@ -358,7 +358,7 @@ class FrontDoor:
             self._log(item).warning("its marks were taken off: marked again")
 
     async def _refuse(self, item: Seen, why: str) -> None:
-        """Say that what a resource asks for cannot be run, for good."""
+        """Write to a resource that its request is refused for good."""
         message = why[:_MESSAGE_MAXIMUM]
         events = (Event(type="Warning", reason=Reason.REFUSED, message=message),)
         self._log(item).warning("a custom resource was refused", why=message)
@@ -366,7 +366,7 @@ class FrontDoor:
         await self._tell(item, lambda _: report, formats.RESOURCES[item.kind].status)
 
     async def _say(self, item: Seen, verdict: Verdict) -> None:
-        """Say in a resource's status what it waits for; what its workflow said of it last stays."""
+        """Write to a resource's status what it waits for; the last report of its workflow stays."""
 
         def report(life: Life | None) -> Report:
             return Report(
@@ -387,7 +387,7 @@ class FrontDoor:
     ) -> None:
         fresh = await self._fresh(item)
         if fresh is None:
-            return  # It is looked at again as it is now.
+            return  # Its change brings it back here.
         (found, now_seen), now = fresh, datetime.now(UTC)
         report = report_of(now_seen.life)
         status = shown(found, report, now)
@@ -395,7 +395,7 @@ class FrontDoor:
             return
         self._log(item).info("said on it", reason=report.reason.value, why=report.message)
         version = str(found["metadata"]["resourceVersion"])
-        with contextlib.suppress(Conflict, NotFound):  # It has changed meanwhile, and is looked at again.
+        with contextlib.suppress(Conflict, NotFound):  # It has changed meanwhile, and is checked again.
             await self._patch(item, {"status": status}, version=version, subresource="status")
             for event in events_of(report, found, now, item.kind):
                 with contextlib.suppress(AlreadyExists):
@@ -410,10 +410,10 @@ class FrontDoor:
         await self._patch(item, {"metadata": {"finalizers": left}}, version=str(metadata["resourceVersion"]))
         self._log(item).info("let go: nothing of it is left")
 
-    # What nobody says.
+    # Comparison: what no event reports.
 
     async def _compare(self) -> None:
-        """Compare resources with workflows: those that have ended lately, and now and then all."""
+        """Compare resources with workflows: the recently ended ones, and every `AUDIT` seconds all."""
         since, audited = datetime.now(UTC) - _OVERLAP, 0.0
         while True:
             await asyncio.sleep(LISTEN)
@@ -431,15 +431,15 @@ class FrontDoor:
 
     @property
     def _settled(self) -> bool:
-        """Whether all resources have been listed: none are where their kind is not installed, or not ours to see."""
+        """Whether all resources have been listed: never if a kind is not installed, or we may not read it."""
         if any(feed.unseen for feed in self._feeds):
             return False
-        # Where all namespaces at once may not be seen, those that are named are.
+        # If all namespaces at once may not be read, the configured ones are.
         informers = [one for feed in self._feeds for one in feed.informers if not one.unseen]
         return all(one.standing is Standing.SYNCED for one in informers)
 
     async def _hear_ends(self, since: datetime) -> None:
-        """See to those whose workflow has ended lately: it let go of them, or nobody decides for them any more."""
+        """Handle resources whose workflow has ended recently: it released them, or nothing decides for them now."""
         ended = self._listed(f"ExecutionStatus != 'Running' AND CloseTime > '{since.isoformat()}'")
         ids = {one.id async for one in ended}
         for uid, item in self._seen.items():
@@ -447,7 +447,7 @@ class FrontDoor:
                 self._hurry(uid)
 
     async def _audit(self) -> None:
-        """See to all that have no workflow, and end the workflows that have no resource any more."""
+        """Handle all resources without a workflow, and cancel workflows whose resource is gone."""
         living = {self._workflow_id(item): uid for uid, item in self._seen.items() if not item.over}
         async for one in self._listed("ExecutionStatus = 'Running'"):
             living.pop(one.id, None)
@@ -459,13 +459,13 @@ class FrontDoor:
             self._hurry(uid)
 
     async def _end(self, run: WorkflowExecution, uid: str) -> None:
-        """Have a workload removed whose resource is gone, as its finalizer was taken off."""
+        """Cancel a workload whose resource is gone because its finalizer was removed."""
         _, namespace, name = names.parse_workflow_id(run.id)
         for kind in formats.RESOURCES:
             try:
                 found = await self._kube.find(*kind, name, namespace)
             except Forbidden:
-                return  # It may be there: what cannot be seen is not known to be gone.
+                return  # It may exist: a resource that cannot be read is not known to be gone.
             if found is not None and mapping(found["metadata"]).get("uid") == uid:
                 return
         handle = self._place.client.get_workflow_handle(run.id, run_id=run.run_id)

@@ -1,4 +1,4 @@
-"""One resource kept in view: listed page by page, then watched, and listed again only when that is the only way."""
+"""Follows one resource: lists it page by page, then watches it, and lists it again only if nothing else works."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ S = TypeVar("S", contravariant=True)
 
 WATCH_SECONDS: Final = 300
 QUIET_SECONDS: Final = 10.0
-"""A stream silent for so long is opened anew. It costs one request, and finds a connection that died without a word."""
+"""A stream silent for this long is reopened. That costs one request, and detects a connection that died silently."""
 SHORTEST: Final = 0.2
-"""Seconds a stream must have lasted to be opened anew at once."""
+"""Seconds that a stream must have lasted to be reopened at once."""
 BACKOFF_FIRST: Final = 0.2
 BACKOFF_LAST: Final = 2.0
 BACKOFF_UNWATCHABLE: Final = 30.0
 BACKOFF_ESSENTIAL: Final = 5.0
 FAILURES_BORNE: Final = 8
-"""Failed first lists, while the API server answers others, until a kind counts as one that cannot be read."""
+"""Failed first lists, while the API server answers other requests, until a kind counts as unreadable."""
 
 
 class Standing(StrEnum):
-    """How far an informer is."""
+    """The state of an informer."""
 
     STARTING = "starting"
     SYNCED = "synced"
@@ -43,31 +43,31 @@ class Standing(StrEnum):
 
 
 class Sink(Protocol[S]):
-    """Who is told of the changes."""
+    """Receives the changes."""
 
     def put(self, item: S) -> None:
-        """There is a new object, or a new version of one."""
+        """Handle a new object, or a new version of one."""
         ...
 
     def drop(self, item: S, revision: int) -> None:
-        """An object is gone, as of this version."""
+        """Handle an object that is gone as of this version; 0 if it only cannot be read any more."""
         ...
 
 
 class Restored(Exception):
-    """The cluster is at an earlier version than it was: it was put back to one, and what is remembered is doubtful."""
+    """The cluster is at an earlier version than before: it was restored, and what is remembered is doubtful."""
 
 
 class StreamSight(Sight):
-    """An informer's sight: a mere silence while the API server answers others is no blindness."""
+    """An informer's sight: silence while the API server answers other requests is no blindness."""
 
     def __init__(self, pulse: Pulse) -> None:
-        """Begin with nothing seen."""
+        """Start with nothing seen."""
         super().__init__()
         self._pulse = pulse
 
     def lost(self, at: datetime | None = None) -> None:
-        """Note that nothing was heard since `at`, unless the pulse has been felt since."""
+        """Record that nothing was received since `at`, unless the pulse had an answer since."""
         when = at or datetime.now(UTC)
         felt = self._pulse.felt
         if felt is None or when >= felt:
@@ -75,7 +75,7 @@ class StreamSight(Sight):
 
 
 class Informer(Generic[T]):
-    """Keeps one collection in view, and tells a sink of each change in order."""
+    """Follows one collection, and passes each change to a sink in order."""
 
     def __init__(
         self,
@@ -92,20 +92,20 @@ class Informer(Generic[T]):
         quiet: float = QUIET_SECONDS,
         essential: bool = False,
     ) -> None:
-        """Begin with nothing.
+        """Start with nothing.
 
         Args:
             kube: this informer's own client, whose sight is this informer's sight.
             api_version: of the kind.
-            kind: what to watch.
-            sink: is told of each change.
-            decode: what is kept of an object; None passes it over.
-            pulse: whether the API server answers at all.
+            kind: the kind to watch.
+            sink: receives each change.
+            decode: returns the fields to keep of an object; None skips it.
+            pulse: knows whether the API server answers at all.
             metrics: counts relists.
             namespace: empty for all.
             labels: label selector.
-            quiet: seconds of silence after which the stream is opened anew.
-            essential: nothing can be said without it, so it is tried more often and never given up.
+            quiet: seconds of silence after which the stream is reopened.
+            essential: the watch can report nothing without it, so it is retried more often and never given up.
         """
         self.kind = (api_version, kind)
         self.namespace = namespace
@@ -121,7 +121,7 @@ class Informer(Generic[T]):
         self._essential = essential
         self._version = ""
         self._known = 0
-        self._highest = 0  # However often it is listed anew.
+        self._highest = 0  # Kept across relists.
         self._items: dict[str, T] = {}
         self._failures = 0
         self._begun = 0.0
@@ -129,17 +129,17 @@ class Informer(Generic[T]):
 
     @property
     def sight(self) -> Sight:
-        """When this collection could not be seen."""
+        """Knows when this collection could not be seen."""
         return self._kube.sight
 
     @property
     def version(self) -> int:
-        """The version up to which everything of this collection is known, deletions and absences too."""
+        """The version up to which this collection is known completely, deletions and absences included."""
         return self._known
 
     @property
     def settled(self) -> bool:
-        """Whether it has been listed once, or cannot be."""
+        """Whether it has been listed once, or cannot be listed."""
         return self.standing is not Standing.STARTING
 
     @property
@@ -148,14 +148,14 @@ class Informer(Generic[T]):
         return self.standing in {Standing.FORBIDDEN, Standing.UNSERVED, Standing.FAILING}
 
     def on_standing(self, changed: Callable[[], None]) -> None:
-        """Have a function called whenever `standing` changes."""
+        """Set the function to call whenever `standing` changes."""
         self._changed = changed
 
     async def run(self) -> None:
         """List and watch for ever.
 
         Raises:
-            Restored: if the cluster was put back to an earlier version.
+            Restored: if the cluster was restored to an earlier version.
         """
         reason = "start"
         try:
@@ -189,13 +189,13 @@ class Informer(Generic[T]):
         path = resource.path(self.namespace)
         query = {"limit": str(PAGE)} | ({"labelSelector": self._labels} if self._labels else {})
         seen: set[str] = set()
-        # Without a resourceVersion a list is a quorum read: it never shows less than was seen before.
+        # Without a resourceVersion a list is a quorum read: it never shows an older state than was seen before.
         page = await self._kube.page(path, query)
         version = revision_of(page)
         self._confirm(version)
         while True:
             token = page["metadata"].get("continue")
-            # One page is let go of before the next is read.
+            # Release one page before reading the next.
             seen.update(map(self._put, page.pop("items", None) or ()))
             if not token:
                 break
@@ -210,13 +210,13 @@ class Informer(Generic[T]):
         self._stand(Standing.SYNCED, "")
 
     async def _confirm_order(self) -> None:
-        """Ask for the cluster's own version: a stream from one that is still to come would open, and stay silent."""
+        """Check the cluster's own version: a stream from a future version would open, and stay silent."""
         resource = await self._kube.resource(*self.kind)
         query = {"limit": "1"} | ({"labelSelector": self._labels} if self._labels else {})
         self._confirm(revision_of(await self._kube.page(resource.path(self.namespace), query)))
 
     def _confirm(self, version: int) -> None:
-        """Raise `Restored` if a quorum read is of an earlier version than one before it."""
+        """Raise `Restored` if a quorum read has an earlier version than a previous one."""
         if version < self._highest:
             raise Restored(f"the cluster was at version {self._highest}, and is at {version}: it was restored")
         self._highest = version
@@ -247,7 +247,7 @@ class Informer(Generic[T]):
                     pass
             self._version = str(raw["metadata"]["resourceVersion"])
             self._highest = max(self._highest, revision_of(raw))
-            self._known = max(self._known, revision_of(raw))  # Of bookmarks too: nothing happened up to there.
+            self._known = max(self._known, revision_of(raw))  # Bookmarks too: nothing else happened up to there.
 
     def _put(self, raw: Object) -> str:
         uid: str = raw["metadata"]["uid"]
@@ -264,7 +264,7 @@ class Informer(Generic[T]):
             self._changed()
 
     def _bear(self, error: KubeError) -> None:
-        """Give up waiting for a first list that fails again and again, though the API server is well."""
+        """Give up on a first list that keeps failing although the API server is healthy."""
         starting = self.standing is Standing.STARTING and not self._essential
         if starting and self._failures >= FAILURES_BORNE and self._pulse.alive:
             self._stand(Standing.FAILING, error.message)
@@ -279,14 +279,14 @@ class Informer(Generic[T]):
         await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
     async def _pause(self) -> None:
-        """Wait a little, longer each time, but no longer than until the API server answers again.
+        """Wait a little, longer each time, but at most until the API server answers again.
 
-        A stream that had lasted is opened anew at once; a server that ends each at once is not asked in a circle.
+        A stream that lasted is reopened at once. A server that ends each stream at once is not retried in a tight loop.
         """
         lasted = asyncio.get_running_loop().time() - self._begun >= SHORTEST
         if self._version and lasted and not self.sight.blind:
             self._failures = 0
-            return  # A stream came to its end or fell silent, while the server is well.
+            return  # A stream ended or fell silent while the server is healthy.
         self._failures += 1
         pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2 ** (self._failures - 1)) * random.uniform(0.5, 1)
         await self._pulse.wait(pause)

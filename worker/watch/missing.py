@@ -1,4 +1,4 @@
-"""Workloads that Temporal believes to run, and of which the cluster shows nothing: nobody else would ever wake them."""
+"""Signals workloads that run according to Temporal but are absent from the cluster: nothing else would wake them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model import Observation, Phase
 from holdfast.worker.watch.cache import Cache
 
 PATIENCE: Final = 3.0
-"""Seconds for which what is not there is given time to come: the list of workloads may be behind, or ahead."""
+"""Seconds to wait before the comparison: Temporal's list of workloads may be behind the cluster, or ahead of it."""
 AGAIN: Final = 10.0
 _DEADLINE: Final = timedelta(seconds=10)
 _ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
@@ -26,7 +26,7 @@ Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 
 
 class Missing:
-    """Asks Temporal once, when a watch begins, since what went while nobody watched left no trace in the cluster."""
+    """Asks Temporal once, when a watch begins: objects deleted while nobody watched left no trace in the cluster."""
 
     def __init__(self, client: Client, cluster: str, shards: tuple[int, int], cache: Cache) -> None:
         """Prepare.
@@ -35,7 +35,7 @@ class Missing:
             client: to list workloads and signal them.
             cluster: the cluster's name in workflow ids.
             shards: first and last shard, inclusive.
-            cache: what is seen.
+            cache: the objects seen.
         """
         self._client = client
         self._cluster = cluster
@@ -43,7 +43,7 @@ class Missing:
         self._cache = cache
 
     async def tell(self, version: Callable[[], int]) -> int:
-        """Signal each workload that is said to run and is not there; it looks for itself. Return how many."""
+        """Signal each workload that is running but absent, so that it looks for itself; return their number."""
         while True:
             try:
                 await asyncio.sleep(PATIENCE)
@@ -88,7 +88,7 @@ async def _uid(execution: WorkflowExecution) -> str:
     """Return a workload's uid, empty if it cannot be read."""
     try:
         memo: Mapping[str, Any] = await execution.memo()
-    except Exception as error:  # A codec that is not here fails in a way of its own.
+    except Exception as error:  # A missing codec can raise any error.
         Log.warning("a memo cannot be read", workflow_id=execution.id, why=repr(error)[:200])
         return ""
     return str(memo.get(names.MEMO_UID) or execution.raw_info.first_run_id or "")

@@ -1,4 +1,4 @@
-"""Does the API server answer? One light quorum read every two seconds, so that silence is never taken for peace."""
+"""Checks that the API server answers: a light quorum read every two seconds, so that no outage is taken for quiet."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from holdfast.activities.kube.client import Kube, KubeError, Unreachable
 
 PERIOD: Final = 2.0
 DEADLINE: Final = 3.0
-"""Seconds after which a read counts as unanswered: to be given to this pulse's own client."""
+"""Seconds after which a read counts as unanswered: the deadline of this pulse's own client."""
 
 
 class Pulse:
-    """Asks the API server again and again, and lets others wait for its answer."""
+    """Polls the API server, and lets callers wait until it answers."""
 
     def __init__(self, kube: Kube) -> None:
-        """Begin without an answer; the client's sight is the pulse's sight."""
+        """Start without an answer; the pulse uses the client's sight."""
         self._kube = kube
         self._back = asyncio.Event()
         self.felt: datetime | None = None
-        """When the last answered question was asked."""
+        """When the last answered read was sent."""
         self.message = ""
 
     @property
     def kube(self) -> Kube:
-        """Its own client."""
+        """The pulse's own client."""
         return self._kube
 
     @property
     def alive(self) -> bool:
-        """Whether the last question was answered."""
+        """Whether the last read was answered."""
         return self.felt is not None and not self._kube.sight.blind
 
     async def run(self) -> None:
-        """Ask for ever."""
+        """Poll for ever."""
         while True:
             await self.ask()
             await asyncio.sleep(PERIOD if self.alive else PERIOD / 4)
 
     async def ask(self) -> None:
-        """Ask once."""
+        """Poll once."""
         was = self.alive
         asked = datetime.now(UTC)
         try:
@@ -50,7 +50,7 @@ class Pulse:
             self.message = error.message
             return
         except KubeError:
-            pass  # A refusal is an answer too.
+            pass  # An error response is an answer too.
         self.felt = asked
         self.message = ""
         if not was:
@@ -58,7 +58,7 @@ class Pulse:
             self._back = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
-        """Return after so many seconds, or when the API server answers again, whichever is first."""
+        """Return after this many seconds, or when the API server answers again, whichever is first."""
         try:
             async with asyncio.timeout(seconds):
                 await self._back.wait()

@@ -1,4 +1,4 @@
-"""When a signal goes out: coalesced, spaced per workload, limited over all, failures first. Pure; time is given."""
+"""Schedules signals: coalesced, spaced per workload, rate-limited overall, failures first. Pure: callers pass time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from holdfast.worker.watch.facts import DELAYS, Urgency
 
 GAP: Final = 2.0
-"""Seconds between two signals to one workload, urgent ones apart."""
+"""Seconds between two signals to one workload, except urgent ones."""
 LAZY_GAP: Final = 10.0
 URGENT_BURST: Final = 3
 """Urgent signals to one workload in `URGENT_WINDOW` seconds that need not keep the gap."""
@@ -21,7 +21,7 @@ RETRY_LAST: Final = 15.0
 
 @dataclass(slots=True)
 class Wanted:
-    """A signal that is to go out to one workload."""
+    """A signal that waits to be sent to one workload."""
 
     key: str
     urgency: Urgency
@@ -37,14 +37,14 @@ class _Past:
 
 
 class Signals:
-    """The signals that wait, and the times of those that went."""
+    """The waiting signals, and the times of those sent."""
 
     def __init__(self, rate: float, burst: float | None = None) -> None:
-        """Begin with none waiting and a full bucket.
+        """Start with no waiting signal and a full token bucket.
 
         Args:
             rate: signals per second over all workloads.
-            burst: how many may go at once after a pause; one second's worth by default.
+            burst: how many signals may go at once after a pause; one second's worth by default.
         """
         self._rate = rate
         self._burst = max(1.0, burst if burst is not None else rate)
@@ -62,7 +62,7 @@ class Signals:
         return key in self._wanted
 
     def want(self, key: str, urgency: Urgency, now: float, since: float | None = None) -> bool:
-        """Have a signal sent; say whether one was waiting already, which this change then joins."""
+        """Queue a signal; return whether one was already waiting, which this change then joins."""
         begun = now if since is None else since
         due = max(begun + DELAYS[urgency], now, self._earliest(key, urgency))
         waiting = self._wanted.get(key)
@@ -74,16 +74,16 @@ class Signals:
         return True
 
     def drop(self, key: str) -> bool:
-        """Let a waiting signal fall, because it would be no news any more; say whether there was one."""
+        """Drop a waiting signal that is no longer news; return whether there was one."""
         return self._wanted.pop(key, None) is not None
 
     def forget(self, key: str) -> None:
-        """Let go of all that is known of a workload."""
+        """Forget everything about a workload."""
         self._wanted.pop(key, None)
         self._past.pop(key, None)
 
     def take(self, now: float, most: int, busy: Iterable[str] = ()) -> list[Wanted]:
-        """Return the signals that go out now, the most urgent first; those to `busy` workloads stay."""
+        """Remove and return the signals to send now, the most urgent first; signals to `busy` workloads stay."""
         self._fill(now)
         held = set(busy)
         due = [one for one in self._wanted.values() if one.due <= now and one.key not in held]
@@ -96,20 +96,20 @@ class Signals:
         return taken
 
     def sent(self, key: str) -> None:
-        """Note that a signal arrived."""
+        """Record that a signal arrived."""
         if key in self._past:
             self._past[key].failures = 0
             self._past[key].not_before = 0.0
 
     def failed(self, one: Wanted, now: float) -> None:
-        """Note that a signal did not arrive, and have it sent again after a pause."""
+        """Record that a signal did not arrive, and queue it again after a pause."""
         past = self._past.setdefault(one.key, _Past())
         past.failures += 1
         past.not_before = now + min(RETRY_LAST, RETRY_FIRST * 2 ** (past.failures - 1))
         self.want(one.key, one.urgency, now, since=one.since)
 
     def next_due(self, now: float, busy: Iterable[str] = ()) -> float | None:
-        """Return when `take` will next have something, None if nothing waits."""
+        """Return when `take` will next return a signal; None if none waits."""
         held = set(busy)
         due = min((one.due for one in self._wanted.values() if one.key not in held), default=None)
         if due is None:

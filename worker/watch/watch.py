@@ -1,4 +1,4 @@
-"""The activity that watches a cluster: informers in, a few signals out, a heartbeat that remembers what was told."""
+"""The activity that watches a cluster: informers in, few signals out, and a heartbeat that stores what was told."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ REFUSALS_EVERY: Final = 5.0
 REFUSALS_AT_ONCE: Final = 20
 """Namespaces whose Events are read in one turn."""
 UNWATCHED: Final = timedelta(seconds=3)
-"""A pause between two watchers that is worth being told as blindness."""
+"""The shortest pause between two watchers that is reported as blindness."""
 
 Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one try of the activity leaves to the next in its heartbeat."""
+    """What one try of the activity passes to the next in its heartbeat."""
 
     digests: str = ""
     at: datetime | None = None
     blind: tuple[Interval, ...] = ()
     version: int = 0
-    """The highest version of the cluster that was seen: a lower one now means that the cluster was restored."""
+    """The highest cluster version seen: a lower one later means that the cluster was restored."""
 
     def wire(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as JSON values."""
         return {
             "v": 1,
             "digests": self.digests,
@@ -71,7 +71,7 @@ class Memory:
 
     @classmethod
     def read(cls, details: Sequence[Any]) -> Memory:
-        """Read it from a heartbeat's details; anything unreadable is as good as nothing."""
+        """Read it from a heartbeat's details; unreadable details count as none."""
         try:
             wire: Mapping[str, Any] = details[0]
             return cls(
@@ -88,7 +88,7 @@ class Memory:
 
 
 class WatchActivities:
-    """The watch, with what it needs of its process."""
+    """The watch activity, with the resources of its process."""
 
     def __init__(
         self,
@@ -106,15 +106,15 @@ class WatchActivities:
         """Prepare to watch.
 
         Args:
-            client: for the signals and heartbeats.
+            client: sends the signals and heartbeats.
             connect: makes a client of the cluster with a sight, and a deadline in seconds for its requests.
             cluster_uid: the cluster's own identity.
-            installation: the label value that marks what is ours.
-            metrics: where to count.
-            namespaces: where to look if looking everywhere at once is forbidden.
+            installation: the label value that marks our objects.
+            metrics: the metrics to update.
+            namespaces: the namespaces to watch if watching all at once is forbidden.
             signals_per_second: over all workloads.
-            marks: by what a bad node is told.
-            managed_by: what custom resources that are run here say in `managedBy`.
+            marks: identify a bad node.
+            managed_by: the `managedBy` of custom resources that are run here.
         """
         self._managed_by = managed_by
         self._marks = marks or Marks()
@@ -126,14 +126,14 @@ class WatchActivities:
         self._namespaces = namespaces
         self._rate = signals_per_second
         self.running: dict[tuple[int, int], Feeds] = {}
-        """The parts that are watched here now."""
+        """The feeds of each shard range that is watched here now."""
 
     @activity.defn(name=names.ACTIVITY_WATCH)
     async def watch(self, input: WatchInput) -> None:
-        """Watch some shards until cancelled, until the lease is lost, or until this worker goes away.
+        """Watch some shards until cancelled, until the lease is lost, or until this worker shuts down.
 
         Raises:
-            ApplicationError: `ClusterMismatch` if this worker's cluster is another; retried, as another's may be right.
+            ApplicationError: `ClusterMismatch` if this worker has another cluster; retried: another worker may match.
         """
         if input.cluster_uid and input.cluster_uid != self._cluster_uid:
             raise other_cluster(input.cluster, self._cluster_uid, f"{input.cluster_uid} is to be watched")
@@ -145,7 +145,7 @@ class WatchActivities:
             self.running.pop(input.shards, None)
 
     def feeds(self, cache: Cache, given: WatchInput, touch: Callable[[set[str], bool], None]) -> Feeds:
-        """Return the feeds of one part."""
+        """Return the feeds of one shard range."""
         return Feeds(
             cache,
             connect=self._connect,
@@ -164,17 +164,17 @@ class WatchActivities:
         return FrontDoor(place, self._connect, pulse, self._metrics)
 
     def intervals(self, since: datetime) -> tuple[Interval, ...]:
-        """Return the spans since a time in which the parts watched here could not be seen."""
+        """Return the spans since a time in which the shards watched here could not be seen."""
         return union((span for feeds in self.running.values() for span in feeds.intervals(since)), SPANS_KEPT)
 
     @property
     def client(self) -> Client:
-        """For signals and heartbeats."""
+        """The client for signals and heartbeats."""
         return self._client
 
     @property
     def metrics(self) -> Metrics:
-        """Where to count."""
+        """The metrics to update."""
         return self._metrics
 
     @property
@@ -184,7 +184,7 @@ class WatchActivities:
 
 
 class _Watching:
-    """One try of the activity: its tasks, and the loop that ties them together."""
+    """One try of the activity: its tasks, and the loop that connects them."""
 
     def __init__(self, owner: WatchActivities, given: WatchInput, memory: Memory) -> None:
         self._owner, self._given = owner, given
@@ -243,16 +243,16 @@ class _Watching:
         self._metrics.attempts.set(0)
 
     async def _open_door(self) -> None:
-        """See to the custom resources of the cluster, if this is the part whose watch does that."""
+        """Run the front door of the cluster if this is the first shard range, whose watch does that."""
         if self._given.shards[0] == 0:
             await self._unrestored(self._owner.door(self._given, self.feeds.pulse).run())
         await asyncio.Event().wait()
 
     async def _unbroken(self) -> None:
-        """Return never.
+        """Never return.
 
         Raises:
-            ApplicationError: if the cluster was restored; retried, and the next try begins from what is there now.
+            ApplicationError: if the cluster was restored; retried, and the next try starts from the current state.
         """
         await self._unrestored(self.feeds.broken())
 
@@ -263,9 +263,9 @@ class _Watching:
             raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
 
     def _compare(self, now: float) -> None:
-        """Once all is listed: find out whether the cluster is an earlier one than whoever watched before has seen."""
+        """Once all is listed, check whether the cluster is at an earlier version than the previous watcher has seen."""
         if not self.feeds.settled:
-            self._compared = False  # What went while it could not be read left no trace: it is asked for again.
+            self._compared = False  # Objects deleted while unreadable left no trace: compare again.
             return
         if self._compared:
             return
@@ -299,7 +299,7 @@ class _Watching:
             await asyncio.sleep(0)
             now = self._loop.time()
             due = self._attention.next_due(now, asking=len(self._settling) < DOUBTS_AT_ONCE)
-            # With every slot taken, the next to come back wakes this loop.
+            # If every slot is taken, the next task that ends wakes this loop.
             full = len(self._flying) >= SIGNALS_AT_ONCE
             self._planned = now + TICK if due is None or full else min(now + TICK, due)
             self._wake.clear()
@@ -355,13 +355,13 @@ class _Watching:
         log.warning("a signal did not arrive: it is tried again", why=why)
 
     async def _settle(self, doubt: Doubt) -> None:
-        """Ask for a component by name: its stream may be late, or it may be gone."""
+        """Get a component by name: its stream may be late, or it may be gone."""
         api_version, kind, namespace, name = doubt.place
         kube: Kube = self.feeds.pulse.kube
         try:
             raw = await kube.get(api_version, kind, name, namespace)
         except UnknownKind:
-            return  # Nothing is known of it; its feed says so in a moment.
+            return  # Its kind is not served; its feed reports that in a moment.
         except NotFound:
             self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
             self._touched({doubt.workload_uid}, True)
@@ -374,7 +374,7 @@ class _Watching:
         facts = component_facts(api_version, kind)(raw)
         if doubt.attempt_uid in facts.owner_uids:
             touched = self._cache.put_object(doubt.place, facts)
-        else:  # Somebody else's object stands in its place: ours is gone.
+        else:  # Another owner's object is in its place: ours is gone.
             self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
             touched = {doubt.workload_uid}
         self._touched(touched, True)
@@ -382,7 +382,7 @@ class _Watching:
     async def _hear_refusals(self) -> None:
         """Read why pods are not created, namespace by namespace, as long as some are absent (row D34).
 
-        It costs one list for each such namespace in `REFUSALS_EVERY`, however many pods and workloads are in it.
+        This costs one list for each such namespace in `REFUSALS_EVERY` seconds, whatever its number of pods.
         """
         turn = 0
         while True:
@@ -408,7 +408,7 @@ class _Watching:
                     self._touched(touched, False)
 
     def _sample(self, now: float) -> None:
-        """Count blindness, and tell of it once it has ended."""
+        """Count blindness, and report it once it has ended."""
         if self._darkness.since.keys() & CORE:
             self._metrics.blind.inc(now - self._sampled)
         self._sampled = now
