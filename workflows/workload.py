@@ -320,7 +320,7 @@ class WorkloadWorkflow:
     # --- what users see
 
     def _show(self, spec: Workload, state: State, now: datetime) -> None:
-        """Update search attributes, memo and current details. The first two cost history: only when the phase changes."""
+        """Update search attributes, memo and current details; the first two cost history, so only once per phase."""
         explanation = explain_of(spec, state, now)
         workflow.set_current_details(markdown(explanation))
         number = state.attempt.number if state.attempt is not None else 0

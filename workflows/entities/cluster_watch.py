@@ -50,7 +50,7 @@ class ClusterWatch(Entity):
         """Keep every part watched; continue as new when the parts change or the history has grown.
 
         Raises:
-            ActivityError: if a watch fails with an error that is not retried; Temporal retries others, without events.
+            ActivityError: if a watch fails with an error that is not retried; other retries leave no history events.
         """
         workflow.set_current_details(
             f"Watches **{input.cluster}** (`{input.cluster_uid}`) in {len(input.shard_sets)} part(s). "

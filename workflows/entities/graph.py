@@ -63,7 +63,7 @@ class GraphWorkflow(Entity):
             raise self._refused(names.ERROR_INVALID_GRAPH)
         graph = self._graph
         while True:
-            self._clock.now()  # Raises outside of a task, where nothing may be decided.
+            self._clock.now()  # No decision uses the time; this raises outside of a task, where none may be made.
             # Checked before the inbox is read, so that each run decides and sends something, whatever it begins with.
             leaves = self._length.is_enough
             state = self._take_in(graph, self._state)

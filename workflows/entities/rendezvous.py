@@ -1,4 +1,4 @@
-"""The workflow in which the members of an elastic gang meet: it carries out what the pure policy decides (T1-T14)."""
+"""The workflow where the members of an elastic gang meet: it carries out what the pure policy decides (rows T1-T14)."""
 
 from __future__ import annotations
 

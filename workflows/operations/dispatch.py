@@ -125,7 +125,7 @@ def probe_of(spec: Workload, state: State, uid: str) -> Call:
 
 
 def bounds_of(spec: Workload) -> PodBounds:
-    """Return the limits that nodes enforce on its pods; constant for its whole life, because its templates must be."""
+    """Return the limits that nodes enforce on its pods; constant for its whole life, as objects sent must be."""
     deadline, grace = backstop(spec), spec.policy.deletion.termination_grace
     return PodBounds(
         active_deadline=math.ceil(deadline.total_seconds()) if deadline is not None else None,
