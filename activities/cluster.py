@@ -179,7 +179,7 @@ class ClusterActivities:
 
     @activity.defn(name=OperationKind.FORCE_REMOVE)
     async def force_remove(self, given: RemoveInput) -> Removed:
-        """Delete by force what is left of an attempt, until proven gone."""
+        """Delete by force the objects left of an attempt, until they are proven gone."""
         return await force_remove(self._site, given)
 
     @activity.defn(name=OperationKind.REPLACE)

@@ -116,7 +116,7 @@ def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
 
 
 def attempt_is_over(runs: Sequence[PastRun], begin: GangBegin) -> bool:
-    """Whether a workload has said that the attempt ends."""
+    """Whether a workload has reported the end of the attempt."""
     for run in runs:
         for word in run.words:
             end = parsed(GangEnd, word.arguments[0]) if word.name == names.SIGNAL_END and word.arguments else None

@@ -172,7 +172,7 @@ async def _done(
         raise _without()
     node = await site.kube.find("v1", "Node", request.node)
     same = node is not None and node["metadata"]["uid"] == request.uid
-    if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine that boots may join anew.
+    if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine may join as a new node.
         raise _Gone
     if request.fence:
         return await _fence(site, await _machine(site, port, request.node, node, identities), request, note)
