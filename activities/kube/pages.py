@@ -11,7 +11,7 @@ from holdfast.activities.kube.errors import Gone, Unreachable
 from holdfast.activities.kube.http import Object
 
 BEGUN_ANEW: Final = 5
-"""How often a list is started again at most. The server drops versions after minutes, and a list takes seconds."""
+"""How often a list is started again at most. The server drops versions every few minutes; a list takes seconds."""
 PAUSE_FIRST: Final = 0.2
 """Seconds before a list is started again, doubled each time."""
 
