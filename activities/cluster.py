@@ -99,7 +99,7 @@ class ClusterActivities:
         data: Data | None = None,
         provisioning: Provisioning | None = None,
     ) -> None:
-        """Make them.
+        """Prepare the activities.
 
         Args:
             kube: the client.
@@ -108,11 +108,11 @@ class ClusterActivities:
             installation: id of this installation, label-safe.
             limits: what the operator allows.
             sight: the record of when the cluster could not be seen; the client's own by default.
-            marks: by what a bad node is told.
-            silence: how long a node is silent, at most, before it is found Down.
-            rendezvous: where pods reach the rendezvous of their gang; empty where they cannot.
-            data: what data sets are staged by, where this worker stages any.
-            provisioning: what boots, erases and powers off nodes' machines; None where nothing does.
+            marks: how a bad node is recognised.
+            silence: how long a node may be silent before it is found Down.
+            rendezvous: the address where pods reach the rendezvous of their gang; empty: they cannot.
+            data: the settings for data sets; None where this worker stages none.
+            provisioning: the service that boots, erases and powers off nodes' machines; None without one.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
         self._provisioning = provisioning
@@ -121,7 +121,7 @@ class ClusterActivities:
 
     @property
     def short(self) -> list[Callable[..., Any]]:
-        """Those for the cluster's queue of short activities."""
+        """The activities for the cluster's queue of short activities."""
         return [
             *self._operations(names.queue_cluster),
             self.rehearse,
@@ -135,7 +135,7 @@ class ClusterActivities:
 
     @property
     def waits(self) -> list[Callable[..., Any]]:
-        """Those for the cluster's queue of long waits."""
+        """The activities for the cluster's queue of long waits."""
         operations = self._operations(names.queue_wait)
         return [*operations, self.probe, self.scale, self.provision_node, self.check_provisioner]
 
@@ -144,17 +144,17 @@ class ClusterActivities:
 
     @property
     def all(self) -> list[Callable[..., Any]]:
-        """All of them."""
+        """All activities."""
         return [*self.short, *self.waits]
 
     @activity.defn(name=OperationKind.PREPARE)
     async def prepare(self, given: PrepareInput) -> Prepared:
-        """Ensure the anchor and the attempt's owner exist, after everything that can refuse has had its say."""
+        """Run every check that can refuse the attempt, then ensure that the anchor and the attempt's owner exist."""
         return await prepare(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_REHEARSE)
     async def rehearse(self, given: RehearseInput) -> Rehearsed:
-        """Have the API server say whether it would make components as they are to be; nothing is changed."""
+        """Ask the API server whether it would make components as changed; this changes nothing."""
         return await rehearse_change(self._site, given)
 
     @activity.defn(name=OperationKind.CREATE)
@@ -164,7 +164,7 @@ class ClusterActivities:
 
     @activity.defn(name=OperationKind.STAGE)
     async def stage(self, given: StageInput) -> Staged:
-        """Have the data sets that an attempt reads lie complete in the cache."""
+        """Fetch the data sets that an attempt reads until they are complete in the cache."""
         return await stage(self._site, given)
 
     @activity.defn(name=OperationKind.OBSERVE)
@@ -179,7 +179,7 @@ class ClusterActivities:
 
     @activity.defn(name=OperationKind.FORCE_REMOVE)
     async def force_remove(self, given: RemoveInput) -> Removed:
-        """Delete by force what is left of an attempt, until proven gone."""
+        """Delete by force the objects left of an attempt, until they are proven gone."""
         return await force_remove(self._site, given)
 
     @activity.defn(name=OperationKind.REPLACE)
@@ -189,12 +189,12 @@ class ClusterActivities:
 
     @activity.defn(name=OperationKind.CLEAR)
     async def clear(self, given: ClearInput) -> Cleared:
-        """Delete what is still active of a workload that has ended, and keep what has ended."""
+        """Delete the objects of an ended workload that are still active, and keep those that have ended."""
         return await clear(self._site, given)
 
     @activity.defn(name=OperationKind.PARK)
     async def park(self, given: ParkInput) -> Parked:
-        """Suspend what is unfinished of an attempt in place, and prove that no pod of it is left."""
+        """Suspend the unfinished components of an attempt in place, and prove that none of their pods are left."""
         return await park(self._site, given)
 
     @activity.defn(name=OperationKind.UNPARK)
@@ -204,7 +204,7 @@ class ClusterActivities:
 
     @activity.defn(name=names.ACTIVITY_SCALE)
     async def scale(self, given: ScaleInput) -> Scaled:
-        """Give a living attempt's gang another size."""
+        """Resize the gang of a living attempt."""
         return await scale(self._site, given, resize_rendezvous)
 
     @activity.defn(name=OperationKind.CHECKPOINT)
@@ -214,22 +214,22 @@ class ClusterActivities:
 
     @activity.defn(name=names.ACTIVITY_LOOK_NODES)
     async def look_nodes(self, given: LookNodesInput) -> LookedNodes:
-        """Look at some nodes and their leases live."""
+        """Read some nodes and their leases live."""
         return await look_nodes(self._site, given)
 
     @activity.defn(name=names.ACTIVITY_MARK_NODES)
     async def mark_nodes(self, given: MarkNodesInput) -> MarkedNodes:
-        """Say on some nodes' objects how they stand."""
+        """Write the state of some nodes on their objects."""
         return await mark_nodes(self._site, given, lambda workloads: any_sensitive(activity.client(), workloads))
 
     @activity.defn(name=names.ACTIVITY_LOOK_QUEUE)
     async def look_queue(self, given: LookQueueInput) -> SeenQueue:
-        """Look who is there of the workloads of an admission queue."""
+        """Find out which workloads of an admission queue still exist."""
         return await look_queue(self._site, activity.client(), given)
 
     @activity.defn(name=names.ACTIVITY_WEIGH)
     async def weigh_checkpoints(self, given: WeighInput) -> Weighed:
-        """Look at all that run and can save their state, and weigh what a checkpoint of each is worth."""
+        """Look at all running workloads that can save their state, and weigh what a checkpoint of each is worth."""
         return await broker.weigh(activity.client(), given, self._site.data)
 
     @activity.defn(name=names.ACTIVITY_ASK)
@@ -239,12 +239,12 @@ class ClusterActivities:
 
     @activity.defn(name=names.ACTIVITY_ENLIST)
     async def enlist_node(self, given: EnlistInput) -> Enlisted:
-        """Find out whom to ask about a node; put one that is to be wiped into quarantine."""
+        """Find the provisioning service of a node; quarantine a node that is to be wiped."""
         return await provisioner.enlist(self._site, self._provisioning, given)
 
     @activity.defn(name=names.ACTIVITY_PROVISION)
     async def provision_node(self, given: ProvisionInput) -> Provisioned:
-        """Boot, wipe or power off a node's machine, or lift its quarantine, or a part of it."""
+        """Boot, wipe or power off a node's machine, or lift its quarantine; a try may do only a part of it."""
         return await provisioner.provision(self._site, self._provisioning, given, self._identities)
 
     @activity.defn(name=names.ACTIVITY_CHECK_PROVISIONER)

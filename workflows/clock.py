@@ -1,4 +1,4 @@
-"""The time by which a workflow decides: that of the task which its history will tell of, and no other.
+"""The time by which workflows decide: always the time of a workflow task that the history records.
 
 No other module of workflows may ask Temporal for the time (ruff, TID251).
 """
@@ -12,39 +12,39 @@ from temporalio import workflow
 
 
 class StaleTask(RuntimeError):
-    """What has come is shown to the workflow before the task that is to take it in; no decision may be made of it."""
+    """The workflow sees new events before the task that takes them in; it must not decide anything by them."""
 
 
 class Clock:
-    """`workflow.now()`, refused where it stands still although something has come.
+    """Returns `workflow.now()`, and raises where that time stands still although new events have arrived.
 
-    A query that reaches a worker which does not hold the workflow in its cache replays the history, and with it what
-    has come since the last workflow task. There is no task for that yet, so the time is still the last one's. What is
-    decided then is kept and carried out by the next task, while a later replay decides it by that task's own, later
-    time: the two may differ, and then no worker can go on. Raising ends such a query with this error and drops the
-    workflow from the cache; the next task begins anew from the history. No command is written, so recorded histories
-    replay as they are.
+    A query that reaches a worker without the workflow in its cache replays the history, with the events since the last
+    workflow task. No task exists for those events yet, so the time is still that of the last task. The workflow would
+    keep a decision made then, and the next task would carry it out; a later replay would decide by that task's own,
+    later time. The two may differ, and then no worker can go on. Raising ends such a query with this error and evicts
+    the workflow from the cache; the next task starts again from the history. No command is written, so recorded
+    histories replay as they are.
 
-    Each activation is looked at, whether or not the workflow asks for the time in it: else a task in which nothing was
-    decided would be taken for a new one later on.
+    The clock checks every activation, even if the workflow does not ask for the time in it. Otherwise it would later
+    mistake a task in which nothing was decided for a new one.
     """
 
     def __init__(self) -> None:
-        """Begin in a workflow's constructor, so that its first task is seen."""
+        """Start in a workflow's constructor, so that the clock sees the first task."""
         self._at: datetime | None = None
         self._length = 0
         self._looks = asyncio.create_task(workflow.wait_condition(self._look))
 
     def _look(self) -> bool:
-        """See by which task this is; what is raised here ends the activation."""
+        """Record the current task; an error raised here ends the activation."""
         self.now()
         return False
 
     def now(self) -> datetime:
-        """Return the time of the workflow task that is carried out.
+        """Return the time of the current workflow task.
 
         Raises:
-            StaleTask: outside of any task; a query is to be asked again.
+            StaleTask: outside of any task; the caller must repeat the query.
         """
         now, length = task_time(), workflow.info().get_current_history_length()
         if now == self._at and length > self._length and not workflow.unsafe.is_replaying():
@@ -54,12 +54,12 @@ class Clock:
 
 
 def task_time() -> datetime:
-    """Return the time of the last workflow task, for answers to queries: nothing may be decided by it."""
+    """Return the time of the last workflow task, for answers to queries; no decision may use it."""
     return workflow.now()  # noqa: TID251 - this module is where the time comes from
 
 
 def asked_at() -> datetime:
-    """Return the time of a query, for its answer: nothing may be decided by it.
+    """Return the time of a query, for its answer; no decision may use it.
 
     The workflow's own time stands still between its tasks.
     """

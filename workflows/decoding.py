@@ -1,9 +1,9 @@
-"""What is said to a workflow in a form that it cannot take is let fall with a word: it must stop nobody for good.
+"""Drops and logs signals that a workflow cannot decode: such a signal must not stop the workflow for good.
 
-Temporal's SDK fits what a signal brings to its handler's types only where their number is right, and nothing that is
-null. Whatever else came is handed on: a signal without what it needs, or with an object where a text is wanted, as is
-soon sent by hand, fails the workflow's task, and that task is tried again for ever. An update needs no such guard where
-it has a validator: what that cannot take is refused.
+Temporal's SDK converts a signal's arguments to the handler's types only if their number is right, and never a null. It
+passes on anything else as it is. A signal with an argument missing, or with an object in place of a text, is easily
+sent by hand; it would fail the workflow task, and Temporal would retry that task for ever. An update with a validator
+needs no such guard: the SDK refuses an update that it cannot decode.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import TypeAdapter, ValidationError
 
 UNFIT: Final = "unfit"
-"""The method of a workflow that is told what was let fall: the signal's name, and why."""
+"""Name of the workflow method that is called for a dropped signal, with the signal's name and the reason."""
 
 
 class Unfit(Exception):
-    """What was given is not what a handler takes."""
+    """The arguments do not fit a handler."""
 
 
 def fitted(handler: Any, given: list[Any]) -> list[Any]:
-    """Return what was given as a handler's types have it.
+    """Return the given arguments, converted to a handler's types.
 
     Raises:
-        Unfit: if it is too much, too little or something else.
+        Unfit: if there are too many or too few, or one has another type.
     """
     parameters, adapters = _taken(handler.func if isinstance(handler, partial) else handler)
     least = sum(one.default is inspect.Parameter.empty for one in parameters)
@@ -75,8 +75,8 @@ class _Inbound(WorkflowInboundInterceptor):
 
 
 class Fitting(Interceptor):
-    """Lets each of a worker's workflows take only what fits."""
+    """Makes all workflows of a worker drop signals that they cannot decode."""
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
-        """Return what stands before each workflow."""
+        """Return the interceptor that runs before each workflow's handlers."""
         return _Inbound

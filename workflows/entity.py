@@ -1,7 +1,7 @@
-"""What the workflows of entities share: their base, activities, one timer, the length of a run, messages.
+"""Shared parts of the entity workflows: base class, activities, timer, length of a run, messages.
 
-An entity is a workflow beside those of workloads: NodeMonitor, Queue, Provisioner, Graph, CheckpointBroker,
-ClusterWatch, Rendezvous. None of these parts decides anything (records 0040 and 0062).
+An entity is a workflow that runs no workload: NodeMonitor, Queue, Provisioner, Graph, CheckpointBroker,
+ClusterWatch, Rendezvous. No part of this module decides anything (records 0040 and 0062).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.workflows.operations.dispatch import RETRY
 
 WORDS_MAXIMUM: Final = 200
-"""Messages after which a new run begins: a worker that takes an entity over has to live through all of them."""
+"""Messages after which a new run begins: a worker that takes over an entity must replay all of them."""
 EVENTS_MOST: Final = 6_000
-"""Events after which a run waits for nothing that the next run can begin anew. The server ends a run at 51,200."""
+"""Events after which a run stops waiting for work that the next run can repeat. The server ends a run at 51,200."""
 AT_ONCE: Final = 200
-"""Messages under way at once: the server takes 2,000 pending signals of a workflow."""
+"""Messages sent at the same time: the server allows 2,000 pending signals per workflow."""
 
 ENDLESS_TRY: Final = timedelta(hours=12)
-"""Length of one try of an endless activity: one that is cut off from the server surely ends only by this."""
+"""Limit of one try of an endless activity: only this surely ends a try that is cut off from the server."""
 _ENDLESS_RETRY: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2))
 _ENDLESS_HEARTBEAT: Final = timedelta(seconds=5)
 
@@ -40,25 +40,25 @@ _Result = TypeVar("_Result")
 
 
 class Entity:
-    """The base of an entity's workflow: its clock, its timer, the length of its run."""
+    """Base class of the entity workflows: clock, timer, length of the run."""
 
     def __init__(self) -> None:
-        """Begin in the workflow's own constructor, before anything asks for the time."""
+        """Start the clock; the workflow's constructor must call this before anything asks for the time."""
         self._clock = Clock()
         self._timer = Timer()
         self._length = RunLength()
         self._problem = ""
-        """What is wrong with its document. `run` refuses it: Temporal retries a constructor that raises."""
+        """Why the document is invalid. `run` raises it, because Temporal would retry a constructor that raises."""
 
     def _refused(self, error: str) -> ApplicationError:
-        """Return the end of an entity whose document cannot be read."""
+        """Return the error that ends an entity whose document cannot be read."""
         return ApplicationError(self._problem, type=error, non_retryable=True)
 
     def _check_document(self, document: BaseModel, error: str) -> None:
         """Validate an update that brings another document.
 
         Raises:
-            ApplicationError: of this type, if the entity never began or the document is another entity's.
+            ApplicationError: of type `error`, if the entity never began or the document is another entity's.
         """
         if self._problem:
             raise self._refused(error)
@@ -85,12 +85,12 @@ def start(
         activity: its name.
         argument: its input.
         result: what it returns.
-        queue: the task queue of the worker that has it.
-        within: the length of one try.
-        summary: what people read beside it; the first 200 characters.
-        heartbeat: how long it may be silent.
-        retry: when another try begins.
-        in_all: the length of all tries together; None: for ever.
+        queue: the task queue of its workers.
+        within: how long one try may take.
+        summary: the text in the Temporal UI; cut to 200 characters.
+        heartbeat: its heartbeat timeout.
+        retry: its retry policy.
+        in_all: how long all tries together may take; None: no limit.
     """
     return workflow.start_activity(
         activity,
@@ -108,10 +108,10 @@ def start(
 async def serve(
     activity: str, argument: Any, *, queue: str, summary: str, heartbeat: timedelta = _ENDLESS_HEARTBEAT
 ) -> None:
-    """Run an activity that serves until it is cancelled; another try costs no history.
+    """Run an activity that serves until it is cancelled; its retries cost no history.
 
     Raises:
-        ActivityError: if it refuses for good.
+        ActivityError: if it fails with an error that is not retried.
     """
     await workflow.execute_activity(
         activity,
@@ -126,7 +126,7 @@ async def serve(
 
 
 async def stop(*tasks: asyncio.Future[Any] | None) -> None:
-    """Cancel what is under way, and wait for its end."""
+    """Cancel the tasks, and wait for their end."""
     left = [task for task in tasks if task is not None]
     for task in left:
         task.cancel()
@@ -134,7 +134,7 @@ async def stop(*tasks: asyncio.Future[Any] | None) -> None:
 
 
 def workflow_id_of(document: BaseModel) -> str:
-    """Return the workflow that a document belongs to."""
+    """Return the id of the workflow that a document belongs to."""
     found: str = getattr(document, "workflow_id")  # noqa: B009 - each document has one, models in general do not
     return found
 
@@ -142,14 +142,14 @@ def workflow_id_of(document: BaseModel) -> str:
 def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
     """Read the document that a workflow was started with.
 
-    A constructor cannot raise what is wrong with it, since Temporal would retry the task for ever.
+    A constructor cannot raise the document's errors, because Temporal would retry the task for ever.
 
     Args:
         kind: its model, which has a `workflow_id`.
         document: as JSON.
 
     Returns:
-        What it says, or None and why it is refused: each field with what was expected.
+        The document, or None and why it is refused: each field with what was expected.
     """
     what = kind.__name__.lower()
     try:
@@ -158,7 +158,7 @@ def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
         return None, "; ".join(
             f"{'.'.join(str(part) for part in each['loc']) or what}: {each['msg']}" for each in error.errors()
         )
-    except ValueError as error:  # What is packed is damaged.
+    except ValueError as error:  # The packed document is damaged.
         return None, f"{what}: {error}"
     expected = workflow_id_of(found)
     if workflow.info().workflow_id != expected:
@@ -167,7 +167,7 @@ def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
 
 
 class Timer:
-    """One timer, for the next deadline; the same deadline keeps the timer it has."""
+    """One timer, for the next deadline; setting the same deadline again keeps the running timer."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -176,7 +176,7 @@ class Timer:
 
     @property
     def is_due(self) -> bool:
-        """Whether it has fired, and was not taken yet."""
+        """Whether it has fired, and `take` was not called yet."""
         return self._task is not None and self._task.done()
 
     def take(self) -> None:
@@ -185,7 +185,7 @@ class Timer:
             self._task, self.until = None, None
 
     def set(self, until: datetime | None, why: str, now: datetime) -> None:
-        """Set it for a deadline; None: for none. `why` is what people read beside it."""
+        """Set the timer for a deadline; None clears it. `why` is its text in the Temporal UI."""
         if until == self.until and (until is None) == (self._task is None):
             return
         if self._task is not None:
@@ -197,7 +197,7 @@ class Timer:
 
 
 class RunLength:
-    """When a run is to make room for the next one, also while messages go on coming."""
+    """Tells when to continue as new, even while messages keep arriving."""
 
     def __init__(self) -> None:
         self._words = 0
@@ -208,12 +208,12 @@ class RunLength:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the next run is to begin, as soon as what is under way has ended; nothing else is begun before."""
+        """Whether to start no new work, and to continue as new once the work under way has ended."""
         return self._words >= WORDS_MAXIMUM or workflow.info().is_continue_as_new_suggested() or self.is_most
 
     @property
     def is_most(self) -> bool:
-        """Whether nothing is waited for any more that the next run can begin anew."""
+        """Whether to stop waiting for work that the next run can start again."""
         return workflow.info().get_current_history_length() >= EVENTS_MOST
 
 
@@ -221,12 +221,12 @@ class Message:
     """A signal to another workflow."""
 
     def __init__(self, workflow_id: str, signal: str, *arguments: Any) -> None:
-        """Say to whom, and what."""
+        """Set the receiver's workflow id, the signal and its arguments."""
         self.workflow_id, self.signal, self.arguments = workflow_id, signal, arguments
 
 
 async def send(message: Message) -> str:
-    """Send a message; return why it could not be delivered: there is no such workflow. Empty if it was."""
+    """Send a message; return why it was not delivered (there is no such workflow), empty if it was."""
     handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(message.workflow_id)
     try:
         await handle.signal(message.signal, args=message.arguments)
@@ -237,20 +237,20 @@ async def send(message: Message) -> str:
 
 
 class Outbox(Generic[_Order]):
-    """What is still to be told to other workflows, in its order; at most so much at once."""
+    """Orders still to be sent to other workflows, in order; at most `AT_ONCE` at the same time."""
 
     def __init__(self, message: Callable[[_Order], Message]) -> None:
-        """Begin with nothing; `message` says how an order is told."""
+        """Start empty; `message` turns an order into a message."""
         self._message = message
         self._waiting: list[_Order] = []
         self._sending: dict[asyncio.Task[str], _Order] = {}
 
     def put(self, orders: Iterable[_Order]) -> None:
-        """Have something told."""
+        """Add orders to send."""
         self._waiting += orders
 
     def begin(self) -> None:
-        """Send as much as may be under way."""
+        """Send as many orders as `AT_ONCE` allows."""
         count = max(0, AT_ONCE - len(self._sending))
         begun, self._waiting = self._waiting[:count], self._waiting[count:]
         for order in begun:
@@ -258,20 +258,20 @@ class Outbox(Generic[_Order]):
 
     @property
     def is_sending(self) -> bool:
-        """Whether something is under way: a new run would tell it once more."""
+        """Whether a message is being sent: a new run would send it again."""
         return bool(self._sending)
 
     @property
     def has_ended(self) -> bool:
-        """Whether something has been told, or could not be."""
+        """Whether a message was delivered, or could not be."""
         return any(task.done() for task in self._sending)
 
     @property
     def waiting(self) -> tuple[_Order, ...]:
-        """What was not begun yet: the next run tells it."""
+        """Orders not sent yet: the next run sends them."""
         return tuple(self._waiting)
 
     def ended(self) -> list[tuple[_Order, str]]:
-        """Return what has been told since, each with why it could not be delivered; empty if it was."""
+        """Return the orders finished since the last call, each with why it was not delivered; empty if it was."""
         done = [task for task in self._sending if task.done()]
         return [(self._sending.pop(task), task.result()) for task in done]

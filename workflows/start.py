@@ -1,4 +1,4 @@
-"""What Temporal is told of a workload at its start, so that lists and the UI show it at once. Pure values."""
+"""The start options of a workload's workflow, so that lists and the UI show it at once. Pure values."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _SUMMARY_BYTES = 380
 
 
 def stamped(workload: Workload) -> Workload:
-    """Return the workload as this submission of it: a new uid, and the time.
+    """Return the workload stamped for this submission, with a new uid and the current time.
 
-    An empty uid would be filled by the workflow; a uid that came with the document would make two runs look as one.
-    Nor is what a client submits a custom resource, whatever its document says.
+    The workflow would fill an empty uid; a uid from the document would make two submissions look like one. A client
+    never submits a custom resource, whatever the document says, so `source.generation` and `source.by` are cleared.
     """
     source = workload.source.model_copy(update={"generation": None, "by": ""})
     return workload.model_copy(update={"uid": str(uuid.uuid4()), "submitted_at": datetime.now(UTC), "source": source})
 
 
 def options(workload: Workload, *, again: bool) -> dict[str, Any]:
-    """Return what a client starts a workload's workflow with, beside the workflow's name.
+    """Return the arguments with which a client starts a workload's workflow, except the workflow's name.
 
     Args:
         workload: as it is submitted.
-        again: whether one of its id that has ended may be followed by another.
+        again: whether a new workflow may reuse the id of one that has ended.
     """
     reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
     return {
@@ -74,7 +74,7 @@ def first_status(workload: Workload) -> Status:
 
 
 def memo(workload: Workload) -> dict[str, Any]:
-    """Return the start memo: who this is, what was asked for, and a status for when no worker answers."""
+    """Return the memo at the start: identity, what was submitted, and a status to show while no worker answers."""
     told: dict[str, Any] = {
         names.MEMO_UID: workload.uid,
         names.MEMO_KIND: workload.source.kind,

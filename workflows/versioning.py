@@ -1,7 +1,7 @@
-"""The one list of workflows, each with its versioning behaviour: the plugin and the roles of a worker go by it.
+"""The one list of workflows, each with its versioning behaviour; the plugin and the worker roles use it.
 
-A behaviour cannot stand in `@workflow.defn`: the server refuses one from a worker without worker versioning, so that a
-plain worker with the plugin would do nothing at all. `holdfast worker` gives it as the default of its deployment.
+A behaviour cannot be set in `@workflow.defn`: the server refuses one from a worker without worker versioning, so that a
+plain worker with the plugin would do nothing at all. `holdfast worker` sets it as the default of its deployment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.workflows.entities.rendezvous import Rendezvous
 from holdfast.workflows.workload import WorkloadWorkflow
 
 BEHAVIOR: Final = VersioningBehavior.AUTO_UPGRADE
-"""Auto-upgrade with patches: a pinned month-long run would never let its old workers go."""
+"""Auto-upgrade with patches: a pinned run of a month would need its old workers all that time."""
 
 DECLARED: Final[dict[type[Any], VersioningBehavior]] = dict.fromkeys(
     (
@@ -36,4 +36,4 @@ DECLARED: Final[dict[type[Any], VersioningBehavior]] = dict.fromkeys(
     BEHAVIOR,
 )
 APART: Final = (QueueWorkflow,)
-"""Each on a task queue of its own, so that one pauses alone (row L9); all others share one."""
+"""Workflows with a task queue of their own, so that it can be paused alone (row L9); all others share one."""

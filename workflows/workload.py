@@ -71,11 +71,11 @@ _MAKING = {OperationKind.CREATE, OperationKind.REPLACE}
 
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
 class WorkloadWorkflow:
-    """A workload's life, from its submission until nothing of it is left."""
+    """Runs one workload, from its submission until none of its objects are left."""
 
     @workflow.init
     def __init__(self, document: Any, carried: State | None = None) -> None:
-        """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
+        """Read the document; `run` reports its errors, because Temporal would retry a constructor that raises."""
         self._problem = ""
         self._clock = Clock()
         self._inbox: list[events.Event] = []
@@ -100,14 +100,14 @@ class WorkloadWorkflow:
 
     @workflow.run
     async def run(self, document: Any, carried: State | None = None) -> Status:
-        """Live the workload's life.
+        """Run the workload to its end.
 
         Args:
             document: the workload (`holdfast schema`), as one JSON document.
-            carried: the memory of the run before, when this one continues it.
+            carried: the state of the previous run, when this run continues it.
 
         Returns:
-            The final status, when it Succeeded or was Cancelled and nothing of it is left.
+            The final status of a workload that Succeeded or was Cancelled, once none of its objects are left.
 
         Raises:
             ApplicationError: type `InvalidWorkload` before anything is created, `WorkloadFailed` at the end of a
@@ -115,16 +115,16 @@ class WorkloadWorkflow:
         """
         if self._spec is None or self._state is None:
             if carried is not None:
-                # It was valid when it began: this release must not end what it cannot read, so the task is retried.
+                # It was valid at the start. A release that cannot read it must not end it, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
         while True:
-            # An update may have put another configuration in its place.
+            # An update may have replaced the document.
             now, spec = self._clock.now(), self._spec
             state = self._take_in(self._state, now)
             spec = self._spec
             if workflow.cancellation_reason() is not None and not state.intent.cancel:
-                # A cancellation can be swallowed when an activity completes in the same task.
+                # A cancellation can get lost when an activity completes in the same task.
                 state = fold(state, events.Cancelled("cancelled through Temporal"), now)
             taken = turn(spec, state, now, full=self._full())
             state = taken.state
@@ -156,7 +156,7 @@ class WorkloadWorkflow:
             except asyncio.CancelledError:
                 self._inbox.append(events.Cancelled("cancelled through Temporal"))
 
-    # --- what wakes it
+    # --- wake-ups
 
     def _woken(self) -> bool:
         return (
@@ -170,9 +170,9 @@ class WorkloadWorkflow:
         )
 
     def _take_in(self, state: State, now: datetime) -> State:
-        """Fold in what has come: signals first, then the end of the operation, as the SDK delivers them."""
+        """Fold pending events into the state: signals first, then the operation's end, as the SDK delivers them."""
         inbox, self._inbox = self._inbox, []
-        # What its queue has heard it heard before it said what is in the inbox.
+        # The queue received the workload's message before it sent the orders in the inbox.
         for event in (*self._queue_side.ended(), *inbox):
             state = fold(state, event, now)
         self._timer.take()
@@ -207,7 +207,7 @@ class WorkloadWorkflow:
         return landed(state, result, now)
 
     def _answered(self, state: State, probe: workflow.ActivityHandle[Any], now: datetime) -> State:
-        """Fold in how the asking of pods has ended; one that ended otherwise is begun again (row L28)."""
+        """Fold in the result of the probe; a probe that ended without one starts again (row L28)."""
         try:
             said = probe.result()
         except (ActivityError, asyncio.CancelledError):
@@ -215,7 +215,7 @@ class WorkloadWorkflow:
         return fold(state, events.ProbeEnded(self._probed or 0, said.failure, dict(said.failing)), now)
 
     def _count_preemption(self, span: timedelta) -> None:
-        """Count how long it took from a preemption's wish until all was proven gone (row U8); not again on replay."""
+        """Record the time from a preemption's request until all was proven gone (row U8); replay records nothing."""
         histogram = workflow.metric_meter().create_histogram_timedelta(
             names.METRIC_PREEMPTION, "From the wish to preempt a workload until all of it was proven gone.", "duration"
         )
@@ -223,13 +223,13 @@ class WorkloadWorkflow:
             histogram.record(span, {"cluster": self._spec.cluster, "queue": self._spec.queue})
 
     def _count_conflict(self, spec: Workload) -> None:
-        """Count that a walltime was over while pods were saving their state (rows L19, L20); not again on replay."""
+        """Count a walltime that ended while pods were saving their state (rows L19, L20); replay counts nothing."""
         counter = workflow.metric_meter().create_counter(
             names.METRIC_WALLTIME_CONFLICT, "Walltimes that were over while pods were saving their state."
         )
         counter.add(1, {"cluster": spec.cluster, "queue": spec.queue})
 
-    # --- what it carries out
+    # --- activities
 
     def _start(self, spec: Workload, state: State, why: str, now: datetime) -> None:
         call = call_of(spec, state, self._uid, now)
@@ -246,7 +246,7 @@ class WorkloadWorkflow:
         )
 
     def _ask(self, spec: Workload, state: State) -> None:
-        """Have the pods of the attempt that lives asked, by one activity however long that takes (row L28)."""
+        """Probe the pods of the living attempt with one activity, however long that takes (row L28)."""
         number = probed(spec, state)
         if self._probe is not None and number != self._probed:
             self._probe.cancel()
@@ -268,7 +268,7 @@ class WorkloadWorkflow:
         )
 
     async def _silenced(self) -> None:
-        """Wait until nobody is asked any more, and what was counted has been handed over; and a rendezvous was told."""
+        """Stop the probe and wait for its counts; then wait for messages to the rendezvous, the graph and the queue."""
         while self._probe is not None and not self._probe.done():
             self._probe.cancel()
             try:
@@ -288,7 +288,7 @@ class WorkloadWorkflow:
         return workflow.info().is_continue_as_new_suggested()
 
     async def _continue(self) -> None:
-        """Begin a new run with the same memory, so that no history grows for ever."""
+        """Continue as new with the same state, so that the history stays bounded."""
         await self._handlers_finished()
         await self._silenced()
         if self._state is None:
@@ -297,7 +297,7 @@ class WorkloadWorkflow:
         workflow.continue_as_new(args=[self._document, edit(state, runs=state.runs + 1)])
 
     async def _handlers_finished(self) -> None:
-        """Wait until no update is under way; a cancellation meanwhile is kept, and ends nothing before its time."""
+        """Wait until all updates have finished; a cancellation meanwhile goes to the inbox, and the wait goes on."""
         while True:
             try:
                 return await workflow.wait_condition(workflow.all_handlers_finished)
@@ -317,15 +317,15 @@ class WorkloadWorkflow:
             raise asyncio.CancelledError
         return status
 
-    # --- what it shows
+    # --- what users see
 
     def _show(self, spec: Workload, state: State, now: datetime) -> None:
-        """Keep list columns, memo and current details true. Columns and memo cost history, so only per phase."""
+        """Update search attributes, memo and current details; the first two cost history, so only once per phase."""
         explanation = explain_of(spec, state, now)
         workflow.set_current_details(markdown(explanation))
         number = state.attempt.number if state.attempt is not None else 0
         is_submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
-        # Before this patch the column was not written by itself, between the phases Resuming and Running.
+        # Before this patch, no change of this column alone was written, between the phases Resuming and Running.
         shown = (state.phase, number, is_submitted and workflow.patched(_PATCH_SUBMITTED))
         if self._shown == shown:
             return
@@ -352,7 +352,7 @@ class WorkloadWorkflow:
             if spec.queued:
                 memo[names.MEMO_QUEUED] = True
         if first:
-            # A new run begins with the memo of the very first one, and the components may have been changed since.
+            # A new run starts with the memo of the first run, and the components may have changed since.
             memo[names.MEMO_SPEC_HASH] = spec.spec_hash()
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType] - the SDK's own generics
         if first or state.phase is not Phase.RESUMING:
@@ -360,73 +360,73 @@ class WorkloadWorkflow:
             status = edit(status, causes=status.causes[-MEMO_CAUSES:])
             workflow.upsert_memo({**memo, names.MEMO_STATUS: status.model_dump(mode="json", by_alias=True)})
 
-    # --- what it is told
+    # --- signals, queries and updates
 
     @workflow.signal(name=names.SIGNAL_SUSPEND, description="Remove it until proven gone, then wait for resume")
     def suspend(self, reason: str = "", uid: str = "") -> None:
         """Delete its resources, prove them gone, release its quota, and wait for `resume` (row A11).
 
-        As each wish, it may name the uid that it is meant for: then no later submission takes it (row D46).
+        Like every request, it may name the uid of a submission: a later submission then does not act on it (row D46).
         """
         self._wish(names.SIGNAL_SUSPEND, events.Suspended(reason), uid)
 
     @workflow.signal(name=names.SIGNAL_PREEMPT, description="Give its place to another: as suspend, uncharged")
     def preempt(self, reason: str = "", within: float | None = None, uid: str = "") -> None:
-        """Give its place to another workload. As `suspend`; never a failure, charged to no budget (row U8).
+        """Suspend it to make room for another workload; never a failure, and charged to no budget (row U8).
 
-        What saves its state is asked to do so first (row L32), and waited for at most `within` seconds, if given.
+        A workload that can save its state is asked to do so first (row L32), for at most `within` seconds, if given.
         """
         self._wish(names.SIGNAL_PREEMPT, events.Suspended(reason, preempted=True, within=within), uid)
 
     @workflow.signal(name=names.SIGNAL_RESUME, description="Take a suspension back: begin the next attempt")
     def resume(self, reason: str = "", uid: str = "") -> None:
-        """Take a suspension or preemption back; budgets stay as they are."""
+        """Undo a suspension or preemption; budgets stay as they are."""
         self._wish(names.SIGNAL_RESUME, events.Resumed(reason), uid)
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="Delete it: remove all of it until proven gone, then end")
     def cancel(self, reason: str = "", uid: str = "", phases: list[Phase] | None = None) -> None:
         """Delete the workload: remove everything until proven gone, then end (row A16).
 
-        With `phases` it holds only while the workload is in one of them (row D53).
+        With `phases`, it takes effect only while the workload is in one of them (row D53).
         """
         self._wish(names.SIGNAL_CANCEL, events.Cancelled(reason, phases=tuple(phases or ())), uid)
 
     @workflow.signal(name=names.SIGNAL_RETRY, description="Try again now: skip a pause, revive a failed one")
     def retry(self, reason: str = "", uid: str = "") -> None:
-        """Skip the retry pause, or begin a failed workload that is still held anew with its budgets renewed."""
+        """Skip the retry pause, or restart a failed workload that is still held, with its budgets renewed."""
         self._wish(names.SIGNAL_RETRY, events.Retried(reason), uid)
 
     @workflow.signal(name=names.SIGNAL_OBSERVE, description="A snapshot from the cluster's watch")
     def observe(self, observation: Observation) -> None:
-        """Take in a snapshot. It only wakes: before anything destructive the workflow looks for itself."""
+        """Take in a snapshot. It only wakes the workflow, which looks for itself before anything destructive."""
         if observation.workload_uid == self._uid:
             self._inbox.append(events.Observed(observation))
 
     @workflow.signal(name=names.SIGNAL_REQUEUE, description="Tell of a failure of its nodes: its rules decide")
     def requeue(self, request: RequeueRequest) -> None:
-        """Take in that a workload must go back to its queue: once for each requeue count that is expected (row L25)."""
+        """Take in a request to go back to the queue; it counts once for each expected requeue count (row L25)."""
         self._wish(names.SIGNAL_REQUEUE, events.RequeueAsked(request), request.uid)
 
     @workflow.signal(name=names.SIGNAL_GANG, description="Tell what the gang of an attempt came to")
     def gang(self, outcome: GangOutcome) -> None:
-        """Take in what its rendezvous says: it has succeeded, it has failed, a loss is the workload's (T1, T4, T9)."""
+        """Take in the gang's outcome: it succeeded, it failed, or the workload must make good a loss (T1, T4, T9)."""
         if outcome.workload_uid == self._uid:
             self._inbox.append(events.GangTold(outcome))
 
     @workflow.signal(name=names.SIGNAL_GRAPH, description="Whether its graph lets it begin, or ends it")
     def graph(self, order: GraphOrder) -> None:
-        """Take in what its graph says of it (row L31)."""
+        """Take in an order from the graph (row L31)."""
         if order.workload_uid == self._uid:
             self._inbox.append(events.GraphOrdered(order))
 
     @workflow.signal(name=names.SIGNAL_QUEUE, description="Whether its queue lets it in")
     def queue(self, order: QueueOrder) -> None:
-        """Take in what its queue says of it (row L9)."""
+        """Take in an order from the queue (row L9)."""
         if order.again or order.uid == self._uid:
             self._inbox.append(events.QueueOrdered(order))
 
     def _wish(self, signal: str, wish: events.Event, uid: str) -> None:
-        """Take in what somebody wishes, if this is the submission that it is meant for."""
+        """Take in a request, or record why it is not meant for this submission."""
         why = misdirected(uid, self._uid)
         self._inbox.append(events.NotUnderstood(signal, why) if why else wish)
 
@@ -441,7 +441,7 @@ class WorkloadWorkflow:
             raise refused(why)
 
     def unfit(self, signal: str, why: str) -> None:
-        """Keep that a signal was let fall (`fitting`)."""
+        """Record that a signal was dropped (`decoding`)."""
         self._inbox.append(events.NotUnderstood(signal, why))
 
     @workflow.query(name=names.QUERY_STATUS, description="Phase, attempt, budgets, conditions, causes")
@@ -470,16 +470,16 @@ class WorkloadWorkflow:
 
     @workflow.update(name=names.UPDATE_COMPONENTS, description="Change what components are made of, in place")
     async def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
-        """Change what components are made of; those that differ are made again, alone (row S8).
+        """Change components in place; only those that differ are made again (row S8).
 
-        Returns their names, once nothing is made any more of what they were before. What the API server would refuse,
-        or cannot be asked about, changes nothing.
+        Returns their names, once no operation makes them from the old document any more. A change that the API server
+        would refuse, or that it cannot be asked about, has no effect.
         """
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         try:
             if workflow.patched(_PATCH_REHEARSED):
-                # One after the other: each is rehearsed on what the one before it has left.
+                # One at a time: each change is rehearsed against the result of the previous one.
                 async with self._changing:
                     await self._rehearse(change)
                     again = self._reconfigure(change)
@@ -494,7 +494,7 @@ class WorkloadWorkflow:
         return again
 
     async def _rehearse(self, change: ComponentsChange) -> None:
-        """Have the API server say that it would take a change; the workload's life goes on meanwhile, and may end."""
+        """Check by a dry run that the API server accepts a change; meanwhile the workload goes on, and may end."""
         assert self._spec is not None
         assert self._state is not None
         check_changeable(self._state)
@@ -505,7 +505,7 @@ class WorkloadWorkflow:
             check_changeable(self._state)
 
     def _reconfigure(self, change: ComponentsChange) -> tuple[str, ...]:
-        """Put a change in force, and return what is to be made again for it."""
+        """Put a change in force, and return the names of the components to make again."""
         assert self._spec is not None
         before, self._spec = self._spec, reconfigured(self._spec, change)
         again = differing(before, self._spec)
@@ -518,7 +518,7 @@ class WorkloadWorkflow:
 
     @workflow.update(name=names.UPDATE_CHECKPOINT, description="Save its state now, and run on")
     def checkpoint(self, request: CheckpointAsk) -> int:
-        """Have its pods save their state while it runs on, and return the request's number (rows L32, J3)."""
+        """Ask its pods to save their state while it runs on, and return the request's number (rows L32, J3)."""
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         self._inbox.append(events.CheckpointAsked(request.note))
@@ -533,7 +533,7 @@ class WorkloadWorkflow:
 
     @workflow.update(name=names.UPDATE_SCALE, description="Give its gang another size while it runs")
     def scale(self, change: GangScale) -> dict[str, int]:
-        """Give its gang another size, from now on and for all attempts to come; returns that size (row T6)."""
+        """Resize its gang, for this attempt and all later ones; returns the new size (row T6)."""
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         after = scaled(self._spec, self._state, change)
@@ -543,7 +543,7 @@ class WorkloadWorkflow:
         return {"min": after.gang.min, "max": after.gang.max}
 
     def _resize(self, after: Workload) -> bool:
-        """Put a document with another size in force; return whether it is another."""
+        """Put a document with another gang size in force; return whether it differs from the current one."""
         if after == self._spec:
             return False
         self._spec = after
@@ -564,7 +564,7 @@ class WorkloadWorkflow:
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         total = extension(self._spec, self._state, change)
-        # At once, so that whoever else asks in the same moment is judged by what is left to extend.
+        # Applied at once, so that another request in the same task is checked against what is left to extend.
         self._state = extended(self._state, total)
         self._inbox.append(events.WalltimeExtended(total, change.note))
         return status_of(self._spec, self._state, self._clock.now(), self._uid)
@@ -578,7 +578,7 @@ class WorkloadWorkflow:
 
     @workflow.update(name=names.UPDATE_STRIP, description="Take finalizers off what a forced removal cannot remove")
     def strip_finalizers(self, request: StripRequest) -> None:
-        """Take the finalizers off what is left of an attempt that is being forced out (row U2)."""
+        """Remove the finalizers from the objects left of an attempt that is being forcefully deleted (row U2)."""
         self._inbox.append(events.StripAsked(request.note))
 
     @strip_finalizers.validator

@@ -1,9 +1,9 @@
-"""Data sets on a file system that nodes share: whole or not there, whoever fetches them and dies over it (row L14).
+"""Data sets on a file system that nodes share: complete or absent, even if a fetch is killed (row L14).
 
-`<root>/<digest>/data/` holds the files, and `<root>/<digest>/complete.json` says that they are all there: it is renamed
-into place last. Each file is written under a name of its own in `<root>/<digest>/part/` and renamed when it is whole,
-so that two who fetch the same data set do each other no harm, and what is there is not fetched again. What a killed
-fetch has left half-written is removed before the next fetch of any data set, and when the disk is full (row D49).
+`<root>/<digest>/data/` holds the files. `<root>/<digest>/complete.json` marks them as complete: it is renamed into
+place last. Each file is written under a unique name in `<root>/<digest>/part/`, and renamed when it is complete. So two
+fetches of the same data set do not disturb each other, and a file that is there is not fetched again. Partial files of
+a killed fetch are removed before the next fetch of any data set, and when the disk is full (row D49).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AT_ONCE: Final = 4
 IN_ALL: Final = 16
 """Objects that a worker fetches at the same time: each takes some megabytes of memory."""
 _STALE: Final = 3600.0
-"""Seconds after which nobody writes to a file any more that nothing was written to."""
+"""Seconds without a write after which a partial file counts as abandoned."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _MARK: Final = "complete.json"
 T = TypeVar("T")
@@ -36,38 +36,38 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Fetched:
-    """What has come from the store so far."""
+    """How much was fetched from the store so far."""
 
     bytes: int = 0
     files: int = 0
     of: int = 0
-    """How many files there are to come."""
+    """How many files are to be fetched in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A data set that lies complete in the cache."""
+    """A data set that is complete in the cache."""
 
     files: int
     bytes: int
 
 
 def data_path(digest: str) -> str:
-    """Return where the files of a data set lie, from the cache's root on."""
+    """Return the path of a data set's files, relative to the cache's root."""
     return f"{digest}/data"
 
 
 class Cache:
-    """The folder in which all data sets lie."""
+    """The folder that holds all data sets."""
 
     def __init__(self, root: Path) -> None:
-        """Take a folder; it is made when the first data set comes."""
+        """Set the folder; it is created with the first data set."""
         self._root = root
         self._turns = asyncio.Semaphore(IN_ALL)
         self._filling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def unusable(self) -> str:
-        """Return why nothing can be put there; empty if something can."""
+        """Return why the folder cannot be written; empty if it can."""
         try:
             self._root.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
@@ -75,7 +75,7 @@ class Cache:
         return "" if os.access(self._root, os.W_OK) else f"the data directory {self._root} cannot be written"
 
     async def held(self, digest: str, source: str) -> Held | None:
-        """Return what lies complete in the cache of one version of a source; None where it does not.
+        """Return one version of a source, if it is complete in the cache; else None.
 
         Raises:
             Away: if the file system cannot be read.
@@ -87,7 +87,7 @@ class Cache:
         try:
             document: Any = json.loads((home / _MARK).read_text())
             entries = [Entry(str(key), int(size), str(etag)) for key, size, etag in document["objects"]]
-            # Whoever knows the digest of a data set must have a right to where it comes from.
+            # The digest alone gives no access to a data set: the source that it came from must be the one asked for.
             if document["source"] != source or digest_of(source, entries) != digest:
                 return None
             if any(not self._is_whole(home, one) for one in entries):
@@ -108,17 +108,17 @@ class Cache:
             return False
 
     async def fill(self, storage: Storage, source: str, entries: Sequence[Entry], fetched: Fetched) -> str:
-        """Have one version of a source lie complete in the cache, and return its digest.
+        """Fetch one version of a source until it is complete in the cache, and return its digest.
 
         Raises:
-            Away: if the store, or the file system, cannot be used now; what has come by then stays.
-            Changed: if an object is not what it was.
+            Away: if the store, or the file system, cannot be used now; the files fetched by then stay.
+            Changed: if an object has changed since it was listed.
         """
         digest = digest_of(source, entries)
         home = self._root / digest
         lock = self._filling.setdefault(digest, asyncio.Lock())
         try:
-            async with lock:  # Of this worker one fetches; what it has fetched the next one finds.
+            async with lock:  # This worker runs one fetch per data set; the next finds its files.
                 await asyncio.to_thread(self._remove_stale)
                 missing = await asyncio.to_thread(self._missing, home, entries)
                 fetched.of += len(missing)
@@ -126,15 +126,15 @@ class Cache:
                 await asyncio.to_thread(self._complete, home, source, entries)
         except OSError as error:
             if error.errno in _FULL:
-                # The next try finds the room that is left by what nobody writes any more.
+                # This frees the room of abandoned files for the next try.
                 await asyncio.to_thread(self._remove_stale)
             raise _unusable(self._root, error) from None
         return digest
 
     def _remove_stale(self) -> None:
-        """Remove what killed fetches have left half-written, of all data sets.
+        """Remove the partial files of killed fetches, of all data sets.
 
-        What somebody still writes is younger than `_STALE`: each piece that arrives renews its time.
+        A file that is still being written is younger than `_STALE`: each piece that arrives renews its time.
         """
         for part in self._root.glob("*/part/*"):
             with suppress(OSError):
@@ -169,7 +169,7 @@ class Cache:
                 part.unlink(missing_ok=True)
 
     def _complete(self, home: Path, source: str, entries: Sequence[Entry]) -> None:
-        """Say that all is there, by one rename."""
+        """Mark the data set as complete, by one rename."""
         part = home / "part" / uuid.uuid4().hex
         objects = [[one.key, one.size, one.etag] for one in sorted(entries)]
         try:
@@ -184,7 +184,7 @@ class Cache:
 
 def _settle(file: BinaryIO) -> None:
     file.flush()
-    os.fchmod(file.fileno(), 0o644)  # Pods run as anybody.
+    os.fchmod(file.fileno(), 0o644)  # Pods run as any user.
     os.fsync(file.fileno())
 
 

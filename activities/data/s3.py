@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _CLIENT: Final[ClientConfig] = {
     "connect_timeout": timedelta(seconds=3),
-    # Between two pieces of an answer. A whole object may take its time.
+    # Between two pieces of an answer. A whole object may take longer.
     "read_timeout": timedelta(seconds=15),
     "timeout": timedelta(days=1),
 }
 _RETRIES: Final[RetryConfig] = {
-    "max_retries": 1,  # How long to wait for a store is for the workflow to say, and there for all to see.
+    "max_retries": 1,  # The workflow decides how long to wait for a store, and shows it.
     "retry_timeout": timedelta(seconds=10),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=1), "base": 2},
 }
@@ -47,21 +47,21 @@ _STATUS: Final = re.compile(r"\b(\d{3}) (?:[A-Z][A-Za-z]+ ?)+")
 
 @dataclass(frozen=True)
 class Address:
-    """Where a store is, and by whose credentials it is asked."""
+    """Where a store is, and the credentials for it."""
 
     endpoint: str = ""
-    """URL; empty: Amazon's own, of the region."""
+    """URL; empty: Amazon's own store in the region."""
     region: str = ""
     allow_http: bool = False
     credentials: Path | None = None
-    """A file as AWS tools have it, of which the profile `default` counts; None: what AWS_* variables say."""
+    """A file in the format of AWS tools, profile `default`; None: the AWS_* variables."""
 
 
 class S3Storage:
     """A store that speaks S3."""
 
     def __init__(self, address: Address) -> None:
-        """Take an address; nothing is connected yet."""
+        """Set the address; this opens no connection."""
         self._address = address
         self._stores: dict[tuple[str, str], S3Store] = {}
 
@@ -88,12 +88,12 @@ class S3Storage:
                     if one["path"].startswith(before)
                 ]
                 if len(found) > OBJECTS_MAXIMUM:
-                    return found  # Too many, whatever else they are.
+                    return found  # Already too many; the caller refuses them.
 
     async def fetch(self, source: str, entry: Entry) -> AsyncGenerator[bytes]:
-        """Yield what an object holds (`storage.Storage`)."""
+        """Yield the content of an object (`storage.Storage`)."""
         if not entry.size:
-            return  # What it holds is known, and one that stands for a folder has another key than the client says.
+            return  # Its content is known, and the client reports a wrong key if it stands for a folder.
         bucket, prefix = bucket_of(source)
         path = f"{prefix}/{entry.key}" if prefix else entry.key
         try:
@@ -105,17 +105,17 @@ class S3Storage:
             raise Changed(f"object {entry.key!r} is not there any more") from None
 
     async def answers(self, source: str) -> None:
-        """Return if it answers for a source (`storage.Storage`)."""
+        """Return if the store answers for a source (`storage.Storage`)."""
         bucket, prefix = bucket_of(source)
         try:
             with self._told(bucket):
                 async with asyncio.timeout(_ANSWER):
                     await anext(aiter(_pages(self._store(bucket), prefix, 1)), None)
         except BadData:
-            return  # It has said so.
+            return  # That is an answer.
 
     def _store(self, bucket: str) -> S3Store:
-        """Return a bucket's client; credentials that have changed in their file count from the next call on."""
+        """Return a bucket's client; changed credentials in the file take effect from the next call on."""
         given = self._credentials()
         key = (bucket, repr(given))
         if key not in self._stores:
@@ -169,18 +169,18 @@ class S3Storage:
 
 
 def _files(found: list[Entry]) -> list[Entry]:
-    """Leave out what stands for a folder of others, as browsers of stores make it: the client takes its slash away."""
+    """Leave out empty objects that stand for a folder, as store browsers make them: the client strips their slash."""
     folders = {one.key[:at] for one in found for at, letter in enumerate(one.key) if letter == "/"}
     return [one for one in found if one.size or one.key not in folders]
 
 
 def _pages(store: S3Store, prefix: str, size: int) -> ListStream[Sequence[ObjectMeta]]:
-    # The client's own types name one of a library that it does without.
+    # The client's own types refer to a library that is not installed with it.
     return client.list(store, prefix or None, chunk_size=size)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _words(error: Exception) -> str:
-    """Say what is wrong, without what the client says of itself and of its requests."""
+    """Return what is wrong, without the client's text about itself and its requests."""
     text = str(error)
     code, cause, status = _CODE.search(text), _CAUSE.search(text), _STATUS.search(text)
     if code is not None:

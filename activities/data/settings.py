@@ -1,4 +1,4 @@
-"""What a worker stages data sets by: which store, whose sources, which cache, and where pods find that (row L14)."""
+"""A worker's settings for data sets: the store, the grants, the cache, and where pods find the cache (row L14)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from holdfast.model.spec.mount import Mount, is_under
 
 @dataclass(frozen=True)
 class Data:
-    """What a worker stages by: the store, the cache, whose sources are whose, and where pods find the cache."""
+    """What a worker needs to stage data sets: the store, the cache, the grants, and where pods find the cache."""
 
     storage: Storage
     cache: Cache
     grants: tuple[tuple[str, str], ...]
-    """Namespace, or `*` for all, and the source of which all that lies under it is granted."""
+    """Pairs of a namespace, or `*` for all, and a source: everything under the source is granted."""
     host_path: str = ""
-    """The cache as nodes see it."""
+    """The path of the cache on nodes."""
     claim: str = ""
-    """Name of the claim, in each workload's namespace, that holds it instead."""
+    """Name of the claim, in each workload's namespace, that holds the cache instead."""
     seen: Callable[[bool], None] = lambda _: None
-    """Told whether the store could be used, each time that is known."""
+    """Called with whether the store could be used, each time that is known."""
     missed: Callable[[], None] = lambda: None
-    """Told of each staging that found it away."""
+    """Called for each staging that found the store away."""
 
     def check(self, namespace: str, mount: Mount) -> None:
         """Refuse a source that is not granted to a namespace.

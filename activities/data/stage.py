@@ -1,4 +1,4 @@
-"""Staging: before an attempt its data sets lie complete in the cache, or it is said why not (row L14)."""
+"""Staging: completes an attempt's data sets in the cache before it begins, or returns why not (row L14)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.model.spec.mount import DataSet, Mount
 from holdfast.policy.sides.staging import size_of
 
 LISTINGS: Final = 3
-"""How often a data set is listed that changes while it is fetched, before that is left for later."""
+"""How often to list a data set that changes while it is fetched, before leaving it to a later try."""
 
 
 async def stage(site: Site, given: StageInput) -> Staged:
-    """Have data sets lie complete in the cache.
+    """Fetch data sets until they are complete in the cache.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`, or `Refused`.

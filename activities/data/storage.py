@@ -1,4 +1,4 @@
-"""The Storage port: what staging needs of a store of objects, and the three ways in which it can fail (row L14)."""
+"""The Storage port: what staging needs from an object store, and the three ways in which it can fail (row L14)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 OBJECTS_MAXIMUM: Final = 200_000
-"""Of one data set: more are better packed, and their list would not fit a worker's memory many times."""
+"""Limit of one data set: more objects are better packed, and a worker's memory could not hold many such lists."""
 _KEY_MAXIMUM: Final = 255
-"""Bytes of one part of a key: what file systems have room for."""
+"""Bytes of one part of a key: the limit of file systems for a name."""
 
 
 class Away(Exception):
-    """The store cannot be used now, and somebody may mend that: no answer, no credentials, no right, no room."""
+    """The store cannot be used now, but that can be repaired: no answer, no credentials, no permission, no room."""
 
 
 class BadData(Exception):
-    """The data set is not what it must be, and no waiting mends that."""
+    """The data set is not usable, and waiting does not change that."""
 
 
 class Changed(Exception):
-    """An object is not what it was when the data set was listed."""
+    """An object has changed since the data set was listed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,7 +31,7 @@ class Entry:
     """One object of a data set."""
 
     key: str
-    """After the data set's prefix: where it lies among the data set's files."""
+    """Relative to the data set's prefix: its path among the data set's files."""
     size: int
     etag: str
 
@@ -41,7 +41,7 @@ class Storage(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it: its address."""
+        """Its name in messages: the address."""
         ...
 
     async def list(self, source: str) -> list[Entry]:
@@ -53,20 +53,20 @@ class Storage(Protocol):
         ...
 
     def fetch(self, source: str, entry: Entry) -> AsyncGenerator[bytes]:
-        """Yield what an object holds.
+        """Yield the content of an object.
 
         Raises:
-            Changed: if it is not there any more, or not as it was.
+            Changed: if it is gone, or has changed.
         """
         ...
 
     async def answers(self, source: str) -> None:
-        """Return if the store answers for a source, whatever it answers."""
+        """Return if the store answers for a source, whatever the answer is."""
         ...
 
 
 def digest_of(source: str, entries: Sequence[Entry]) -> str:
-    """Return the digest that stands for one version of a data set: of where it lies, and of each object in it."""
+    """Return the digest of one version of a data set: of its source, and of each object in it."""
     digest = hashlib.sha256(json.dumps(source).encode())
     for one in sorted(entries):
         digest.update(json.dumps([one.key, one.size, one.etag]).encode())
@@ -74,7 +74,7 @@ def digest_of(source: str, entries: Sequence[Entry]) -> str:
 
 
 def check_keys(entries: Sequence[Entry]) -> None:
-    """Refuse a data set whose keys are no files of one folder.
+    """Refuse a data set whose keys cannot be files of one folder.
 
     Raises:
         BadData: naming the key.

@@ -1,1 +1,1 @@
-"""What brokers, queues and the watchdog ask of Temporal and the cluster."""
+"""Requests of brokers, queues and the watchdog to Temporal and the cluster."""

@@ -1,4 +1,4 @@
-"""What the checkpoint broker sees and says: workloads, by Temporal's list and by their own word (row L11)."""
+"""The checkpoint broker's reads of workloads, from Temporal's list and their own status, and its requests (row L11)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from holdfast.policy.entities.broker import candidate, is_saving, weighed
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _AT_ONCE: Final = 8
-"""How many workloads are queried in the same turn: each may have to be replayed for it."""
+"""Workloads queried at the same time: a worker may have to replay each of them for the query."""
 TURN: Final = 0.25
-"""Seconds until the next workload is queried, if this one has not answered: it may still do so by its deadline."""
+"""Seconds to wait for an answer before the next workload is queried; the answer may still come by its deadline."""
 BUDGET: Final = 240.0
 """Seconds after which a look ends with the answers it has, well before the activity's timeout."""
 _AWAY_MAXIMUM: Final = 500
@@ -34,10 +34,10 @@ _DEADLINE: Final = timedelta(seconds=10)
 
 
 async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> Weighed:
-    """Look at all that run and can save their state, and weigh them (`policy.broker`); at a store, too.
+    """Look at all running workloads that can save their state, and weigh them (`policy.broker`); check the store too.
 
     A workload that does not answer delays no other: the look ends after `BUDGET` at the latest, with the answers that
-    it has (row D8). The order is random, so that each workload is reached sooner or later, however many do not answer.
+    it has (row D8). The order is random, so that every workload is reached sooner or later, even if many do not answer.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -75,7 +75,7 @@ async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> 
 
 
 async def _answers(client: Client, wanted: Iterable[str]) -> dict[str, Status]:
-    """Query workloads for their status; return the answers that have come when the budget ends, by workflow id."""
+    """Query workloads for their status; return the answers received within the budget, by workflow id."""
     loop, found, late = asyncio.get_running_loop(), dict[str, Status](), set[asyncio.Task[None]]()
     end, left = loop.time() + BUDGET, iter(wanted)
 
@@ -110,19 +110,19 @@ async def _status(client: Client, workflow_id: str) -> Status | None:
     try:
         found = await handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=_DEADLINE)
     except (RPCError, WorkflowQueryFailedError):
-        return None  # It is looked at in the next cycle.
+        return None  # The next cycle queries it again.
     return found if isinstance(found, Status) else None
 
 
 async def ask(client: Client, given: AskInput) -> AskDone:
-    """Ask a workload to save its state and to run on; one that takes no request now says why.
+    """Ask a workload to save its state and to run on; the result says why if it accepts no request now.
 
     Raises:
         RPCError: if Temporal does not answer.
         TimeoutError: if the workload does not answer in time.
     """
     handle = client.get_workflow_handle(given.workload)
-    # Whoever asks twice for one cycle has asked once.
+    # All tries of this activity have the same update id, so that they make one request.
     update_id = f"{activity.info().workflow_run_id}-{activity.info().activity_id}"
     try:
         number = await update(

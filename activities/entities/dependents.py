@@ -1,4 +1,4 @@
-"""Finds who depends on an entity. One that a person terminated is begun anew only if somebody does (row D2)."""
+"""Finds out whether workloads depend on an entity: only then is a terminated entity started again (row D2)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from holdfast.policy.entities.health import TIMED_OUT, Execution, Sight, is_faul
 
 _DEADLINE: Final = timedelta(seconds=5)
 _PAGES: Final = (50, 450, 500, 500, 500)
-"""Events that are read, page by page, back to the last task that was carried out: at most 2,000."""
+"""Events read per page, back to the last completed workflow task: at most 2,000 in all."""
 _RUNS_READ: Final = 10
 _EXECUTIONS: Final = {
     WorkflowExecutionStatus.RUNNING: Execution.RUNNING,
@@ -39,7 +39,7 @@ _NO_FAULT: Final = {
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FAILOVER_CLOSE_COMMAND,
 }
-"""Causes that are the course of things: something came while the task was carried out, say."""
+"""Causes that occur in normal operation: for example, an event arrived during the task."""
 
 
 async def described(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
@@ -57,7 +57,7 @@ async def described(client: Client, workflow_id: str) -> WorkflowExecutionDescri
 
 
 def word_for(execution: WorkflowExecution) -> str:
-    """Return Temporal's own word for how a workflow is: Running, Completed, TimedOut, ..."""
+    """Return Temporal's own name for the status of a workflow: Running, Completed, TimedOut, ..."""
     return execution.status.name.replace("_", " ").title().replace(" ", "") if execution.status else "Unknown"
 
 
@@ -91,11 +91,11 @@ async def _running(client: Client, workflow_id: str, found: WorkflowExecutionDes
 
 @dataclass
 class Streak:
-    """The tasks of a run that failed since the last one that was carried out, from its events, the latest first.
+    """The workflow tasks of a run that failed since the last completed one, from its events, the latest first.
 
-    A task that is tried again at once is written down the first time only, and Temporal counts its tries. If events
-    came in between, it counts from one again, and the next failure is written down too. So an entity that is busy shows
-    its failures in its history alone.
+    When a task is retried at once, Temporal records only its first failure, and counts the tries. If events arrive in
+    between, it counts from one again, and records the next failure too. So a busy entity shows its failures only in
+    its history.
     """
 
     faults: int = 0
@@ -103,10 +103,10 @@ class Streak:
     latest: datetime | None = None
     failure: str = ""
     is_whole: bool = field(default=False, init=False)
-    """Whether all of them were taken in."""
+    """Whether all of these tasks were taken in."""
 
     def take(self, event: HistoryEvent) -> bool:
-        """Take the event before in; return whether a further one is wanted."""
+        """Take in the next earlier event; return whether to read another one."""
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED or self.is_whole:
             self.is_whole = True
             return False
@@ -121,7 +121,7 @@ class Streak:
         return not self.is_whole
 
     def sight(self, workflow_id: str, run_id: str, attempt: int) -> Sight:
-        """Return what that means, given the attempt at the task that waits or runs now."""
+        """Return the entity's health, given the attempt number of the current workflow task."""
         return Sight(
             workflow_id,
             Execution.RUNNING,
@@ -135,7 +135,7 @@ class Streak:
 
 
 async def _latest(client: Client, workflow_id: str, run_id: str, *pages: int) -> AsyncIterator[HistoryEvent]:
-    """Yield the latest events of a run, the latest first, read in pages of at most so many."""
+    """Yield the latest events of a run, the latest first, read in pages of at most these sizes."""
     token = b""
     for size in pages:
         request = GetWorkflowExecutionHistoryReverseRequest(
@@ -168,7 +168,7 @@ def _time(stamp: Timestamp) -> datetime:
     return stamp.ToDatetime(tzinfo=UTC)
 
 
-# What a run began with, and what it was told since: of an entity whose memory cannot be asked for any more.
+# The input of a run, and the messages it received: for an entity whose state can no longer be queried.
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +181,11 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run, as its history has it."""
+    """One run, as its history shows it."""
 
     run_id: str
     arguments: tuple[Any, ...]
-    """Of its start, as plain JSON values."""
+    """Its input, as plain JSON values."""
     memo: dict[str, Any]
     words: tuple[Word, ...] = ()
     """Signals and accepted updates, in their order."""
@@ -235,11 +235,11 @@ async def _read(client: Client, workflow_id: str, run_id: str, memo: dict[str, A
 
 
 async def _plain(client: Client, payloads: Payloads) -> tuple[Any, ...]:
-    """Return payloads as plain values; what cannot be read is None."""
+    """Return payloads as plain values; None for a payload that cannot be decoded."""
     found = list[Any]()
     for payload in payloads.payloads:
         try:
             found += await client.data_converter.decode([payload])
-        except Exception:  # Whatever a codec or a converter raises: it may be what no worker can read.
+        except Exception:  # A codec or a converter may raise anything: no worker may be able to read this payload.
             found.append(None)
     return tuple(found)

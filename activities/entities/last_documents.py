@@ -1,4 +1,4 @@
-"""What an entity was begun with, read from the histories of its runs, since its memory cannot be asked for (D2)."""
+"""The last document and state of an entity, read from its runs' histories, since it cannot be queried (D2)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ M = TypeVar("M")
 
 
 class NotNow(Exception):
-    """An entity cannot be begun anew yet; the reason is the message."""
+    """An entity cannot be started again yet; the message is the reason."""
 
 
 async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[M, str | None, list[PastRun]]:
-    """Return the document that an entity went by last, why it was to end (None: it was not), and the runs read.
+    """Return the last document of an entity, why it was told to end (None: it was not), and the runs read.
 
     Raises:
-        NotNow: if no run is left that says what it goes by.
+        NotNow: if no run is left that contains its document.
         RPCError: if Temporal does not answer.
     """
     closing: str | None = None
     runs = list[PastRun]()
     async for run in past_runs(client, workflow_id):
         runs.append(run)
-        # A later configuration takes the wish to end back.
+        # A later configuration revokes a request to end.
         for word in reversed(run.words):
             if word.name == names.SIGNAL_CANCEL and closing is None:
                 closing = str(word.arguments[0]) if word.arguments and word.arguments[0] else "a person asked for it"
@@ -54,7 +54,7 @@ async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[
 
 
 def queue_memory(runs: Sequence[PastRun]) -> tuple[QueueState | None, list[QueueNews]]:
-    """Return what the latest run of a queue began with that can be read, and what workloads told it since.
+    """Return the state that the latest readable run of a queue began with, and the workloads' news since then.
 
     Args:
         runs: its runs, the latest first.
@@ -74,10 +74,10 @@ def queue_memory(runs: Sequence[PastRun]) -> tuple[QueueState | None, list[Queue
 
 
 async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, GraphState | None, str, dict[str, Any]]:
-    """Return a graph, what its last run began with, why it was cancelled (empty: it was not), and its memo.
+    """Return a graph, the state its last run began with, why it was cancelled (empty: it was not), and its memo.
 
     Raises:
-        NotNow: if no run is left that says what it consists of.
+        NotNow: if no run is left that contains its document.
         RPCError: if Temporal does not answer.
     """
     words = list[Word]()
@@ -92,7 +92,7 @@ async def graph_document(client: Client, workflow_id: str) -> tuple[Graph, Graph
 
 
 def _cancelled(graph: Graph, reason: Any = "", uid: Any = "", *_: Any) -> str:
-    """Return why a signal cancels a graph; empty where it is meant for another of its name, as the workflow has it."""
+    """Return why a signal cancels a graph; empty if it names another submission, as in the workflow."""
     return "" if uid and uid != graph.uid else str(reason or "") or "the graph was cancelled"
 
 
@@ -106,7 +106,7 @@ def latest_begin(run: PastRun) -> GangBegin | None:
 
 
 def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
-    """Return what a run began with, and whether that is sure; a first run begins with none."""
+    """Return the memory that a run began with, and whether that is certain; a first run begins with None."""
     started = _mapping(run.arguments[0] if run.arguments else None)
     if not started:
         return None, False
@@ -116,7 +116,7 @@ def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:
 
 
 def attempt_is_over(runs: Sequence[PastRun], begin: GangBegin) -> bool:
-    """Whether a workload has said that the attempt ends."""
+    """Whether a workload has reported the end of the attempt."""
     for run in runs:
         for word in run.words:
             end = parsed(GangEnd, word.arguments[0]) if word.name == names.SIGNAL_END and word.arguments else None
@@ -141,7 +141,7 @@ def _read(model: type[M], document: Any, workflow_id: str) -> M | None:
 
 
 def parsed(model: type[M], document: Any) -> M | None:
-    """Return a document as a model, also one that is packed; None where it is none of that."""
+    """Return a document, plain or packed, as a model; None if it does not fit the model."""
     if document is None:
         return None
     try:
@@ -152,7 +152,7 @@ def parsed(model: type[M], document: Any) -> M | None:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return a JSON object, also one that is packed; an empty one where it is none."""
+    """Return a JSON object, plain or packed; an empty one if the value is none."""
     try:
         return mapping(unpacked(value))
     except ValueError:

@@ -1,4 +1,4 @@
-"""A look at an admission queue's cluster, for workloads that ended without saying so (row L9)."""
+"""Looks at an admission queue's cluster for workloads that ended without telling the queue (row L9)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _DEADLINE: Final = timedelta(seconds=5)
 
 
 async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQueue:
-    """Look who is there of a queue's workloads (see `LookQueueInput`).
+    """Find out which workloads of a queue still exist (see `LookQueueInput`).
 
     Args:
         site: the cluster.
         client: of the Temporal namespace that the queue's workflows are in.
-        given: the queue, and whom it has let in.
+        given: the queue, and the workloads it has admitted.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -34,7 +34,7 @@ async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQ
     workloads, gone = await _open(client, given), list[str]()
     for holder in given.holders:
         activity.heartbeat()
-        # The list may be behind: of whom it does not name, the workflow itself has the word.
+        # The list may lag behind: for a workload that it does not name, the workflow itself is read.
         listed = workloads.get(holder.workload) == holder.uid
         if not listed and not await _lives(client, holder) and not await _holds(site, holder):
             gone.append(holder.uid)
@@ -42,7 +42,7 @@ async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQ
 
 
 async def _open(client: Client, given: LookQueueInput) -> dict[str, str]:
-    """Return the uid of each open workload that this queue lets in, by its workflow's id."""
+    """Return the uid of each open workload of this queue, by its workflow's id."""
     query = (
         f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running' "
         f"AND {names.SA_CLUSTER} = '{given.cluster}' AND {names.SA_QUEUE} = '{given.queue}'"
@@ -65,13 +65,13 @@ async def _lives(client: Client, holder: QueueHolder) -> bool:
             raise
         return False
     memo: dict[str, Any] = dict(await description.memo())
-    # Whoever starts a workload with no more than a document need not give it a uid: its first run's id is that.
+    # A workload that was started with only a document may have no uid: the id of its first run is its uid.
     uid = memo.get(names.MEMO_UID) or description.raw_description.workflow_execution_info.first_run_id
     return description.status is WorkflowExecutionStatus.RUNNING and uid == holder.uid
 
 
 async def _holds(site: Site, holder: QueueHolder) -> bool:
-    """Whether a pod of a workload is there, or an attempt that could still make one."""
+    """Whether a workload has a pod, or an attempt that could still make one."""
     _, namespace, _ = names.parse_workflow_id(holder.workload)
     labels = f"{names.LABEL_WORKLOAD_UID}={holder.uid}"
     for api_version, kind in (("v1", "Pod"), (names.API_VERSION, names.ATTEMPT_KIND)):
@@ -79,7 +79,7 @@ async def _holds(site: Site, holder: QueueHolder) -> bool:
             if (await site.kube.list(api_version, kind, namespace, labels=labels))["items"]:
                 return True
         except NotFound:
-            continue  # The cluster does not even know the kind.
+            continue  # The cluster does not serve the kind.
     return False
 
 

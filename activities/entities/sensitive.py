@@ -1,4 +1,4 @@
-"""Whether workloads are sensitive, by their own word: no object of the cluster tells that (rows L4, L15)."""
+"""Whether workloads are sensitive, from their own status: no object in the cluster shows it (rows L4, L15)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEADLINE: Final = timedelta(seconds=10)
 
 
 async def any_sensitive(client: Client, workloads: Set[str]) -> bool:
-    """Whether any of some workloads is sensitive. One that does not answer may be; one that has ended is not."""
+    """Whether any of some workloads is sensitive. One without an answer counts as such; one that has ended does not."""
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(workload: str) -> bool:

@@ -1,6 +1,6 @@
-"""Quorum reads of several workloads' objects that are asked for at the same time, made as one.
+"""Combines concurrent quorum reads of several workloads' objects into one request.
 
-An answer is always of a read that began after it was asked for, so that it proves as much as a read of one's own.
+An answer always comes from a read that began after the caller asked, so it proves as much as a read of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.activities.kube.raw import mapping, version_of
 from holdfast.activities.kube.trim import pod_trace, unsigned
 
 MOST = 100
-"""Workloads asked for in one request: their uids stand in its address."""
+"""Workloads per request: the URL contains their uids."""
 
 
 Keep = Callable[[Object], Any]
@@ -24,16 +24,16 @@ Keep = Callable[[Object], Any]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a read has found of one workload."""
+    """The objects of one workload that a read found."""
 
     items: list[Any]
     version: int
-    """Of the cluster, at which that was so."""
+    """The cluster's resource version that the read shows."""
 
 
 @dataclass
 class _Lane:
-    """What is asked for of one kind in one namespace, and whether a read of it is under way."""
+    """The pending requests for one kind in one namespace, and the read under way, if any."""
 
     asked: list[tuple[str, asyncio.Future[Listed]]] = field(default_factory=list)
     reading: asyncio.Task[None] | None = None
@@ -43,27 +43,27 @@ _Key = tuple[str, str, str, Keep]
 
 
 class Gathered:
-    """Reads objects by the uid of their workload, of several workloads at once."""
+    """Reads objects by the uid of their workload, for several workloads at once."""
 
     def __init__(self, kube: Kube) -> None:
-        """Begin without anything asked."""
+        """Start without requests."""
         self._kube = kube
         self._lanes: dict[_Key, _Lane] = {}
 
     async def of(self, api_version: str, kind: str, namespace: str, workload_uid: str) -> list[Object]:
-        """Return the objects of a kind that bear a workload's uid: of a pod, as there may be thousands, its `trace`.
+        """Return the objects of a kind with a workload's uid; for pods, of which there may be thousands, a `pod_trace`.
 
         Raises:
-            KubeError: what the read was answered by.
+            KubeError: the error that the read failed with.
         """
         keep = pod_trace if kind == "Pod" else unsigned
         return (await self.listed(api_version, kind, namespace, workload_uid, keep)).items
 
     async def listed(self, api_version: str, kind: str, namespace: str, workload_uid: str, keep: Keep) -> Listed:
-        """Return what is to be kept of the objects of a kind that bear a workload's uid, and as of which version.
+        """Return what `keep` makes of the objects of a kind with a workload's uid, and the version of the read.
 
         Raises:
-            KubeError: what the read was answered by.
+            KubeError: the error that the read failed with.
         """
         key = (api_version, kind, namespace, keep)
         lane = self._lanes.setdefault(key, _Lane())
@@ -74,7 +74,7 @@ class Gathered:
         return await answer
 
     async def _read(self, key: _Key, lane: _Lane) -> None:
-        """Read for all who have asked by now, then for those who have asked meanwhile, until nobody has."""
+        """Read for all pending requests, then for those made meanwhile, until there are none."""
         try:
             while lane.asked:
                 batch, lane.asked = lane.asked[:MOST], lane.asked[MOST:]
@@ -82,7 +82,7 @@ class Gathered:
         finally:
             lane.reading = None
             self._lanes.pop(key, None)
-            for _, answer in lane.asked:  # Only where this was broken off.
+            for _, answer in lane.asked:  # Only if this task was cancelled.
                 answer.cancel()
 
     async def _answer(self, key: _Key, batch: list[tuple[str, asyncio.Future[Listed]]]) -> None:

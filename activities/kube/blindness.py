@@ -16,10 +16,10 @@ def _now() -> datetime:
 
 
 class Sight:
-    """Spans in which the API server could not be seen by this process.
+    """The spans in which this process could not see the API server.
 
-    A span opens with the first request that failed, at the moment it was sent, and closes with the next that was
-    answered. When there are more than `kept`, the two closest become one: blindness may be overstated, never forgotten.
+    A span begins when the first failed request was sent, and ends with the next request that was answered. If there
+    are more than `kept`, the two closest are merged: blindness may be overstated, never forgotten.
     """
 
     def __init__(self, kept: int = SPANS_KEPT, clock: Callable[[], datetime] = _now) -> None:
@@ -42,16 +42,16 @@ class Sight:
         return self._since
 
     def lost(self, at: datetime | None = None) -> None:
-        """Note that a request sent at `at` went unanswered."""
+        """Record that a request sent at `at` went unanswered."""
         when = at or self._clock()
         if self._seen is not None and when < self._seen:
-            # Another request was answered since this one was sent: it was dark from then on at the earliest.
+            # Another request was answered after this one was sent: the span begins at that answer at the earliest.
             when = self._seen
         if self._since is None or when < self._since:
             self._since = when
 
     def regained(self, at: datetime | None = None) -> None:
-        """Note that a request was answered at `at`."""
+        """Record that a request was answered at `at`."""
         when = at or self._clock()
         if self._since is not None:
             if when > self._since:
@@ -61,7 +61,7 @@ class Sight:
             self._seen = when
 
     def intervals(self, since: datetime, now: datetime | None = None) -> tuple[Interval, ...]:
-        """Return the dark spans that reach past `since`, cut at it; one still open ends `now`."""
+        """Return the blind spans that end after `since`, cut off at it; a span still open ends at `now`."""
         until = now or self._clock()
         spans = list(self._spans)
         if self._since is not None and until > self._since:
@@ -80,19 +80,19 @@ class Sight:
 
 
 class SharedSight(Sight):
-    """A sight that also knows what another observer of the same cluster could not see."""
+    """A sight that also includes the blind spans of another observer of the same cluster."""
 
     def __init__(self, own: Sight, others: Callable[[datetime], tuple[Interval, ...]]) -> None:
-        """Join two.
+        """Join two observers.
 
         Args:
-            own: what this process's own requests say.
-            others: the other observer's dark spans since a time.
+            own: the sight of this process's own requests.
+            others: returns the other observer's blind spans since a time.
         """
         super().__init__()
         self._own = own
         self._others = others
 
     def intervals(self, since: datetime, now: datetime | None = None) -> tuple[Interval, ...]:
-        """Return the dark spans of both that reach past `since`."""
+        """Return the blind spans of both that end after `since`."""
         return union([*self._own.intervals(since, now), *self._others(since)], self._kept)

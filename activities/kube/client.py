@@ -33,9 +33,9 @@ from holdfast.activities.kube.resources import Discovery, Resource
 
 _MERGE_PATCH = "application/merge-patch+json"
 PAGE = 100
-"""How many objects a list's page has: its text and what is read of it are all that is held of a list at once.
+"""Objects per page of a list: memory holds the text and the parsed objects of only one page at a time.
 
-Read, a pod takes some 30 KiB, and a node of a real cluster twenty times a pod's text.
+A parsed pod takes some 30 KiB; a node of a real cluster has twenty times the text of a pod.
 """
 
 
@@ -47,7 +47,7 @@ def service_account_user(namespace: str, service_account: str) -> str:
 class Kube(Transport):
     """One process's client of one cluster.
 
-    Every call raises a `KubeError`; `Unreachable` means that nothing is known. Reads are quorum reads unless a
+    A call that fails raises a `KubeError`; `Unreachable` means that nothing is known. Reads are quorum reads unless a
     `resource_version` is given. `impersonate` is a user name (`service_account_user`); the API server adds the groups.
     """
 
@@ -101,9 +101,9 @@ class Kube(Transport):
     ) -> Object:
         """Return a whole list: `items`, and `metadata.resourceVersion`, the version of the cluster it shows.
 
-        It comes in pages of `limit`, 0 for none, all of the version of the first; where one came too late (410) the
-        list is begun anew, see `whole_list`. `keep` says what is kept of each item, None to pass it over: what it
-        leaves out goes with its page.
+        The list is read in pages of `limit` objects (0: in one), all of the version of the first page. If a page comes
+        too late (410), the list is read again from the start, see `whole_list`. `keep` returns what to keep of each
+        item, None to skip it; the rest is freed with its page.
         `resource_version="0"` asks for whatever the server's cache holds; None is a quorum read.
         """
         path = (await self.resource(api_version, kind)).path(namespace)
@@ -169,12 +169,12 @@ class Kube(Transport):
                     raise error_of(int(status.get("code") or 500), status, "GET", path)
                 yield event
 
-    # Asking: nothing is changed by it.
+    # Questions: they change nothing.
 
     async def allowed(
         self, verb: str, resource: Resource, namespace: str, *, name: str = "", impersonate: str = ""
     ) -> tuple[bool, str]:
-        """Ask whether the user may do this (to `anchors/status`, too), and what the authorizer says about it."""
+        """Return whether the user may do this (on a subresource too: `anchors/status`), and the authorizer's reason."""
         plural, _, part = resource.plural.partition("/")
         attributes = {"verb": verb, "group": resource.group, "resource": plural, "namespace": namespace}
         if part:
@@ -275,7 +275,7 @@ class Kube(Transport):
         Raises:
             NotFound: if there is none.
             Conflict: if there is another of that name, or it has changed meanwhile.
-            ValueError: if no uid is given, or for a subresource no version: there the server does not look at the uid.
+            ValueError: if no uid is given, or no version for a subresource, where the server ignores the uid.
         """
         if not uid or (subresource and not resource_version):
             raise ValueError(f"patch {kind} {namespace}/{name} {subresource}: without identity another's could be hit")
@@ -297,7 +297,7 @@ class Kube(Transport):
                 impersonate=impersonate,
             )
         except Invalid as error:
-            # The server calls a foreign uid an invalid change of `metadata.uid` for some kinds, a conflict for others.
+            # For some kinds the server reports a foreign uid as an invalid `metadata.uid`, for others as a conflict.
             if "metadata.uid" in error.message:
                 raise Conflict(409, "Conflict", error.message) from None
             raise
@@ -312,7 +312,7 @@ class Kube(Transport):
         content_type: str = "application/json",
         impersonate: str = "",
     ) -> Object:
-        """Send one change. Every change this process makes to the cluster passes here, and nothing else does."""
+        """Send one change. All changes that this process makes to the cluster pass here, and no other request does."""
         return await self._request(
             method, path, query=query, body=body, content_type=content_type, impersonate=impersonate
         )

@@ -1,4 +1,4 @@
-"""What an answer of the API server means: one exception per thing a caller must tell apart."""
+"""The API server's errors: one exception for each case that a caller must tell apart."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class KubeError(Exception):
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
-        """Seconds the server asked to be left alone, where it did."""
+        """Seconds to wait before the next request, if the server says so."""
         self.causes = causes
-        """What is wrong with which field, where the server says so."""
+        """The refused fields, if the server names them."""
 
 
 class NotFound(KubeError):
@@ -73,14 +73,14 @@ class WebhookFailed(KubeError):
 
 
 class Unreachable(KubeError):
-    """No answer, or none that says anything: connection error, time-out, 5xx, 429. Nothing is known."""
+    """No answer, or no usable one: connection error, time-out, 5xx, 429. Nothing is known."""
 
     def blinding(self, method: str) -> bool:
-        """Whether this means that the cluster cannot be seen, and not only that one change was not made."""
+        """Whether the cluster cannot be seen, rather than only one change failed."""
         return method == "GET" or self.status != 500
 
     def partial(self, path: str) -> bool:
-        """Whether this may be the trouble of one kind (its conversion webhook, its own API server) and not of all."""
+        """Whether this may concern only one kind (its conversion webhook, its own API server), and not all kinds."""
         if self.status < 500:
             return False
         group = path.removeprefix("/apis/").partition("/")[0] if path.startswith("/apis/") else ""
@@ -88,13 +88,13 @@ class Unreachable(KubeError):
 
 
 class Unauthorized(Unreachable):
-    """401: the server does not know us; until it does, nothing is known."""
+    """401: the server does not accept our credentials; until it does, nothing is known."""
 
 
 def error_of(
     code: int, status: Mapping[str, Any], method: str, path: str, headers: Mapping[str, str] | None = None
 ) -> KubeError:
-    """Return the error an answer means."""
+    """Return the exception for an error answer."""
     reason = str(status.get("reason") or "")
     message = str(status.get("message") or f"{method} {path}: HTTP {code} {reason}".strip())
     kind: type[KubeError]
@@ -104,7 +104,7 @@ def error_of(
         case 403:
             kind = QuotaExceeded if "exceeded quota" in message else Forbidden
         case 404:
-            # Of an object that is not there it sends a Status; so it answers for a path that it does not serve at all.
+            # A missing object is answered with a Status; this text is the answer for a path that is not served at all.
             kind = UnknownKind if message.startswith("404 page not found") else NotFound
         case 409:
             kind = AlreadyExists if reason == "AlreadyExists" else Conflict

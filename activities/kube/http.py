@@ -1,4 +1,4 @@
-"""Under the Kubernetes client: credentials, connections, one request, and whether it was answered at all."""
+"""The transport of the Kubernetes client: credentials, connections, requests, and which went unanswered."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class _Response(Protocol):
 
 @dataclass(slots=True)
 class Contact:
-    """When the server was last heard on a request, at first the moment it was sent."""
+    """When the server last sent something on a request; at first, when the request was sent."""
 
     at: datetime
     answered: bool = False
 
     def dark_since(self, error: Exception) -> datetime:
-        """Return since when nothing is known: a silence counts from the last word, a broken line from now."""
+        """Return since when nothing is known: a silence counts from the last data, a connection that broke from now."""
         return self.at if isinstance(error, TimeoutError) or not self.answered else datetime.now(UTC)
 
 
@@ -63,8 +63,8 @@ class Transport:
     ) -> None:
         self.sight = sight or Sight()
         """The record of when the API server did not answer this client."""
-        # A record that was given may be that of one kind. Our own is that of the whole server: what one kind of many
-        # lacks does not darken it.
+        # A given record may be that of one kind. Our own is that of the whole server: an error of a single kind does
+        # not count as blindness.
         self._sees_all = sight is None
         self.timeout = timeout
         self.connect_timeout = connect_timeout
@@ -90,7 +90,7 @@ class Transport:
         connect_timeout: float = CONNECT_TIMEOUT,
         timeout: float = TOTAL_TIMEOUT,  # noqa: ASYNC109 - of each request to come
     ) -> Self:
-        """Return one with the credentials of a kubeconfig, or, without one, for the cluster this process runs in."""
+        """Return a client with the credentials of a kubeconfig; without one, for the cluster this process runs in."""
         return cls(
             await _configuration(kubeconfig, context),
             sight=sight,
@@ -154,7 +154,7 @@ class Transport:
         deadline: aiohttp.ClientTimeout,
         contact: Contact | None = None,
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
-        """Send a request, raise what its answer means, and keep the record of sight."""
+        """Send a request, raise the error of its answer, and record in `sight` whether it was answered."""
         contact = contact or Contact(datetime.now(UTC))
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
@@ -186,7 +186,7 @@ class Transport:
             raise Unreachable(0, "Unreachable", f"{method} {path}: {detail}") from error
 
     async def ready(self) -> bool:
-        """Ask the API server whether it is ready. One that may not be asked is taken to be."""
+        """Ask the API server whether it is ready; a server that forbids the question counts as ready."""
         deadline = aiohttp.ClientTimeout(total=self.connect_timeout)
         url = f"{self._configuration.host}/readyz"
         try:
@@ -197,7 +197,7 @@ class Transport:
         return response.status < 500
 
     async def _doubted(self, error: KubeError) -> bool:
-        """Whether to ask again: a server that has just started forbids what it allows once it has read all roles.
+        """Whether to repeat a forbidden request: a server that has just started forbids it until it has read all roles.
 
         Raises:
             Unreachable: if it has not read them yet. Once it has, its next answer counts.
@@ -232,7 +232,7 @@ class Transport:
         return answer.response
 
     async def _relogin(self) -> bool:
-        """Read the credentials again, as they may have been renewed; not more often than every ten seconds."""
+        """Read the credentials again, as they may have been renewed; at most once in ten seconds."""
         async with self._login:
             now = asyncio.get_running_loop().time()
             if self._logged_in and now - self._logged_in < _RELOGIN_SECONDS:
@@ -247,7 +247,7 @@ class Transport:
 
 async def _configuration(kubeconfig: str | None, context: str | None) -> Configuration:
     configuration = Configuration()
-    # Read from the environment once, and not for each request, with the user's .netrc beside it.
+    # The proxy is read from the environment once. `trust_env` would read it for each request, and .netrc too.
     configuration.client_session_kwargs = {"trust_env": False}
     if kubeconfig is None:
         kube_config.load_incluster_config(  # pyright: ignore[reportUnknownMemberType]
@@ -275,7 +275,7 @@ async def _error(response: aiohttp.ClientResponse, method: str, path: str) -> Ku
 
 
 def _status(text: bytes) -> Object:
-    """Return the `Status` an error answer carries, or what can be made of another's (a proxy's) answer."""
+    """Return the `Status` of an error answer; for any other answer (a proxy's), its text as the message."""
     try:
         status: Any = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who owns an object, as its owner references say; pure, but for what is remembered of it (rows D26, D27)."""
+"""The owners of an object, from its owner references; pure, except for two caches (rows D26, D27)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Ref(NamedTuple):
 
     @property
     def type(self) -> tuple[str, str]:
-        """API group (empty for the core group) and kind: two versions of a kind are one."""
+        """API group (empty for the core group) and kind: all versions of a kind are equal."""
         return (self.api_version.rpartition("/")[0], self.kind)
 
 
 class Links:
-    """The owners of objects that were read: of an object that has owners they do not change."""
+    """Caches the owners of objects that were read: an object's owners do not change once it has some."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start empty."""
         self._known: OrderedDict[str, tuple[Ref, ...]] = OrderedDict()
 
     def get(self, uid: str) -> tuple[Ref, ...] | None:
@@ -40,7 +40,7 @@ class Links:
         return self._known.get(uid)
 
     def put(self, uid: str, owners: tuple[Ref, ...]) -> None:
-        """Remember them; one without owners may be adopted yet."""
+        """Cache an object's owners; an object without owners is not cached, as it may still be adopted."""
         if owners:
             self._known[uid] = owners
             if len(self._known) > KEPT:
@@ -48,14 +48,14 @@ class Links:
 
 
 class Between:
-    """Which kinds stand between components of a kind and their pods, learned from pods (row D27)."""
+    """Caches which kinds lie between components of a kind and their pods, as learned from pods (row D27)."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start empty."""
         self._kinds: dict[tuple[str, str], set[tuple[str, str]]] = {}
 
     def learn(self, plan: Iterable[PlannedComponent], kinds: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        """Remember kinds that pods of a plan have named, and return all that are known of its components' kinds."""
+        """Cache kinds that the pods of a plan name, and return all kinds known for the kinds of its components."""
         known = set(kinds)
         for one in plan:
             of_kind = self._kinds.setdefault((one.api_version, one.kind), set())
@@ -73,13 +73,13 @@ def owners_of(metadata: Mapping[str, Any]) -> tuple[Ref, ...]:
 
 
 def controller_of(raw: Mapping[str, Any]) -> Ref | None:
-    """Return what made an object, None where nothing owns it."""
+    """Return the controller of an object, else its first owner; None without owners."""
     return next(iter(owners_of(mapping(raw.get("metadata")))), None)
 
 
 @lru_cache(maxsize=4096)
 def _ref(api_version: str, kind: str, name: str, uid: str) -> Ref:
-    """Return a reference; what thousands of pods have in common is kept once."""
+    """Return a reference; one that thousands of pods share is kept once."""
     return Ref(api_version, kind, name, uid)
 
 
@@ -96,5 +96,5 @@ def named(controllers: Iterable[Ref | None]) -> tuple[str, ...]:
 
 
 def of_another(controller: Ref | None, kinds: Collection[tuple[str, str]], ours: Collection[str]) -> bool:
-    """Whether a pod's controller is of a component's kind and is none of the components: a copy of one (row D26)."""
+    """Whether a pod's controller has a component's kind but is none of the components: it is a copy (row D26)."""
     return controller is not None and controller.type in kinds and controller.uid not in ours

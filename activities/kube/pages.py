@@ -1,4 +1,4 @@
-"""A list read page by page: all its pages of one version, begun anew where one came too late, never pieced together."""
+"""Reads a list page by page, all of one version; if a page comes too late, reads the list again from the start."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from holdfast.activities.kube.errors import Gone, Unreachable
 from holdfast.activities.kube.http import Object
 
 BEGUN_ANEW: Final = 5
-"""How often at most a list is begun anew. Versions are let go of every few minutes, and a list takes seconds."""
+"""How often a list is started again at most. The server drops versions every few minutes; a list takes seconds."""
 PAUSE_FIRST: Final = 0.2
-"""Seconds before a list is begun anew, doubled each time."""
+"""Seconds before a list is started again, doubled each time."""
 
 Ask = Callable[[dict[str, str]], Awaitable[Object]]
 
 
 class _TooLate(Exception):
-    """A page was asked for whose version the server does not have any more."""
+    """The server no longer has the version of a requested page."""
 
 
 async def whole_list(ask: Ask, query: Mapping[str, str], keep: Callable[[Object], Any] | None) -> Object:
     """Return a list with the items of all its pages, or what `keep` makes of them, and the version that it shows.
 
-    To a page that comes too late (410) the server adds a token by which to go on, at a later version: what was moved
-    or made meanwhile would be neither on the pages read nor on those to come. So what was read is let go of, and the
-    list begun anew, in pages too: absence is concluded from it.
+    When a page comes too late (410), the server offers a token to continue at a later version. An object that was
+    moved or made meanwhile could then be missing from the pages read and from those to come. Callers conclude absence
+    from a list, so the pages read are discarded, and the list is started again, also in pages.
 
     Raises:
-        Unreachable: if pages come too late again and again: nothing is known.
-        KubeError: what a page was answered by.
+        Unreachable: if pages come too late every time: nothing is known.
+        KubeError: the error that a page failed with.
     """
     first = dict(query)
     for nth in range(BEGUN_ANEW + 1):
         if nth:
             await asyncio.sleep(PAUSE_FIRST * 2 ** (nth - 1) * random.uniform(0.5, 1))
-            # What is read the second time is no older than what was read the first time.
+            # Without a version it is a quorum read, so the second list is no older than the first.
             first.pop("resourceVersion", None)
         try:
             return await _pages(ask, first, keep)
@@ -50,7 +50,7 @@ async def _pages(ask: Ask, query: dict[str, str], keep: Callable[[Object], Any] 
     whole = await ask(query)
     items = _kept(whole, keep)
     token = whole["metadata"].get("continue", "")
-    # A token has its version in it: the server refuses another beside it.
+    # A token contains its version: the server refuses a second version beside it.
     further = {key: value for key, value in query.items() if key != "resourceVersion"}
     while token:
         try:
@@ -64,6 +64,6 @@ async def _pages(ask: Ask, query: dict[str, str], keep: Callable[[Object], Any] 
 
 
 def _kept(page: Object, keep: Callable[[Object], Any] | None) -> list[Any]:
-    """Take a page's items, and return what is to be kept of them."""
+    """Remove the items from a page, and return what is kept of them."""
     items: list[Any] = page.pop("items", None) or []
     return items if keep is None else [kept for kept in map(keep, items) if kept is not None]

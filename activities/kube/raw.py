@@ -1,4 +1,4 @@
-"""Reading raw JSON objects without trusting their shape: whatever is not what it should be reads as absent."""
+"""Reads raw JSON objects without trusting their shape: a value of the wrong type counts as absent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def time_of(value: Any) -> datetime | None:
 
 @lru_cache(maxsize=1024)
 def _time(text: str) -> datetime | None:
-    """Read a timestamp: it has whole seconds, so that many objects have the same, which is kept once."""
+    """Parse a timestamp; as it has whole seconds, many objects share the same one, which is kept once."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -44,7 +44,7 @@ def _time(text: str) -> datetime | None:
 
 
 def annotated(thing: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
-    """Return the JSON object in an annotation, an empty one where it cannot be read; None where there is none."""
+    """Return the JSON object in an annotation: empty if it cannot be parsed, None if there is no annotation."""
     text = mapping(mapping(thing.get("metadata")).get("annotations")).get(key)
     if not isinstance(text, str):
         return None

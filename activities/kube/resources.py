@@ -1,4 +1,4 @@
-"""How a cluster serves a kind: its plural, whether it is namespaced, its verbs. Asked once, and again on a miss."""
+"""How a cluster serves a kind: its plural, whether it is namespaced, its verbs. Read once, and again on a miss."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Discovery:
         """Return how a kind is served.
 
         Raises:
-            UnknownKind: if it is not, as of two seconds ago at most.
+            UnknownKind: if it is not; that answer is two seconds old at most.
         """
         found = self._known.get(api_version, {}).get(kind)
         if found is None:

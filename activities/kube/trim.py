@@ -1,4 +1,4 @@
-"""What is kept of an object that is read among thousands, so that memory does not grow with all each says. Pure."""
+"""Keeps only the needed fields of objects that are read by the thousand, so memory stays bounded. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LABELS = (names.LABEL_WORKLOAD_UID, names.LABEL_ATTEMPT, names.LABEL_LAUNCH)
 
 
 class Trace(Mapping[str, Any]):
-    """By what an object is told, deleted and waited for, and its node: read like the object that it was.
+    """The fields to identify, delete and await an object, and its node; it reads like the whole object.
 
-    What many have in common is kept once, and the rest without the tables that a dictionary needs: of a removal's
-    thousands of pods that is most of what there is.
+    Fields that many objects share are kept once. The others are kept without the tables that a dictionary needs. For
+    the thousands of pods of a removal, this saves most of the memory.
     """
 
     __slots__ = ("_common", "_grace", "_name", "_node", "_uid", "_version")
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
-        """Keep what is kept of an object as JSON has it."""
+        """Take the kept fields from an object in JSON form."""
         there = mapping(raw.get("metadata"))
         labels = mapping(there.get("labels"))
         self._name, self._uid, self._version = there.get("name"), there.get("uid"), there.get("resourceVersion")
@@ -39,7 +39,7 @@ class Trace(Mapping[str, Any]):
         )
 
     def __getitem__(self, key: str) -> Any:
-        """Return `metadata` or `spec`, made anew each time."""
+        """Return `metadata` or `spec`, built anew each time."""
         match key:
             case "metadata":
                 own = {
@@ -64,54 +64,54 @@ class Trace(Mapping[str, Any]):
 
 
 class OwnedTrace(Trace):
-    """What `Trace` keeps, and by whom an object is owned."""
+    """A `Trace` with the owner references."""
 
     __slots__ = ("_owners",)
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
-        """Keep what is kept of an object as JSON has it."""
+        """Take the kept fields from an object in JSON form."""
         super().__init__(raw)
         self._owners = mapping(raw.get("metadata")).get("ownerReferences")
 
     def __getitem__(self, key: str) -> Any:
-        """Return `metadata` or `spec`, made anew each time."""
+        """Return `metadata` or `spec`, built anew each time."""
         part = super().__getitem__(key)
         return part | {"ownerReferences": self._owners} if key == "metadata" and self._owners else part
 
 
 class PodTrace(Trace):
-    """What `Trace` keeps, and what made a pod: of thousands of pods the same few."""
+    """A `Trace` with the controller of a pod; thousands of pods share a few controllers."""
 
     __slots__ = ("controller",)
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
-        """Keep what is kept of a pod as JSON has it."""
+        """Take the kept fields from a pod in JSON form."""
         super().__init__(raw)
         self.controller = controller_of(raw)
 
 
 def pod_trace(raw: Mapping[str, Any]) -> PodTrace:
-    """Return what `trace` does, and what made a pod."""
+    """Return the trace of a pod, with its controller."""
     return PodTrace(raw)
 
 
 def trace(raw: Mapping[str, Any]) -> Trace:
-    """Return by what an object is told, deleted and waited for, and its node."""
+    """Return the fields to identify, delete and await an object, and its node."""
     return Trace(raw)
 
 
 def owned_trace(raw: Mapping[str, Any]) -> Trace:
-    """Return what `trace` does, and by whom an object is owned."""
+    """Return the trace of an object, with its owner references."""
     return OwnedTrace(raw)
 
 
 def lean(raw: Object) -> Object:
-    """Return an object without the template of what it brings forth, and without who has written which field."""
+    """Return an object without `spec.template` and `metadata.managedFields`."""
     return _without(raw, metadata="managedFields", spec="template")
 
 
 def unsigned(raw: Object) -> Object:
-    """Return an object without who has written which field."""
+    """Return an object without `metadata.managedFields`."""
     return _without(raw, metadata="managedFields")
 
 
@@ -124,7 +124,7 @@ def _without(raw: Object, **parts: str) -> Object:
 def _common(
     namespace: str | None, deleted: str | None, held_by: tuple[str, ...] | None, labels: tuple[str, ...]
 ) -> Object:
-    """Return what many objects have in common. It is not to be changed."""
+    """Return the fields that many objects share; callers must not change them."""
     common: Object = {"labels": {key: value for key, value in zip(_LABELS, labels, strict=True) if value}}
     if namespace is not None:
         common["namespace"] = namespace

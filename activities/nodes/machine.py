@@ -1,4 +1,4 @@
-"""The port to whatever boots, erases and powers off machines, and how each is done once (row L15)."""
+"""The port to the service that boots, erases and powers off machines, and how each action is done once (row L15)."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from typing import Final, NamedTuple, Protocol
 from holdfast.model.entities.provisioner import Checked, Progress, Result
 
 SENT_PATIENCE: Final = timedelta(seconds=30)
-"""A machine that was told to change its power has so long for it to be seen, before it is told again."""
+"""How long a machine has to show a requested power state before the request is sent again."""
 TURN_SECONDS: Final = 40.0
-"""How long one try goes on looking whether something is done; what takes longer is another try's."""
+"""How long one try waits for an action to be done; another try waits for the rest."""
 POLL_SECONDS: Final = 1.0
 Note = Callable[[Progress], Awaitable[None]]
-"""Writes down how far an action has come, and returns once that would outlive this process."""
+"""Saves the progress of an action, and returns once that record would outlive this process."""
 
 
 class ServiceError(Exception):
-    """The service could not be made to do something; the message says what was asked, and what it answered."""
+    """The service did not carry out a request; the message gives the request and the answer."""
 
 
 class Away(ServiceError):
-    """It does not answer, or takes nothing from us: whatever is asked of it has to wait."""
+    """The service does not answer, or accepts nothing from us: all requests to it must wait."""
 
     def __init__(self, message: str, *, broken: bool = False) -> None:
-        """Say what was asked; `broken` where it has answered, that something is wrong with itself."""
+        """Set the message; `broken`: the service has answered that it has an error of its own."""
         super().__init__(message)
         self.broken = broken
 
 
 class NotNow(ServiceError):
-    """It answers, and this machine cannot take this now."""
+    """The service answers, but this machine cannot accept this request now."""
 
 
 class Refusal(ServiceError):
-    """It says no for good: there is no such machine, or the machine cannot do that."""
+    """The service refuses for good: there is no such machine, or the machine cannot do this."""
 
 
 class Erasure(Enum):
-    """How the erasure of a drive stands."""
+    """The state of a drive's erasure."""
 
     RUNNING = "running"
     DONE = "done"
@@ -51,27 +51,27 @@ class Machine(Protocol):
     """One machine of the service. Every call may raise a `ServiceError`."""
 
     async def uuid(self) -> str:
-        """Return its UUID as the service says it; empty where it says none."""
+        """Return its UUID as the service reports it; empty if it reports none."""
         ...
 
     async def power(self) -> str:
-        """Return how its power is: `On`, `Off`, or a word for something in between."""
+        """Return its power state: `On`, `Off`, or a text for something in between."""
         ...
 
     async def set_power(self, on: bool) -> None:
-        """Have it be on or, at once and without asking its system, off."""
+        """Power it on, or power it off at once, without a shutdown of its operating system."""
         ...
 
     async def boot_from_network_once(self) -> None:
-        """Have its next boot, and that alone, come from the network."""
+        """Make its next boot, and only that one, come from the network."""
         ...
 
     async def drives(self) -> tuple[str, ...]:
-        """Name all its drives."""
+        """Return the names of all its drives."""
         ...
 
     async def erasures(self, drive: str) -> tuple[str, ...]:
-        """Name the orders to erase a drive that the service remembers, those that are over included."""
+        """Return the names of the erasure orders for a drive that the service still knows, finished ones included."""
         ...
 
     async def erase(self, drive: str) -> str:
@@ -79,36 +79,36 @@ class Machine(Protocol):
         ...
 
     async def erasure(self, order: str) -> Erasure:
-        """Return how an order stands.
+        """Return the state of an order.
 
         Raises:
-            Refusal: if it has failed, or nothing is known of it any more.
+            Refusal: if it has failed, or the service no longer knows it.
         """
         ...
 
 
 class Provisioning(Protocol):
-    """The service."""
+    """The provisioning service."""
 
     @property
     def allows_unverified(self) -> bool:
-        """Whether a machine that cannot be compared with its node is acted on all the same."""
+        """Whether to act on a machine that cannot be compared with its node."""
         ...
 
     def service_of(self, url: str) -> str:
-        """Return which service a machine's URL is of: scheme, host and port.
+        """Return the service of a machine's URL: scheme, host and port.
 
         Raises:
-            Refusal: if it is none that this worker may ask.
+            Refusal: if this worker may not send requests to it.
         """
         ...
 
     def url_of(self, node: str, said: str) -> str:
-        """Return a node's URL: what its own annotation says, else by the template."""
+        """Return the URL of a node's machine: `said`, from the node's annotation, else the template's."""
         ...
 
     async def machine(self, url: str) -> Machine:
-        """Return a machine, which is there."""
+        """Return a machine that exists."""
         ...
 
     async def answers(self, url: str) -> bool:
@@ -116,12 +116,12 @@ class Provisioning(Protocol):
         ...
 
     async def check(self, url: str) -> Checked:
-        """Look whether the service would take a request."""
+        """Check whether the service would accept a request."""
         ...
 
 
 class Step(NamedTuple):
-    """What a try has come to."""
+    """The result of a try."""
 
     result: Result
     said: str
@@ -129,10 +129,10 @@ class Step(NamedTuple):
 
 
 async def switch(machine: Machine, on: bool, progress: Progress, note: Note, *, pxe: bool = False) -> Step:
-    """Have a machine be on, or off, by proof of how its power is; it is looked at before it is told anything.
+    """Power a machine on or off, as proven by its power state; that is read before anything is requested.
 
-    That it is told is written down before. Whoever goes on from there does not know whether it was: it is told again
-    only if nothing has come of it for `SENT_PATIENCE`.
+    Each request is noted before it is sent. A later try cannot know whether it was sent, so it sends the request again
+    only if the power has not changed for `SENT_PATIENCE`.
     """
     wanted, clock = "On" if on else "Off", asyncio.get_running_loop().time
     begun = clock()
@@ -154,10 +154,10 @@ async def switch(machine: Machine, on: bool, progress: Progress, note: Note, *, 
 
 
 async def wipe(machine: Machine, progress: Progress, note: Note) -> Step:
-    """Erase all drives of a machine, by proof of each order's end.
+    """Erase all drives of a machine, as proven by the end of each order.
 
-    That a drive is to be erased is written down before it is ordered, with the orders there were: whoever goes on from
-    there finds an order that is new, or orders it anew.
+    Before an erasure is ordered, the drive is noted together with its existing orders. A later try then finds a new
+    order, or orders the erasure again.
     """
     drives = await machine.drives()
     if not drives:

@@ -1,4 +1,4 @@
-"""Is a machine that of its node? Redfish's UUID against the node's own `systemUUID`, before power or erasure (D9)."""
+"""Checks that a machine is its node's, before power or erasure: Redfish's UUID against `systemUUID` (D9)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from holdfast.activities.kube.client import Kube
 from holdfast.activities.kube.raw import mapping
 
 ALLOW: Final = "provisioner_allow_unverified_machine"
-"""The setting by which a machine that cannot be compared is acted on all the same, by its URL alone."""
+"""The setting that allows acting on a machine that cannot be compared, by its URL alone."""
 READ_AGAIN_SECONDS: Final = 60.0
-"""A machine's UUID does not change: which nodes have which is read so often for all, not for each request."""
+"""How often the nodes' UUIDs are read, for all requests together: a machine's UUID does not change."""
 _LOOK: Final = "look at the URL and the cabling"
 _ABSENT: Final = frozenset({0, 2**128 - 1})
 
 Owners = Mapping[str, Collection[str]]
-"""The nodes of a cluster by their UUID, as `key_of` says it."""
+"""The names of a cluster's nodes, by the `key_of` their UUID."""
 
 
 def key_of(text: object) -> str:
-    """Return a UUID in the form in which it is compared; empty where it is absent.
+    """Return a UUID in the form used for comparison; empty where it is absent.
 
-    SMBIOS stores its first three fields with the lowest byte first, and vendors differ in whether they say it in that
-    order: both orders have the same key. All zero and all F stand for a machine that has none.
+    SMBIOS stores the first three fields with the lowest byte first, and vendors differ in whether they report it in
+    that order: both orders have the same key. All zero or all F means that a machine has no UUID.
     """
     try:
         found = UUID(str(text).strip())
@@ -36,19 +36,19 @@ def key_of(text: object) -> str:
 
 
 def uuid_of(node: Mapping[str, Any] | None) -> str:
-    """Return what a raw node's kubelet says of its machine, in its own words."""
+    """Return the `systemUUID` that the kubelet of a raw node reports, unchanged."""
     return str(mapping(mapping(mapping(node).get("status")).get("nodeInfo")).get("systemUUID") or "")
 
 
 def problem(name: str, node: Mapping[str, Any] | None, machine: str, owners: Owners, *, allow_absent: bool) -> str:
-    """Return why a machine is not acted on for a node; empty where it is the node's.
+    """Return why not to act on a machine for a node; empty if the machine is the node's.
 
     Args:
         name: of the node.
-        node: its object; None where there is none, as before a machine has joined.
-        machine: the UUID that Redfish says, in its own words.
+        node: its object; None if there is none, for example before a machine has joined.
+        machine: the UUID that Redfish reports, unchanged.
         owners: which nodes have which UUID.
-        allow_absent: whether a machine that cannot be compared is taken by its URL alone.
+        allow_absent: whether to accept a machine that cannot be compared, by its URL alone.
     """
     said = uuid_of(node)
     ours, theirs = key_of(said), key_of(machine)
@@ -73,10 +73,10 @@ def _absent(said: str, machine: str, is_there: bool, sharing: Collection[str]) -
 
 
 class Identities:
-    """Which nodes of a cluster have which UUID."""
+    """Caches which nodes of a cluster have which UUID."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start empty."""
         self._lock = asyncio.Lock()
         self._owners: dict[str, list[str]] = {}
         self._until = 0.0

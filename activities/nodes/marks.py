@@ -1,4 +1,4 @@
-"""Looking at nodes and their leases live, and saying on a node's object how it stands (rows L4, L5)."""
+"""Reads nodes and their leases live, and writes the state of a node on its object (rows L4, L5)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from holdfast.model.calls.cluster import LookedNodes, LookNodesInput, MarkedNode
 
 LEASE: Final = ("coordination.k8s.io/v1", "Lease")
 REQUESTS_AT_ONCE: Final = 40
-"""A node's pods are listed from the API server's cache, which first catches up: a tenth of a second each."""
+"""A list of a node's pods waits until the API server's cache has caught up: a tenth of a second each."""
 CONFLICTS_BORNE: Final = 8
-"""A node's status changes every few seconds, and with it the version that a change of ours names."""
+"""Tries per change: a node's status, and with it the version that our change names, changes every few seconds."""
 
 Sensitive = Callable[[Set[str]], Awaitable[bool]]
-"""Says whether any of some workloads, by their workflows' ids, is sensitive, or may be."""
+"""Returns whether any of some workloads, given by their workflow ids, is sensitive, or may be."""
 _SILENT: Final = frozenset({NodeWord.DOWN, NodeWord.LOST, NodeWord.FENCING})
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ async def look_nodes(site: Site, given: LookNodesInput) -> LookedNodes:
 
 
 async def _look(site: Site, name: str) -> NodeSight:
-    # The lease first: a node that is read after it was there when it was not renewed.
+    # The lease first: a node that is found after that existed when its lease was not renewed.
     lease = await site.kube.find(*LEASE, name, names.NODE_LEASES)
     node = await site.kube.find("v1", "Node", name)
     if node is None:
@@ -59,12 +59,12 @@ async def _look(site: Site, name: str) -> NodeSight:
 
 
 async def mark_nodes(site: Site, given: MarkNodesInput, sensitive: Sensitive | None = None) -> MarkedNodes:
-    """Say on some nodes how they stand.
+    """Write the state of some nodes on their objects.
 
     Args:
         site: the cluster.
-        given: which nodes, and what.
-        sensitive: asked of the workloads on a node that is to be fenced; without it they may all be.
+        given: the nodes, and what to write on each.
+        sensitive: called with the workloads on a node that is to be fenced; without it, all count as sensitive.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`.
@@ -82,7 +82,7 @@ async def mark_nodes(site: Site, given: MarkNodesInput, sensitive: Sensitive | N
 
 
 async def _whose(site: Site, done: NodeMarked, sensitive: Sensitive | None) -> NodeMarked:
-    """Say of a node whose pods are on it, once no new ones can come."""
+    """Add whether a node has pods of ours, and of sensitive workloads, now that no new pods can come."""
     try:
         workloads = await _workloads(site, done.name)
     except Forbidden:
@@ -104,7 +104,7 @@ async def _workloads(site: Site, node: str) -> set[str]:
 
 
 async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
-    """Say on one node how it stands, unless it is none of this installation's business."""
+    """Write the state of one node on its object, unless it does not concern this installation."""
     done = NodeMarked(name=wish.name, word=wish.word)
     for _ in range(CONFLICTS_BORNE):
         node = await site.kube.find("v1", "Node", wish.name)
@@ -144,7 +144,7 @@ async def _has_ours(site: Site, node: str) -> bool:
 
 
 async def _each(calls: Iterable[Awaitable[T]]) -> Sequence[T]:
-    """Make all calls, some at once, and return what each came to, in order."""
+    """Make all calls, some at the same time, and return their results in order."""
     slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
     async def one(call: Awaitable[T]) -> T:

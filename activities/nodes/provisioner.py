@@ -1,4 +1,4 @@
-"""Boots, wipes and power-offs, and what they say on nodes' objects (row L15): looked at first, proven at the end."""
+"""Boots, wipes and powers off nodes' machines, and marks the nodes (row L15): checked first, proven at the end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from holdfast.model.entities.provisioner import Checked, NodeAction, NodeRequest
 
 BEAT_SECONDS: Final = 2.0
 CONFLICTS_BORNE: Final = 8
-"""A node's status changes every few seconds, and with it the version that a change of ours names."""
+"""Tries per change: a node's status, and with it the version that our change names, changes every few seconds."""
 LEASE_LONGEST: Final = 60.0
 PODS_TOLD: Final = 3
 _LEASE: Final = ("coordination.k8s.io/v1", "Lease")
@@ -49,7 +49,7 @@ _NONE: Final = "this worker has no provisioner: see the setting provisioner_url"
 
 
 def _without() -> ApplicationError:
-    """Return the error of a worker that is told of no service: another one may be."""
+    """Return the error of a worker that has no service configured; another worker may have one."""
     return ApplicationError(_NONE, type="NoProvisioner", category=ApplicationErrorCategory.BENIGN)
 
 
@@ -58,7 +58,7 @@ class _Gone(Exception):
 
 
 async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> Enlisted:
-    """Find out whom to ask about a node, and put one that is to be wiped into quarantine.
+    """Find the provisioning service of a node, and quarantine a node that is to be wiped.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`, `ClusterUnreachable` or `NoProvisioner`, which are retried.
@@ -93,13 +93,13 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
 async def provision(
     site: Site, port: Provisioning | None, given: ProvisionInput, identities: Identities | None = None
 ) -> Provisioned:
-    """Do what was asked of a node, or a part of it.
+    """Carry out the request for a node, or a part of it.
 
     Args:
         site: the cluster.
-        port: what does it; None where this worker has nothing that does.
-        given: what was asked.
-        identities: which nodes have which UUID, read for several requests; by default for this one.
+        port: the service; None where this worker has none.
+        given: the request.
+        identities: the nodes' UUIDs, read once for several requests; by default read for this one.
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `NoProvisioner`, which are retried.
@@ -113,7 +113,7 @@ async def provision(
 
 
 async def _tried(site: Site, port: Provisioning | None, request: NodeRequest, identities: Identities) -> Provisioned:
-    """Do it, and say what an error means for the request."""
+    """Carry out the request, and turn an error into its result."""
     async with _beating(request.progress) as (progress, note):
         try:
             request = request.model_copy(update={"progress": progress()})
@@ -172,11 +172,11 @@ async def _done(
         raise _without()
     node = await site.kube.find("v1", "Node", request.node)
     same = node is not None and node["metadata"]["uid"] == request.uid
-    if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine that boots may join anew.
+    if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine may join as a new node.
         raise _Gone
     if request.fence:
         return await _fence(site, await _machine(site, port, request.node, node, identities), request, note)
-    if request.action is NodeAction.WIPE:  # Before its pods are looked at: from then on none is added.
+    if request.action is NodeAction.WIPE:  # Before its pods are listed: from now on none is added.
         await _change(site, request.node, request.uid, lambda raw: node_taints.quarantine(raw, site.installation))
     busy = "" if _is_begun(request) or request.force else await _pods(site, request)
     if busy:
@@ -197,8 +197,8 @@ async def _machine(
     """Return a node's machine.
 
     Raises:
-        Refusal: if it is another one, or that cannot be known.
-        ServiceError: if it cannot be looked at.
+        Refusal: if it is another node's machine, or if that cannot be known.
+        ServiceError: if it cannot be read.
     """
     machine = await port.machine(port.url_of(name, _said(node)))
     uuid, owners = await machine.uuid(), await identities.owners(site.kube)
@@ -209,7 +209,7 @@ async def _machine(
 
 
 def _is_begun(request: NodeRequest) -> bool:
-    """Whether its machine has been told something; a boot cuts nothing under anybody."""
+    """Whether its machine may have received a request; true for any boot, which interrupts no pods."""
     return request.action is NodeAction.BOOT or bool(request.progress.sent or request.progress.ordered)
 
 
@@ -217,11 +217,11 @@ def _provisioned(step: Step) -> Provisioned:
     return Provisioned(result=step.result, said=step.said, progress=step.progress, reached=True)
 
 
-# A node that is silent: its power, and the proof of it.
+# Fencing of a silent node: its power, and the proof of it.
 
 
 async def _fence(site: Site, machine: Machine, request: NodeRequest, note: Note) -> Provisioned:
-    """Have a silent node be off, unless it is heard again, and say so on its object."""
+    """Power off a silent node, unless its lease is renewed again, and mark its object."""
     if request.progress.sent is None and await _renewal(site, request.node) != request.renewed:
         return Provisioned(result=Result.WITHDRAWN, said="its lease is renewed again", reached=True)
     step = await switch(machine, False, request.progress, note)
@@ -234,11 +234,11 @@ async def _fence(site: Site, machine: Machine, request: NodeRequest, note: Note)
 
 
 async def _by_hand(site: Site, request: NodeRequest) -> Provisioned:
-    """Take a person's word that a node's power is off, unless its lease is renewed meanwhile."""
+    """Accept a person's statement that a node's power is off, unless its lease is renewed meanwhile."""
     lease = await site.kube.find(*_LEASE, request.node, names.NODE_LEASES)
     spec = mapping(mapping(lease).get("spec"))
     before, seconds = str(spec.get("renewTime") or ""), float(spec.get("leaseDurationSeconds") or 0)
-    # It is renewed four times in its duration. Clocks are not compared.
+    # A live node renews its lease four times in its duration. This compares no clocks.
     await asyncio.sleep(min(LEASE_LONGEST, seconds))
     if await _renewal(site, request.node) != before:
         raise Refusal("its lease is being renewed, so that it is on")
@@ -262,13 +262,13 @@ async def _renewal(site: Site, node: str) -> str:
 
 
 def _said(node: Mapping[str, Any] | None) -> str:
-    """Return the URL that a node's annotation gives, if it does."""
+    """Return the URL in a node's annotation; empty if there is none."""
     annotations = mapping(mapping(mapping(node).get("metadata")).get("annotations"))
     return str(annotations.get(names.ANNOTATION_REDFISH) or "")
 
 
 async def _pods(site: Site, request: NodeRequest) -> str:
-    """Say which pods are on a node whose end would be that of living work; empty for none."""
+    """Return a text that names the pods on a node whose end would stop running work; empty for none."""
     listed = await site.kube.list("v1", "Pod", fields=f"spec.nodeName={request.node}", keep=_living)
     there: list[str] = listed["items"]
     if not there:
@@ -278,7 +278,7 @@ async def _pods(site: Site, request: NodeRequest) -> str:
 
 
 def _living(pod: Mapping[str, Any]) -> str | None:
-    """Return the name of a pod that would be missed: no DaemonSet's, none of the node's own, none that has ended."""
+    """Return the name of a pod; None if it is a DaemonSet's, is one of the node's own, or has ended."""
     metadata = mapping(pod.get("metadata"))
     owners = {one.get("kind") for one in mappings(metadata.get("ownerReferences"))}
     ended = mapping(pod.get("status")).get("phase") in {"Succeeded", "Failed"}
@@ -294,10 +294,10 @@ async def _let_go(site: Site, request: NodeRequest) -> None:
 async def _change(
     site: Site, name: str, uid: str, change: Callable[[Mapping[str, Any]], node_taints.Patch | None]
 ) -> None:
-    """Change exactly this node's object, as it is when it is changed.
+    """Change exactly this node's object, in the version that the change was computed from.
 
     Raises:
-        NotNow: if it changes faster than that.
+        NotNow: if it changes too fast for that.
         Forbidden: if it may not be changed.
     """
     for _ in range(CONFLICTS_BORNE):
@@ -318,12 +318,12 @@ async def _change(
     raise NotNow("the node's object changes faster than it can be marked")
 
 
-# What outlives a worker that is killed.
+# Progress that outlives a killed worker.
 
 
 @asynccontextmanager
 async def _beating(before: Progress) -> AsyncGenerator[tuple[Callable[[], Progress], Note]]:
-    """Heartbeat for as long as the block lasts, with how far it has come; begin with what an earlier try has noted."""
+    """Heartbeat with the progress for as long as the block lasts; begin with the progress of an earlier try."""
     inside = activity.in_activity()
     known = [_earlier(before) if inside else before]
 
@@ -333,7 +333,7 @@ async def _beating(before: Progress) -> AsyncGenerator[tuple[Callable[[], Progre
     async def note(progress: Progress) -> None:
         known[0] = progress
         if inside:
-            # Through the client, which returns when it is kept: the SDK's own may come too late.
+            # Through the client, which returns once the server has stored it: the SDK's own may come too late.
             handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
             await handle.heartbeat(progress.model_dump(mode="json"))
             tell()

@@ -20,7 +20,7 @@ CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
 _SAID_MAXIMUM: Final = 200
 _THREADS: Final = 64
-"""As many fences are worked at at once; each machine may hang for as long as is waited for an answer."""
+"""As many fences run at the same time; each machine may hang until the time-out of its answer."""
 _ERASE: Final = "#Drive.SecureErase"
 _RUNNING: Final = frozenset({"New", "Starting", "Running", "Pending", "Suspended", "Stopping", "Service", "Cancelling"})
 """States of a task that is not over (DSP0268)."""
@@ -29,25 +29,25 @@ T = TypeVar("T")
 
 
 def is_installed() -> bool:
-    """Whether the client is there: it comes with the extra `redfish`."""
+    """Whether the client is installed: it comes with the extra `redfish`."""
     return find_spec("sushy") is not None
 
 
 @dataclass(frozen=True)
 class Access:
-    """Where machines are found, and by which right."""
+    """Where machines are found, and the credentials for them."""
 
     template: str
     """A ComputerSystem's URL, in which `{node}` stands for its node's name."""
     user: str = ""
     password_file: Path | None = None
-    """Read for each try, so that another password needs no new worker."""
+    """Read for each try, so that a new password needs no restart of the worker."""
     ca_file: Path | None = None
     insecure: bool = False
     services: tuple[str, ...] = ()
     """Services that a node's annotation may name besides the template's own."""
     allow_unverified: bool = False
-    """Whether a machine that says no UUID, or whose node says none, is taken by its URL alone."""
+    """Whether to accept a machine by its URL alone, if the machine or its node reports no UUID."""
 
     def password(self) -> str:
         """Return the password.
@@ -73,32 +73,32 @@ class Redfish:
     """The provisioning service, or several of them: each machine may have one of its own."""
 
     def __init__(self, access: Access, machines: type[System] | None = None) -> None:
-        """Prepare; nothing is asked yet.
+        """Prepare; this sends no request.
 
         Args:
             access: how the service is reached.
-            machines: what is made of each machine; a `System` by default.
+            machines: the class of each machine; `System` by default.
         """
         self._access = access
         self._machines = machines or System
-        # The client blocks. A service that hangs is not to take the threads that the rest of the process lives on.
+        # The client blocks. A service that hangs must not use up the threads that the rest of the process needs.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redfish")
 
     @property
     def allows_unverified(self) -> bool:
-        """Whether a machine that cannot be compared with its node is acted on all the same."""
+        """Whether to act on a machine that cannot be compared with its node."""
         return self._access.allow_unverified
 
     def url_of(self, node: str, said: str) -> str:
-        """Return a node's URL."""
+        """Return the URL of a node's machine."""
         return said or self._access.template.replace(PLACEHOLDER, node)
 
     def service_of(self, url: str) -> str:
         """Return the service of a URL.
 
         Raises:
-            Refusal: if it is none that the settings name: whoever may annotate a node must not thereby have the
-                password sent to a place of their own.
+            Refusal: if the settings do not name it: a user who may annotate a node must not be able to have the
+                password sent elsewhere.
         """
         service, template = service_of(url), self._access.template
         path = urlsplit(url)
@@ -114,14 +114,14 @@ class Redfish:
         """Return a machine.
 
         Raises:
-            ServiceError: if it cannot be looked at, or its service is none that may be asked.
+            ServiceError: if it cannot be read, or this worker may not send requests to its service.
         """
         self.service_of(url)
         looks = f"looking at {urlsplit(url).path}"
         return await self.threaded(looks, lambda: self._machines(self, self._system(url)))
 
     async def check(self, url: str) -> Checked:
-        """Ask the service for the machine at a URL; where that has a placeholder, for what it says of itself."""
+        """Ask the service for the machine at a URL; for a URL with a placeholder, ask how many machines it has."""
         service = service_of(url)
         if PLACEHOLDER in service:
             return Checked(good=True, found=f"each node has a service of its own ({service}): name one to ask it")
@@ -140,7 +140,7 @@ class Redfish:
             return Checked(good=False, found=f"{url}: {error}", remedy=remedy)
 
     async def answers(self, url: str) -> bool:
-        """Whether the service of a machine says what it is."""
+        """Whether the service of a machine answers."""
         try:
             await self.threaded("asking what it is", lambda: self._root(service_of(url)))
         except Away:
@@ -150,7 +150,7 @@ class Redfish:
         return True
 
     async def threaded(self, what: str, call: Callable[[], T]) -> T:
-        """Make a call of the client, and say what its failure means.
+        """Make a call of the client in a thread, and translate its errors.
 
         Raises:
             ServiceError: if it fails.
@@ -170,20 +170,20 @@ class Redfish:
             raise NotNow(f"{text} ({status})") from error
         except errors.ConnectionError as error:
             raise Away(one_line(f"{what}: {error}", _SAID_MAXIMUM)) from error
-        except errors.SushyError as error:  # What it serves is not what Redfish says, or it cannot do this.
+        except errors.SushyError as error:  # The answer is not valid Redfish, or the service cannot do this.
             raise Refusal(one_line(f"{what}: {error}", _SAID_MAXIMUM)) from error
-        except ValueError as error:  # Something answers there, and in no JSON.
+        except ValueError as error:  # Something answers there, but not in JSON.
             raise Away(one_line(f"{what}: {error}", _SAID_MAXIMUM)) from error
 
     def _root(self, service: str) -> Any:
         sushy, access = _client(), self._access
-        # Basic, and no session: a worker that is killed would leave one behind each time, and machines keep few.
+        # Basic authentication, not a session: each killed worker would leave a session behind, and machines keep few.
         auth = sushy.auth.BasicAuth(username=access.user, password=access.password()) if access.user else _anybody()
         return sushy.Sushy(
             service,
             auth=auth,
             verify=False if access.insecure else str(access.ca_file) if access.ca_file is not None else True,
-            # Whoever calls tries again, and tells meanwhile why.
+            # The caller retries, and reports why meanwhile.
             server_side_retries=1,
             server_side_retries_delay=0,
             read_timeout=READ_SECONDS,
@@ -201,15 +201,15 @@ class System:
     """A ComputerSystem."""
 
     def __init__(self, service: Redfish, system: Any) -> None:
-        """Take one that was just read."""
+        """Wrap a ComputerSystem that was just read."""
         self._service, self._system = service, system
 
     async def uuid(self) -> str:
-        """Return its UUID, as it was when this was read."""
+        """Return its UUID, as of when the ComputerSystem was read."""
         return str(self._system.json.get("UUID") or "")
 
     async def power(self) -> str:
-        """Return how its power is."""
+        """Return its power state."""
 
         def ask() -> str:
             self._system.refresh(force=True)
@@ -218,14 +218,14 @@ class System:
         return await self._service.threaded("asking for its power", ask)
 
     async def set_power(self, on: bool) -> None:
-        """Have it be on or off, by ComputerSystem.Reset."""
+        """Power it on or off, by ComputerSystem.Reset."""
         kind = "ON" if on else "FORCE_OFF"
         await self._service.threaded(
             "resetting it", lambda: self._system.reset_system(getattr(_client().ResetType, kind))
         )
 
     async def boot_from_network_once(self) -> None:
-        """Set its boot override."""
+        """Set its boot override to the network, for one boot."""
         sushy = _client()
         source, once = sushy.BootSource.PXE, sushy.BootSourceOverrideEnabled.ONCE
         await self._service.threaded(
@@ -233,7 +233,7 @@ class System:
         )
 
     async def drives(self) -> tuple[str, ...]:
-        """Name the drives of all its storages."""
+        """Return the names of the drives of all its storages."""
 
         def ask() -> tuple[str, ...]:
             storages = self._system.storage.get_members()
@@ -242,11 +242,11 @@ class System:
         return await self._service.threaded("asking for its drives", ask)
 
     async def erasures(self, drive: str) -> tuple[str, ...]:
-        """Name the tasks whose order went to the drive's action; none where the service keeps no tasks."""
+        """Return the tasks that were ordered by the drive's erase action; empty if the service keeps no tasks."""
         return await self._service.threaded(f"asking for tasks of {drive}", lambda: tuple(self._tasks(drive)))
 
     async def erase(self, drive: str) -> str:
-        """Order the erasure; where it is told of by a task, return that, else its monitor."""
+        """Order the erasure; return its task, else its task monitor; empty if it is done already."""
 
         def order() -> str:
             answer = self._connector.post(self._action(drive), data={})
@@ -262,7 +262,7 @@ class System:
         return await self._service.threaded(f"erasing {drive}", order)
 
     async def erasure(self, order: str) -> Erasure:
-        """Return how a task, or its monitor, stands."""
+        """Return the state of a task or a task monitor."""
 
         def ask() -> tuple[int, Mapping[str, Any]]:
             answer = self._connector.get(order)
@@ -325,19 +325,19 @@ def _client() -> Any:
         import sushy  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
         raise Refusal("Redfish needs the extra `redfish`: pip install 'holdfast[redfish]'") from error
-    return sushy  # Its exceptions and ways to authenticate come with it.
+    return sushy  # This import also loads its exceptions and authentication modules.
 
 
 def _anybody() -> Any:
-    """Return what authenticates nobody, for a service that asks for no name."""
+    """Return an authentication without credentials, for a service that needs none."""
     base: Any = _client().auth.AuthBase
 
     class Anybody(base):
         def _do_authenticate(self) -> None:
-            """Say no name."""
+            """Send no credentials."""
 
         def can_refresh_session(self) -> bool:
-            """Say that there is none."""
+            """Return that there is no session."""
             return False
 
     return Anybody()

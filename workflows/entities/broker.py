@@ -1,4 +1,4 @@
-"""The workflow of a cluster's checkpoint broker: each cycle all that run are weighed, and some asked to save (L11)."""
+"""The workflow of a cluster's checkpoint broker: each cycle weighs running workloads and asks some to save (L11)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CYCLES_MAXIMUM: Final = 200
 """Cycles after which a new run begins."""
 _WEIGH_TIMEOUT: Final = timedelta(minutes=5)
 _CYCLE_TIMEOUT: Final = timedelta(minutes=6)
-"""After which a look counts as failed, retries included: the next cycle begins with another one (row D8)."""
+"""After this time, retries included, a look counts as failed; the next cycle begins with another one (row D8)."""
 _HEARTBEAT: Final = timedelta(seconds=30)
 _ASK_TIMEOUT: Final = timedelta(seconds=20)
 _ASK_RETRY: Final = RetryPolicy(maximum_attempts=3)
@@ -29,11 +29,11 @@ _ASK_RETRY: Final = RetryPolicy(maximum_attempts=3)
 
 @workflow.defn(name=names.BROKER_WORKFLOW)
 class CheckpointBroker(Entity):
-    """A broker's life: until a person ends it."""
+    """Runs a cluster's checkpoint broker until a person ends it."""
 
     @workflow.init
     def __init__(self, document: Any, carried: BrokerState | None = None) -> None:
-        """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
+        """Read the document; `run` reports its errors, because Temporal would retry a constructor that raises."""
         super().__init__()
         self._state: BrokerState | None = carried
         self._over = ""
@@ -46,14 +46,14 @@ class CheckpointBroker(Entity):
 
     @workflow.run
     async def run(self, document: Any, carried: BrokerState | None = None) -> BrokerStatus:
-        """Have running workloads save their state when that is worth its cost, for as long as the broker is wanted.
+        """Ask running workloads to save their state when that is worth its cost, until the broker is ended.
 
         Args:
-            document: what the operator says of it (`Broker`), as one JSON document.
-            carried: the memory of the run before, when this one continues it.
+            document: the operator's configuration (`Broker`), as one JSON document.
+            carried: the state of the previous run, when this run continues it.
 
         Returns:
-            How it stood at its end.
+            Its status at the end.
 
         Raises:
             ApplicationError: type `InvalidBroker`, before anything begins.
@@ -94,13 +94,13 @@ class CheckpointBroker(Entity):
                 summary="who runs, and how much of each is unsaved",
             )
         except ActivityError:
-            return  # They are weighed in the next cycle.
+            return  # The next cycle weighs them.
         except asyncio.CancelledError:
             self._over = "cancelled through Temporal"
             return
         assert self._state is not None
         if self._state.broker != state.broker:
-            return  # It goes by other numbers since: all are weighed by them.
+            return  # The configuration has changed since: all are weighed by the new one.
         self._state, asked = policy.looked(self._state, seen, self._clock.now())
         workflow.set_current_details(policy.details(self._state))
         await asyncio.gather(*(self._ask(one) for one in asked))
@@ -128,12 +128,12 @@ class CheckpointBroker(Entity):
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="Ask nobody any more, and end")
     def cancel(self, reason: str = "") -> None:
-        """Ask nobody any more, and end; requests under way go on."""
+        """Ask no more workloads, and end; requests under way go on."""
         self._over = reason or "a person asked for it"
 
     @workflow.update(name=names.UPDATE_CONFIGURE, description="Change its cycle, its numbers, how many save at once")
     def configure(self, broker: Broker) -> BrokerStatus:
-        """Change what it goes by from now on; all that run are weighed anew at once."""
+        """Change the configuration from now on; all running workloads are weighed again at once."""
         assert self._state is not None
         self._state, self._changed = policy.configured(self._state, broker), True
         return policy.status(self._state)
@@ -144,5 +144,5 @@ class CheckpointBroker(Entity):
 
     @workflow.query(name=names.QUERY_STATUS, description="Who is due, who saves, whom it asked last and why")
     def status(self) -> BrokerStatus | None:
-        """Return how it stands; None before it has begun."""
+        """Return its status; None before it has begun."""
         return None if self._state is None else policy.status(self._state)

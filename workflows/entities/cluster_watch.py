@@ -20,7 +20,7 @@ SIGNAL_DIVIDE: Final = "divide"
 
 
 class ClusterWatchInput(Payload):
-    """Which cluster to watch, by name and by its own identity, and in how many parts."""
+    """The cluster to watch, by its name and its uid, and the shards of each part."""
 
     cluster: str
     cluster_uid: str
@@ -39,7 +39,7 @@ class ClusterWatch(Entity):
 
     @workflow.init
     def __init__(self, input: ClusterWatchInput) -> None:
-        """Remember which cluster; nothing else is state."""
+        """Remember the cluster; there is no other state."""
         super().__init__()
         self._input = input
         self._next = input
@@ -47,17 +47,17 @@ class ClusterWatch(Entity):
 
     @workflow.run
     async def run(self, input: ClusterWatchInput) -> None:
-        """Keep every part watched; start anew when the parts are to change or the history has grown.
+        """Keep every part watched; continue as new when the parts change or the history has grown.
 
         Raises:
-            ActivityError: if a watch refuses for good; anything else Temporal retries for ever, unseen in the history.
+            ActivityError: if a watch fails with an error that is not retried; other retries leave no history events.
         """
         workflow.set_current_details(
             f"Watches **{input.cluster}** (`{input.cluster_uid}`) in {len(input.shard_sets)} part(s). "
             f"Signal `{SIGNAL_STOP}` ends it, `{SIGNAL_DIVIDE}` changes the parts."
         )
         watches = [asyncio.create_task(self._watch(shards)) for shards in input.shard_sets]
-        # If this workflow is itself cancelled, its activities learn of its end by their next heartbeat.
+        # If this workflow itself is cancelled, its activities learn that from their next heartbeat.
         await workflow.wait_condition(lambda: self._over() or any(watch.done() for watch in watches))
         for watch in watches:
             watch.cancel()
@@ -78,12 +78,12 @@ class ClusterWatch(Entity):
 
     @workflow.signal(name=SIGNAL_DIVIDE, description="Divide the cluster's 256 shards into other parts.")
     def divide(self, shard_sets: tuple[tuple[int, int], ...]) -> None:
-        """Watch in other parts from now on."""
+        """Divide the shards into other parts from now on."""
         self._next = self._input.model_copy(update={"shard_sets": tuple((a, b) for a, b in shard_sets)})
 
     @workflow.query(name=names.QUERY_STATUS, description="Which cluster is watched, and in which parts.")
     def status(self) -> ClusterWatchStatus:
-        """Say what is watched."""
+        """Return what is watched."""
         return ClusterWatchStatus(
             cluster=self._input.cluster,
             cluster_uid=self._input.cluster_uid,

@@ -1,4 +1,4 @@
-"""The workflow of a graph: it hears how its workloads end, and tells others that they may begin (row L31)."""
+"""The workflow of a graph: it receives how workloads end, and tells those that depend on them to begin (row L31)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _PHASE = SearchAttributeKey.for_keyword(names.SA_PHASE)
 
 @workflow.defn(name=names.GRAPH_WORKFLOW)
 class GraphWorkflow(Entity):
-    """A graph's life: from its submission until all of its workloads have ended and hold nothing any more."""
+    """Runs a graph, from its submission until all its workloads have ended and hold nothing in the cluster."""
 
     @workflow.init
     def __init__(self, document: Any, carried: GraphState | None = None) -> None:
-        """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
+        """Read the document; `run` reports its errors, because Temporal would retry a constructor that raises."""
         super().__init__()
         self._state: GraphState | None = None
         self._inbox: list[GraphNews] = []
@@ -44,14 +44,14 @@ class GraphWorkflow(Entity):
 
     @workflow.run
     async def run(self, document: Any, carried: GraphState | None = None) -> GraphStatus:
-        """Live the graph's life.
+        """Run the graph to its end.
 
         Args:
-            document: the graph, as one JSON document; its workloads are submitted beside it, each with its place in it.
-            carried: the memory of the run before, when this one continues it.
+            document: the graph, as one JSON document; its workloads are submitted apart, each with its place in it.
+            carried: the state of the previous run, when this run continues it.
 
         Returns:
-            How all stand, where the graph succeeded or was cancelled.
+            The status of a graph that succeeded or was cancelled.
 
         Raises:
             ApplicationError: type `InvalidGraph` before anything begins, `GraphFailed` at the end of a failed one, with
@@ -63,8 +63,8 @@ class GraphWorkflow(Entity):
             raise self._refused(names.ERROR_INVALID_GRAPH)
         graph = self._graph
         while True:
-            self._clock.now()  # Nothing is decided by the time, but nothing outside of a task either.
-            # Asked before anything is taken in, so that each run decides and tells some, whatever it begins with.
+            self._clock.now()  # No decision uses the time; this raises outside of a task, where none may be made.
+            # Checked before the inbox is read, so that each run decides and sends something, whatever it begins with.
             leaves = self._length.is_enough
             state = self._take_in(graph, self._state)
             if not leaves:
@@ -129,16 +129,16 @@ class GraphWorkflow(Entity):
 
     @workflow.signal(name=names.SIGNAL_NEWS, description="How one of its workloads stands, by that workload")
     def news(self, news: GraphNews) -> None:
-        """Take in that a workload is there, what it came to, or that it holds nothing any more."""
+        """Take in that a workload exists, how it ended, or that it holds nothing in the cluster any more."""
         self._inbox.append(news)
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="End all of its workloads that have not ended")
     def cancel(self, reason: str = "", uid: str = "") -> None:
-        """Have all workloads end that have not: those that wait never begin, those that run are removed.
+        """End all workloads that have not ended: waiting ones never begin, running ones are removed.
 
         Args:
             reason: why, for its history.
-            uid: which submission is meant; another takes nothing of it. Empty: whichever has the name.
+            uid: the submission that is meant; another one ignores the signal. Empty: any submission of the name.
         """
         if uid and self._graph is not None and uid != self._graph.uid:
             return
@@ -146,7 +146,7 @@ class GraphWorkflow(Entity):
 
     @workflow.query(name=names.QUERY_STATUS, description="Which workloads have ended, which wait and for what")
     def status(self) -> GraphStatus | None:
-        """Return how all stand; None before it has begun."""
+        """Return its status; None before it has begun."""
         if self._graph is None or self._state is None:
             return None
         return policy.status(self._graph, self._state)

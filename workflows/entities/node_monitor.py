@@ -1,4 +1,4 @@
-"""The workflow that keeps the book of a cluster's nodes: Healthy, Degraded, Down, Returning (L4, L5, L8, L12, L15)."""
+"""The workflow that records the states of cluster nodes: Healthy, Degraded, Down, Returning (L4, L5, L8, L12, L15)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ SHOWN: Final = 20
 
 
 class NodeMonitorInput(Payload):
-    """Whose nodes, and how long they may be silent."""
+    """The cluster whose nodes are monitored, and how long they may be silent."""
 
     cluster: str
     cluster_uid: str
     timings: NodeTimings = NodeTimings()
     book: NodeBook = NodeBook()
-    """What the run before this one knew."""
+    """The record of the previous run."""
 
 
 class NodeMonitorStatus(NodeMonitorInput):
@@ -51,7 +51,7 @@ class NodeMonitorStatus(NodeMonitorInput):
 
 
 class _Asked(NamedTuple):
-    """Whom the provisioner was told of, and of whom it could not be."""
+    """The nodes of requests sent to the provisioner, and why some could not be sent."""
 
     asked: tuple[str, ...]
     withdrawn: tuple[str, ...]
@@ -60,11 +60,11 @@ class _Asked(NamedTuple):
 
 @workflow.defn(name=names.NODE_MONITOR_WORKFLOW)
 class NodeMonitor(Entity):
-    """Decides which nodes are Down, and says so on their objects; it hears of what changes, never of heartbeats."""
+    """Decides which nodes are Down, and marks their objects; it receives changes only, never heartbeats."""
 
     @workflow.init
     def __init__(self, input: NodeMonitorInput) -> None:
-        """Remember whose nodes; what a run before this one knew is carried over."""
+        """Remember the cluster; take over the state of the previous run."""
         super().__init__()
         self._input = input
         self._timings = input.timings
@@ -77,10 +77,10 @@ class NodeMonitor(Entity):
 
     @workflow.run
     async def run(self, input: NodeMonitorInput) -> None:
-        """Keep the nodes watched and their states true, until told to stop.
+        """Keep the nodes watched and their states up to date, until the signal `stop`.
 
         Raises:
-            ActivityError: if the watch refuses for good; anything else Temporal retries for ever.
+            ActivityError: if the watch fails with an error that is not retried; Temporal retries any other for ever.
         """
         watch = asyncio.create_task(self._watch())
         while True:
@@ -97,8 +97,8 @@ class NodeMonitor(Entity):
             self._timer.set(wanted.until, wanted.why, now)
             await workflow.wait_condition(lambda: self._is_woken() or watch.done())
             if watch.done():
-                await watch  # It never ends by itself, unless it cannot go on.
-        # What still looks at nodes or marks them is begun anew by the next run.
+                await watch  # The watch ends by itself only if it cannot go on.
+        # The next run begins an unfinished look or mark again.
         await stop(watch, self._operation)
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not self._stopping:
@@ -123,17 +123,17 @@ class NodeMonitor(Entity):
 
     @workflow.signal(name=SIGNAL_STOP, description="Watch over this cluster's nodes no longer; marks stay as they are.")
     def stop(self) -> None:
-        """End."""
+        """End the monitor."""
         self._stopping = True
 
     @workflow.signal(name=SIGNAL_TIMINGS, description="Change how long nodes may be silent.")
     def timings(self, timings: NodeTimings) -> None:
-        """Take other timings from now on."""
+        """Use other timings from now on."""
         self._timings = timings
 
     @workflow.query(name=names.QUERY_STATUS, description="Nodes that are not healthy, since when and why.")
     def status(self) -> NodeMonitorStatus:
-        """Say how the nodes stand."""
+        """Return the state of the nodes."""
         return NodeMonitorStatus(
             cluster=self._input.cluster,
             cluster_uid=self._input.cluster_uid,
@@ -180,7 +180,7 @@ class NodeMonitor(Entity):
                 self._book = node_fence.asked(self._book, *result, now)
 
     def _begin(self, wanted: Plan, now: datetime) -> None:
-        """Begin what is wanted first: what has been decided is said before anything else is looked at."""
+        """Begin the most urgent operation: decisions are reported before other nodes are looked at."""
         given = {"cluster": self._input.cluster, "cluster_uid": self._input.cluster_uid}
         if wanted.mark:
             mark = MarkNodesInput(**given, nodes=wanted.mark)
@@ -199,7 +199,7 @@ class NodeMonitor(Entity):
         )
 
     async def _ask(self, records: tuple[NodeRecord, ...]) -> _Asked:
-        """Ask the provisioner to have some nodes off, or to leave on those that are heard again."""
+        """Ask the provisioner to power off some nodes, or to leave on those that are no longer silent."""
         place = names.provisioner_id(self._input.cluster)
         unasked: dict[str, str] = {}
         for one in records:
@@ -232,7 +232,7 @@ def _marking(nodes: tuple[NodeWish, ...]) -> str:
 
 
 def _details(cluster: str, book: NodeBook) -> str:
-    """Return the book as the Temporal UI shows it (Markdown)."""
+    """Return the record of nodes as the Temporal UI shows it (Markdown)."""
     there = [one for one in book.nodes.values() if one.state is not NodeState.HEALTHY]
     lines = [f"Nodes of **{cluster}**: {book.total} with a lease, {book.silent} silent, {len(there)} not healthy."]
     if book.held_since is not None:

@@ -1,4 +1,4 @@
-"""The workflow that has a cluster's nodes booted, wiped and powered off, in the order of asking (row L15)."""
+"""The workflow that boots, wipes and powers off a cluster's nodes, in the order of the requests (row L15)."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ SIGNAL_STOP: Final = "stop"
 SIGNAL_AT_ONCE: Final = "at_once"
 _ENLIST_TIMEOUT: Final = timedelta(seconds=30)
 _TRY_TIMEOUT: Final = timedelta(minutes=5)
-"""Of one try: none of them waits for longer than a minute, but each request of its own may hang."""
+"""Limit of one try: no try waits longer than a minute, but each of its HTTP requests may hang."""
 _CHECK_TIMEOUT: Final = timedelta(minutes=1)
 
 
 class ProvisionerInput(Payload):
-    """Whose nodes."""
+    """The cluster whose nodes are provisioned."""
 
     cluster: str
     cluster_uid: str
     at_once: int = AT_ONCE
-    """How many requests are worked at at the same time."""
+    """How many requests are in work at the same time."""
     state: ProvisionerState | None = None
-    """What the run before this one knew."""
+    """The state of the previous run."""
     stopping: bool = False
-    """Whether that was told to end."""
+    """Whether the previous run was told to end."""
 
 
 @workflow.defn(name=names.PROVISIONER_WORKFLOW)
 class Provisioner(Entity):
-    """Lives as long as a worker of its cluster is told where the provisioning service is."""
+    """Runs as long as a worker of its cluster is configured with a provisioning service."""
 
     @workflow.init
     def __init__(self, input: ProvisionerInput) -> None:
-        """Remember whose nodes; what a run before this one knew is carried over."""
+        """Remember the cluster; take over the state of the previous run."""
         super().__init__()
         self._state = input.state or ProvisionerState(cluster=input.cluster, cluster_uid=input.cluster_uid)
         self._state = edit(self._state, at_once=input.at_once)
@@ -73,11 +73,11 @@ class Provisioner(Entity):
         self._stopping = input.stopping
         self._changed = False
         self._services = set(self._state.away)
-        """Those that have been asked."""
+        """The services that have been asked."""
 
     @workflow.run
     async def run(self, input: ProvisionerInput) -> None:
-        """Have done what is asked, and wait for what is not possible yet; told to stop, end once nothing is left."""
+        """Carry out requests, and wait for those not possible yet; after `stop`, end once nothing is left."""
         while True:
             now = self._clock.now()
             self._changed = False
@@ -107,13 +107,13 @@ class Provisioner(Entity):
         except TimeoutError:
             return
         for task in self._broken():
-            task.result()  # A mistake in what was to come of it is to be seen.
+            task.result()  # Raises the task's unexpected error, so that it is seen.
 
     def _broken(self) -> list[asyncio.Task[None]]:
-        """Return what has ended without being taken from the list."""
+        """Return the tasks that have ended without removing themselves from their list."""
         return [task for task in (*self._busy.values(), *self._telling.values()) if task.done()]
 
-    # What is begun, and what comes of it.
+    # Tasks, and their results.
 
     def _begin(self, wanted: policy.Plan, now: datetime) -> None:
         for one in wanted.enlist:
@@ -177,17 +177,17 @@ class Provisioner(Entity):
         self._changed = True
 
     async def _tell(self, news: FenceNews) -> None:
-        """Tell the monitor of nodes; where there is none, nobody waits for it."""
+        """Send the news to the node monitor; where there is none, nobody waits for it."""
         await send(Message(names.node_monitor_id(self._state.cluster), names.SIGNAL_FENCED, news))
         self._state = policy.told(self._state, news)
         del self._telling[news.node]
         self._changed = True
 
-    # What is asked.
+    # Requests.
 
     @workflow.update(name=names.UPDATE_REQUEST, description="Boot, wipe, power off or release a node")
     def request(self, ask: NodeAsk) -> NodeRequest:
-        """Take a request; one that is pending already is returned as it is."""
+        """Accept a request and return it; if the same one is pending already, return that."""
         self._state, request = policy.asked(self._state, ask, self._clock.now())
         self._changed = True
         return request
@@ -200,7 +200,7 @@ class Provisioner(Entity):
 
     @workflow.update(name=names.UPDATE_CHECK, description="Ask the provisioning service whether it takes requests")
     async def check(self, node: str = "") -> Checked:
-        """Ask the service, that of a node where one is named."""
+        """Ask the service whether it takes requests; with `node`, that node's service."""
         return await start(
             names.ACTIVITY_CHECK_PROVISIONER,
             CheckProvisionerInput(cluster=self._state.cluster, cluster_uid=self._state.cluster_uid, node=node),
@@ -212,7 +212,7 @@ class Provisioner(Entity):
 
     @workflow.signal(name=names.SIGNAL_FENCE, description="Power off a silent node (by the monitor of nodes)")
     def fence(self, ask: FenceAsk) -> None:
-        """Have a silent node be off, before others."""
+        """Power off a silent node, before other requests."""
         self._state = policy.fence(self._state, ask, self._clock.now())
         self._changed = True
 
@@ -224,21 +224,21 @@ class Provisioner(Entity):
 
     @workflow.signal(name=SIGNAL_STOP, description="End, once nothing is pending and no node is in quarantine")
     def stop(self) -> None:
-        """End, once nothing is left: a worker that is told of no service may be one of several."""
+        """End, but only once nothing is left: a worker that has no service may be one of several."""
         self._stopping = self._changed = True
 
     @workflow.signal(name=SIGNAL_AT_ONCE, description="Stay, and work at so many requests at the same time")
     def at_once(self, at_once: int) -> None:
-        """Work at so many from now on, and do not end."""
+        """Work at this many requests at the same time from now on, and do not end."""
         self._state = edit(self._state, at_once=max(1, at_once))
         self._stopping, self._changed = False, True
 
     @workflow.query(name=names.QUERY_STATUS, description="What is pending and why, what is away, what came of the last")
     def status(self) -> ProvisionerStatus:
-        """Say how it stands."""
+        """Return its status."""
         return shown.status(self._state, self._busy.keys(), task_time())
 
-    # What is seen of it.
+    # Current details and metrics.
 
     def _show(self, now: datetime) -> None:
         workflow.set_current_details(shown.details(self._state, self._busy.keys(), now))

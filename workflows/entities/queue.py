@@ -1,4 +1,4 @@
-"""The workflow of an admission queue: it hears who waits, and lets in whom its quota has room for (row L9)."""
+"""The workflow of an admission queue: it admits the waiting workloads that its quota has room for (row L9)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LOOK_HEARTBEAT: Final = timedelta(seconds=30)
 
 @workflow.defn(name=names.QUEUE_WORKFLOW)
 class QueueWorkflow(Entity):
-    """An admission queue's life: until a person ends it, and nobody is left in it."""
+    """Runs an admission queue until a person ends it and no workload is left in it."""
 
     @workflow.init
     def __init__(self, document: Any, carried: QueueState | None = None) -> None:
-        """Read the document; what is wrong with it is told by `run`, since a constructor's error would be retried."""
+        """Read the document; `run` reports its errors, because Temporal would retry a constructor that raises."""
         super().__init__()
         self._state: QueueState | None = None
         self._inbox: list[QueueNews] = []
@@ -47,14 +47,14 @@ class QueueWorkflow(Entity):
 
     @workflow.run
     async def run(self, document: Any, carried: QueueState | None = None) -> QueueStatus:
-        """Let workloads in, in their order, for as long as the queue is wanted.
+        """Admit workloads in order, until the queue is ended.
 
         Args:
             document: the queue (`Queue`), as one JSON document.
-            carried: the memory of the run before, when this one continues it.
+            carried: the state of the previous run, when this run continues it.
 
         Returns:
-            How it stood at its end.
+            Its status at the end.
 
         Raises:
             ApplicationError: type `InvalidQueue`, before anything begins.
@@ -63,7 +63,7 @@ class QueueWorkflow(Entity):
             raise self._refused(names.ERROR_INVALID_QUEUE)
         while True:
             now = self._clock.now()
-            # Asked before anything is taken in, so that each run lets in and tells some, whatever it begins with.
+            # Checked before the inbox is read, so that each run admits and answers some, whatever it begins with.
             leaves = self._leaves()
             state = self._take_in(self._state, now)
             if not leaves:
@@ -87,10 +87,10 @@ class QueueWorkflow(Entity):
                 self._closing = "cancelled through Temporal"
 
     def _leaves(self) -> bool:
-        """Whether the next run is to begin: nothing is begun any more, and what was heard and not answered goes along.
+        """Whether to continue as new: the run begins nothing more, and passes unanswered messages to the next run.
 
-        A look at the cluster is waited for, since nobody is let in before the first one, and a queue under load would
-        else never see its end; but not for ever.
+        The run first waits for a look under way, though not for ever. No workload is admitted before the first look
+        ends, and a queue under load would otherwise never see that end.
         """
         return self._length.is_most or (self._length.is_enough and self._look is None)
 
@@ -98,7 +98,7 @@ class QueueWorkflow(Entity):
         if policy.looks(state, now) and self._look is None:
             self._look = self._looking(state)
         until, due = policy.wakes(state, now, looking=self._look is not None), self._timer.until
-        # One that is due before wakes early enough, and sees then what is next.
+        # A timer that is due earlier wakes early enough, and the next one is set then.
         self._timer.set(min(until, due) if until and due else until, "until who waits is looked at again", now)
 
     def _woken(self) -> bool:
@@ -137,7 +137,7 @@ class QueueWorkflow(Entity):
             try:
                 seen = look.result()
             except (ActivityError, asyncio.CancelledError):
-                return state  # It is looked at anew.
+                return state  # The cluster is looked at again.
             state, orders = policy.seen(state, policy.Seen(seen.kueue, seen.workloads, seen.gone), now)
             self._outbox.put(orders)
         return state
@@ -168,17 +168,17 @@ class QueueWorkflow(Entity):
 
     @workflow.signal(name=names.SIGNAL_NEWS, description="How one of its workloads stands, by that workload")
     def news(self, news: QueueNews) -> None:
-        """Take in that a workload asks to be let in, or holds nothing any more."""
+        """Take in that a workload asks for admission, holds its quota, or has released it."""
         self._inbox.append(news)
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="Let nobody in any more, and end once nobody is left")
     def cancel(self, reason: str = "") -> None:
-        """Let nobody in any more; it ends once nobody waits and nobody holds anything."""
+        """Admit no more workloads; end once none waits and none holds quota."""
         self._closing = reason or "a person asked for it"
 
     @workflow.update(name=names.UPDATE_CONFIGURE, description="Change its quota or strategy from now on")
     def configure(self, queue: Queue) -> QueueStatus:
-        """Change its quota, strategy or stop policy from now on; what was let in stays."""
+        """Change its quota, strategy or stop policy from now on; admitted workloads stay."""
         assert self._state is not None
         self._given = queue
         return policy.status(policy.configured(self._state, queue))
@@ -189,7 +189,7 @@ class QueueWorkflow(Entity):
 
     @workflow.query(name=names.QUERY_STATUS, description="What is taken of its quota, who waits, and why")
     def status(self) -> QueueStatus | None:
-        """Return how it stands; None before it has begun."""
+        """Return its status; None before it has begun."""
         return None if self._state is None else policy.status(self._state)
 
 

@@ -1,4 +1,4 @@
-"""The workflow in which the members of an elastic gang meet: it carries out what the pure policy says (rows T1-T14)."""
+"""The workflow where the members of an elastic gang meet: it carries out what the pure policy decides (rows T1-T14)."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ with workflow.unsafe.imports_passed_through():
 
 HUB_HEARTBEAT: Final = timedelta(seconds=10)
 KEPT: Final = timedelta(days=1)
-"""How long a rendezvous that is closed waits for its workload to end the attempt: it may have been terminated."""
+"""How long a closed rendezvous waits for its workload to end the attempt; the workload may be terminated."""
 
 
 @workflow.defn(name=names.RENDEZVOUS_WORKFLOW)
 class Rendezvous(Entity):
-    """Hears of a gang by its hub, decides its rounds, and tells its workload what it came to."""
+    """Receives a gang's events from its hub, decides its rounds, and tells its workload the outcome."""
 
     @workflow.init
     def __init__(self, input: RendezvousInput) -> None:
-        """Remember whose gang; what a run before this one knew is carried over."""
+        """Remember the gang; take over the state of the previous run."""
         super().__init__()
         self._given = _begin_of(input)
         memory = input.memory
@@ -66,7 +66,7 @@ class Rendezvous(Entity):
         """Serve the gang until its attempt has ended.
 
         Raises:
-            ActivityError: if its hub refuses for good; anything else Temporal retries for ever.
+            ActivityError: if its hub fails with an error that is not retried; Temporal retries any other for ever.
         """
         while True:
             self._advance()
@@ -87,21 +87,21 @@ class Rendezvous(Entity):
         if not self._is_over(now):
             workflow.continue_as_new(self._next())
 
-    # --- what it is told
+    # --- signals, updates and queries
 
     @workflow.signal(name=names.SIGNAL_ATTEMPT, description="An attempt of the workload has begun")
     def attempt(self, begin: GangBegin) -> None:
-        """Begin a gang anew, for the next attempt of its workload."""
+        """Begin a new gang, for the next attempt of its workload."""
         self._inbox.append(begin)
 
     @workflow.signal(name=names.SIGNAL_END, description="An attempt of the workload ends: all members are to finish")
     def end(self, end: GangEnd) -> None:
-        """Close the rendezvous, for reasons of the workload's own."""
+        """Close the rendezvous, for the workload's own reasons."""
         self._inbox.append(end)
 
     @workflow.update(name=names.UPDATE_ATTACH, description="A hub begins to serve the gang")
     def attach(self, given: Attach) -> Attached:
-        """Hand over what stands to a hub; what an earlier one says from now on is refused."""
+        """Hand the current orders to a new hub; from now on, the events of an earlier hub are refused."""
         self._advance()
         self._generation += 1
         return Attached(
@@ -114,11 +114,11 @@ class Rendezvous(Entity):
 
     @attach.validator
     def _check_attach(self, given: Attach) -> None:
-        """Let the SDK refuse what it cannot hand over: without a validator it would take it, and fail the task."""
+        """Make the SDK refuse what it cannot decode: without a validator it would accept it, and fail the task."""
 
     @workflow.update(name=names.UPDATE_ANNOUNCE, description="What is new of the gang, by its hub")
     def announce(self, given: Announced) -> Orders:
-        """Take in what is new; returns what members are to do, as far as it is news to the hub."""
+        """Take in the hub's events; returns the orders to members that the hub does not have yet."""
         self._advance(given.events)
         return self._orders(given.seen)
 
@@ -134,7 +134,7 @@ class Rendezvous(Entity):
 
     @workflow.update(name=names.UPDATE_RESIZE, description="Give the gang another size")
     def resize(self, size: GangSize) -> GangSize:
-        """Give the gang another size from now on: it grows with newcomers, and shrinks by what its Job drops."""
+        """Resize the gang from now on: it grows with new members, and shrinks by the pods that its Job drops."""
         self._advance((Resized(min=size.min, max=size.max),))
         return size
 
@@ -151,7 +151,7 @@ class Rendezvous(Entity):
 
     @workflow.update(name=names.UPDATE_EVICT, description="Have a member leave the gang")
     def evict(self, given: GangEvict) -> None:
-        """Have a member leave: TERM, the grace, KILL; the rendezvous stays open, and a replacement joins (row T13)."""
+        """Make a member leave: TERM, the grace, KILL; the rendezvous stays open, and a replacement joins (row T13)."""
         self._advance((Evicted(member=given.member, why=given.why or "evicted"),))
 
     @evict.validator
@@ -163,21 +163,21 @@ class Rendezvous(Entity):
 
     @workflow.query(name=names.QUERY_ORDERS, description="What members are to do, as far as a revision does not say it")
     def orders(self, seen: int) -> Orders:
-        """Say what stands; costs no history, so that a hub may ask now and then."""
+        """Return the current orders; this costs no history, so that a hub may ask now and then."""
         return self._orders(seen)
 
     @workflow.query(name=names.QUERY_STATUS, description="Where the gang stands, and what happens next")
     def status(self) -> GangStatus:
-        """Say where the gang stands."""
+        """Return the gang's status."""
         return status(self._state, self._given.workload_uid, task_time(), self._generation)
 
-    # --- what comes of it
+    # --- decisions and their effects
 
     def _orders(self, seen: int) -> Orders:
         return edit(orders(self._state, seen), ending=self._over is not None)
 
     def _advance(self, events: Sequence[GangEvent] = ()) -> None:
-        """Take in what has come, signals first, and the time."""
+        """Take in pending signals first, then the events and the time."""
         now = self._clock.now()
         self._take_in(now)
         if events or self._settled != now:
@@ -209,7 +209,7 @@ class Rendezvous(Entity):
         later = begin.attempt > self._state.attempt if same else begin.submitted_at > self._given.submitted_at
         if later:
             self._given = begin
-            # Revisions go on, so that no directive of an attempt before is taken for one of this.
+            # Revisions go on, so that no directive of an earlier attempt is mistaken for one of this attempt.
             self._state = edit(_nobody(begin, now), revision=self._state.revision + 1)
             self._over = self._kept = self._outcome = self._settled = None
 
@@ -225,7 +225,7 @@ class Rendezvous(Entity):
         return bool(self._inbox) or self._moved or self._timer.is_due or left or self._length.is_enough
 
     def _set_timer(self, now: datetime) -> None:
-        """Keep one timer, for what falls due next; what has fallen due already waits for its hub to be heard."""
+        """Set the one timer to the next deadline; a deadline that has passed waits for a message from the hub."""
         self._moved = False
         due = [(one.at, one.why) for one in deadlines(self._state) if one.at > now]
         if self._over is not None:
@@ -241,9 +241,9 @@ class Rendezvous(Entity):
             raise _refused(f"the rendezvous is closed: {self._state.closed.value}: {self._state.why}")
 
     async def _keep_served(self) -> None:
-        """Have one hub serve the gang of the workload that is meant now."""
+        """Keep one hub serving the gang of the current workload."""
         if self._hub is not None and self._hub.done():
-            await self._hub  # It never ends by itself, unless it cannot go on.
+            await self._hub  # A hub ends by itself only if it cannot go on.
             self._hub = None
         if self._served != self._given.workload_uid:
             await stop(self._hub)

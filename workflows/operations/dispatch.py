@@ -47,7 +47,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.verdicts.walltime import USUAL_GRACE, backstop
 
 HEARTBEAT = timedelta(seconds=8)
-"""Short, so that a killed worker's operation moves to another within ten seconds."""
+"""Short, so that a killed worker's operation moves to another worker within ten seconds."""
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
@@ -75,7 +75,7 @@ class Call:
 
 
 def target_of(spec: Workload, state: State, uid: str) -> Target:
-    """Return whose objects the activities may touch."""
+    """Return the workload whose objects the activities may touch."""
     return Target(
         cluster=spec.cluster,
         cluster_uid=state.cluster_uid,
@@ -95,13 +95,13 @@ def target_of(spec: Workload, state: State, uid: str) -> Target:
 
 
 def made_of(spec: Workload, state: State) -> tuple[Component, ...]:
-    """Return the components as the attempt has them: where their pods run is as whoever admitted it has said (F4)."""
+    """Return the components of the attempt, with the pod placement that came with its admission (F4)."""
     given = state.attempt.pod_sets if state.attempt is not None else {}
     return tuple(edit(one, pod_sets=given[one.name]) if one.name in given else one for one in spec.components)
 
 
 def _patience(state: State, kind: OperationKind) -> float | None:
-    """Return for how many seconds a refusal that may pass is borne; None for ever."""
+    """Return for how many seconds to tolerate a refusal that may pass; None: for ever."""
     whole = timings(state).admission_grace_period.total_seconds()
     if state.policy.refused_create is RefusedCreate.WAIT:
         if kind is OperationKind.CREATE:
@@ -125,7 +125,7 @@ def probe_of(spec: Workload, state: State, uid: str) -> Call:
 
 
 def bounds_of(spec: Workload) -> PodBounds:
-    """Return what its nodes do to its pods by themselves: the same in all of its life, as what is sent must be."""
+    """Return the limits that nodes enforce on its pods; constant for its whole life, as objects sent must be."""
     deadline, grace = backstop(spec), spec.policy.deletion.termination_grace
     return PodBounds(
         active_deadline=math.ceil(deadline.total_seconds()) if deadline is not None else None,
@@ -134,7 +134,7 @@ def bounds_of(spec: Workload) -> PodBounds:
 
 
 def gang_of(spec: Workload, state: State) -> GangPods | None:
-    """Return how the pods of its gang are made in this attempt; None where it has none."""
+    """Return how this attempt makes the pods of the gang; None without a gang."""
     if spec.gang is None or spec.members is None:
         return None
     meeting = state.attempt.meeting if state.attempt is not None else None
@@ -143,7 +143,7 @@ def gang_of(spec: Workload, state: State) -> GangPods | None:
 
 
 def data_of(spec: Workload, state: State) -> tuple[DataVolume, ...]:
-    """Return the data sets that its pods read, by the versions that its whole life has (row L14)."""
+    """Return the data sets that its pods read, in the versions fixed for its whole life (row L14)."""
     digests = {one.mount: one.digest for one in state.staging.sets} if state.staging is not None else {}
     return tuple(
         DataVolume(
@@ -159,7 +159,7 @@ def data_of(spec: Workload, state: State) -> tuple[DataVolume, ...]:
 
 
 def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | None:
-    """Return what the pods of the attempt are asked to save; None where they are not."""
+    """Return the checkpoint request for the pods of the attempt; None where there is none."""
     request, operation = asked(state), state.operation
     if request is None or spec.checkpoint is None or operation is None or operation.until is None:
         return None
@@ -181,13 +181,13 @@ def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | No
 
 
 def deletes_anchor(spec: Workload, state: State) -> bool:
-    """Whether what stands for the workload goes with the last of it: a custom resource also after its TTL (A13)."""
+    """Whether the anchor is deleted with the last objects; a custom resource also after its TTL (A13)."""
     expired = spec.source.generation is not None and state.outcome is Phase.SUCCEEDED
     return expired or state.outcome is Phase.CANCELLED or state.intent.cancel
 
 
 def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
-    """Return the activity call for the operation that has just been begun in the state."""
+    """Return the activity call for the operation that the state has just begun."""
     operation, attempt = state.operation, state.attempt
     if operation is None:
         raise ValueError("no operation is under way")
@@ -204,7 +204,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     kills = attempt is not None and attempt.kills
     data = data_of(spec, state)
     waits, bounds, gang = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec), gang_of(spec, state)
-    # An operation that may wait for ever is bounded by its heartbeats alone.
+    # Only the heartbeat timeout limits an operation that may wait for ever.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
     row = OPERATIONS[operation.kind]
 
@@ -225,7 +225,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 patience=patience_left(state),
                 borne=attempt.borne if attempt is not None else 0.0,
                 hands_over=True,
-                # Said once: what the API server accepted stays accepted, and the document is in history already.
+                # Sent once: what the API server accepted stays accepted, and the document is in the history already.
                 components=spec.components if number == 1 else (),
                 config_hashes=spec.config_hashes if number == 1 else {},
                 labels=spec.labels if number == 1 else {},
@@ -293,7 +293,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             ask = asking(spec, state, target)
             if ask is None:
                 raise ValueError("no checkpoint is asked for")
-            # While the cluster cannot be seen it goes on past its end, and is bounded by its heartbeats alone.
+            # While the cluster cannot be seen, it goes on past its deadline: only the heartbeat timeout limits it.
             return called(ask, ENDLESS)
         case OperationKind.CLEAR:
             clear = ClearInput(
@@ -368,7 +368,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 delete_anchor=operation.releases and deletes_anchor(spec, state),
                 follows=None if forced else asking(spec, state, target),
             )
-            # It may last longer than `until`: a removal that began late gives its pods their grace all the same.
+            # It may last longer than `until`: a removal that began late still gives its pods their full grace.
             longest = max(until - now, timedelta(0)) + grace + timedelta(minutes=5)
             return called(remove, longest)
         case OperationKind.REPORT:

@@ -1,7 +1,7 @@
-"""What a workload's workflow does for its elastic gang, beside the one operation that is under way. No decisions.
+"""The calls of a workload's workflow for its elastic gang, beside the one operation under way. No decisions.
 
-Each of the three is repeated by a run that continues another one, and comes to the same: the rendezvous is told of an
-attempt, that an attempt ends, and another size (decision record 0030).
+There are three: open the rendezvous for an attempt, tell it that an attempt ends, and resize the gang. A run that
+continues another one repeats them, with the same result (decision record 0030).
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ _SCALE_LIMIT = timedelta(minutes=5)
 
 
 class Meetings:
-    """What is under way for a workload's gang; at most one of each."""
+    """The calls under way for a workload's gang; at most one of each kind."""
 
     def __init__(self, *, continued: bool = False) -> None:
-        """Begin; `continued` says whether an earlier run of this life may have begun something."""
+        """Start with no calls; `continued` says whether an earlier run of this workload may have begun some."""
         self._begin: tuple[int, workflow.ActivityHandle[None]] | None = None
         self._part: tuple[int, asyncio.Task[None]] | None = None
         self._scale: tuple[int, Gang, workflow.ActivityHandle[Scaled]] | None = None
         self._broken_off = continued
-        """Whether a resize of this attempt was broken off: what it has changed is put back if the next is refused."""
+        """Whether a resize of this attempt was cancelled: its changes are undone if the next resize is refused."""
 
     def woken(self) -> bool:
-        """Whether something has ended that is to be taken in."""
+        """Whether a call has ended whose result is not taken in yet."""
         under_way = [one[-1] for one in (self._begin, self._part, self._scale) if one is not None]
         return any(one.done() for one in under_way)
 
     @property
     def busy(self) -> bool:
-        """Whether a rendezvous is still to hear something."""
+        """Whether a message to the rendezvous is under way."""
         return self._begin is not None or self._part is not None
 
     def ended(self) -> list[events.Event]:
-        """Return how what was under way has ended."""
+        """Return the events of the calls that have ended."""
         found: list[events.Event] = []
         if self._begin is not None and self._begin[1].done():
-            # However it ended, the rendezvous may know of the attempt by now: so it is told of its end, too.
+            # Even if the call failed, the rendezvous may know of the attempt: so it must be told of its end, too.
             found.append(events.GangBegun(self._begin[0]))
             self._begin = None
         if self._part is not None and self._part[1].done():
@@ -66,7 +66,7 @@ class Meetings:
         return found
 
     def follow(self, spec: Workload, state: State, uid: str) -> None:
-        """Begin what is to be said, and break off what need not be said any more."""
+        """Begin the calls that are due, and cancel those that are no longer needed."""
         if spec.gang is None:
             return
         if self._begin is not None and (state.attempt is None or beginning(state) is None):
@@ -85,7 +85,7 @@ class Meetings:
             self._scale = (attempt.number, spec.gang, self._scaled(spec, state, attempt, spec.gang, uid))
 
     def silent(self) -> bool:
-        """Whether nothing is under way that a new run would not begin anew."""
+        """Whether the next run would repeat every call under way."""
         return self._part is None or self._part[1].done()
 
     def _begun(self, spec: Workload, state: State, attempt: Attempt, uid: str) -> workflow.ActivityHandle[None]:
@@ -119,7 +119,7 @@ class Meetings:
             handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(place)
             await handle.signal(names.SIGNAL_END, end)
         except FailureError as error:
-            # There is none, or not any more: then nobody waits for the word.
+            # There is no such rendezvous, or no longer: nobody waits for this message.
             workflow.logger.info("no rendezvous was told that attempt %s ends: %s", attempt.number, error)
 
     def _scaled(

@@ -1,4 +1,4 @@
-"""What a workload's workflow says to its graph and to its queue, beside the one operation that is under way.
+"""Messages of a workload's workflow to its graph and its queue, beside the one operation under way.
 
 No decisions (rows L9, L31).
 """
@@ -27,7 +27,7 @@ _News = TypeVar("_News", GraphNews, QueueNews)
 
 
 class _Side(ABC, Generic[_News]):
-    """What is under way between a workload and one that lets it begin; at most one word at a time."""
+    """Sends a workload's news to the graph or queue that lets it begin, one message at a time."""
 
     def __init__(self) -> None:
         self._telling: tuple[_News, Workload, asyncio.Task[bool]] | None = None
@@ -35,20 +35,20 @@ class _Side(ABC, Generic[_News]):
         self._pauses = False
 
     def woken(self) -> bool:
-        """Whether a word has been said, or could not be."""
+        """Whether a message was delivered, or could not be."""
         return self._telling is not None and self._telling[-1].done()
 
     @property
     def busy(self) -> bool:
-        """Whether something is still to be heard."""
+        """Whether a message is under way."""
         return self._telling is not None
 
     def silent(self) -> bool:
-        """Whether nothing is under way that a new run would not begin anew."""
+        """Whether no message is being sent; one that only pauses is begun again by the next run."""
         return self._telling is None or self._pauses or self._telling[-1].done()
 
     def ended(self) -> list[events.Event]:
-        """Return what has come of it."""
+        """Return the event of a message that has ended; empty if there is none."""
         if self._telling is None or not self._telling[-1].done():
             return []
         (news, spec, task), self._telling = self._telling, None
@@ -59,7 +59,7 @@ class _Side(ABC, Generic[_News]):
         return [self._heard(spec, news, missed=missed)]
 
     def follow(self, spec: Workload, state: State, uid: str) -> None:
-        """Say what has yet to be heard; what need not be heard any more is not said."""
+        """Send news that the receiver does not have yet; cancel a pause before news that is out of date."""
         news = self._owed(spec, state, uid)
         if self._telling is not None:
             if self._telling[0] != news and self._pauses:
@@ -69,7 +69,7 @@ class _Side(ABC, Generic[_News]):
             self._telling = (news, spec, asyncio.create_task(self._told(spec, news)))
 
     async def _told(self, spec: Workload, news: _News) -> bool:
-        """Tell it, and return whether nobody was there to hear it."""
+        """Send the news, and return whether there was no workflow to receive it."""
         place, what = self._to(spec)
         if self._misses and not self._is_last(news):
             pause = min(_FIRST_PAUSE * 2 ** (self._misses - 1), _LAST_PAUSE)
@@ -86,30 +86,30 @@ class _Side(ABC, Generic[_News]):
         return False
 
     def hurry(self) -> None:
-        """Pause no longer: whoever was looked for is there."""
+        """End the pause: the receiver exists again."""
         self._misses = 0
         if self._telling is not None and self._pauses:
             self._telling[-1].cancel()
 
     @abstractmethod
     def _owed(self, spec: Workload, state: State, uid: str) -> _News | None:
-        """Return what has yet to be heard."""
+        """Return the news that the receiver does not have yet; None if there is none."""
 
     @abstractmethod
     def _to(self, spec: Workload) -> tuple[str, str]:
-        """Return whose workflow is told, by its id, and what it is called."""
+        """Return the id of the receiver's workflow, and the receiver's name in texts."""
 
     @abstractmethod
     def _heard(self, spec: Workload, news: _News, *, missed: bool) -> events.Event:
-        """Return what comes of it."""
+        """Return the event of a message that was delivered, or missed its receiver."""
 
     @abstractmethod
     def _is_last(self, news: _News) -> bool:
-        """Whether it is of no use to say it again later, where nobody is there."""
+        """Whether it is useless to send the news again later, if there was no receiver."""
 
 
 class GraphSide(_Side[GraphNews]):
-    """What is under way between a workload and its graph."""
+    """Sends a workload's news to its graph."""
 
     def _owed(self, spec: Workload, state: State, uid: str) -> GraphNews | None:
         return blocked.owed(spec, state, uid)
@@ -126,15 +126,15 @@ class GraphSide(_Side[GraphNews]):
 
 
 class QueueSide(_Side[QueueNews]):
-    """What is under way between a workload and its queue."""
+    """Sends a workload's news to its queue."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with no message under way."""
         super().__init__()
         self._asked = False
 
     def follow(self, spec: Workload, state: State, uid: str) -> None:
-        """Say what has yet to be heard, at once where its queue, being there again, has just asked for it."""
+        """Send news that the queue does not have yet, without a pause if the queue is back and has asked for it."""
         asked = state.turn is not None and state.turn.again
         if asked and not self._asked:
             self.hurry()

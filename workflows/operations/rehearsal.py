@@ -1,4 +1,4 @@
-"""How a change of components is put to the API server before it is taken: the call, and what its end means."""
+"""Asks the API server about a change of components before it is accepted: the call, and what its result means."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY, bounds_of, data_of, gang_of, target_of
 
 PATIENCE = timedelta(minutes=1)
-"""For how long the API server's word is waited for. Somebody waits for the answer, and can ask again."""
+"""How long to wait for the API server's answer. A user waits for the result, and can ask again."""
 _NAMED = 3
 
 
 def refused(message: str) -> ApplicationError:
-    """Return the error that ends an update in words; anything else would be tried again for ever."""
+    """Return the error that ends an update with a message; any other error would be retried for ever."""
     return ApplicationError(message, type=names.ERROR_REFUSED, non_retryable=True)
 
 
 def rehearsal_of(spec: Workload, state: State, uid: str, again: Sequence[str]) -> RehearseInput:
-    """Return the question whether these components could be made again as the workload has them."""
+    """Return the input that asks whether these components could be made again as the workload has them."""
     attempt = state.attempt
     number = attempt.number if attempt is not None else 1
     avoided = attempt.avoided if attempt is not None else ()
@@ -50,11 +50,11 @@ def rehearsal_of(spec: Workload, state: State, uid: str, again: Sequence[str]) -
 
 
 async def rehearse(spec: Workload, state: State, uid: str, again: Sequence[str]) -> None:
-    """Have the API server say that it would make these components as the workload has them.
+    """Check that the API server would make these components as the workload has them.
 
     Raises:
-        ApplicationError: if it would not, each problem with its field's path; or if that is not known, since what is
-            not known is not accepted.
+        ApplicationError: if it would not, each problem with its field's path; or if that is unknown, since an unknown
+            answer is not an acceptance.
     """
     more = f" and {len(again) - _NAMED} more" if len(again) > _NAMED else ""
     summary = f"asking whether {', '.join(again[:_NAMED])}{more} could be made as changed; nothing is done yet"
