@@ -17,6 +17,7 @@ from temporalio.common import (
 
 from holdfast import names
 from holdfast.model import BudgetStatus, Phase, Reason, Status, Workload, format_duration
+from holdfast.policy.values.events import WISHES
 
 _SUMMARY_BYTES = 380
 
@@ -144,6 +145,6 @@ def details(workload: Workload) -> str:
         f"warm-up {format_duration(timings.warmup_grace_period)}, "
         f"retry pause {format_duration(timings.retry_pause_period)}, "
         f"forced deletion after {format_duration(timings.forceful_deletion_grace_period)}.\n\n"
-        f"Signals: `suspend`, `resume`, `preempt`, `cancel`, `retry`. "
+        f"Signals: {', '.join(f'`{name}`' for name in (*WISHES, names.SIGNAL_PREEMPT))}. "
         f"Why it is where it is: `holdfast explain {workload.namespace}/{workload.name}`."
     )

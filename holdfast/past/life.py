@@ -364,15 +364,9 @@ def _signal(signal: Signalled, uid: str) -> events.Event | None:
     if isinstance(value, Observation):
         return events.Observed(value) if value.workload_uid == uid else None
     match name:
-        case names.SIGNAL_SUSPEND:
-            return events.Suspended(value)
         case names.SIGNAL_PREEMPT:
             return events.Suspended(value, preempted=True, within=signal.within)
-        case names.SIGNAL_RESUME:
-            return events.Resumed(value)
         case names.SIGNAL_CANCEL:
             return events.Cancelled(value, phases=signal.phases)
-        case names.SIGNAL_RETRY:
-            return events.Retried(value)
         case _:
-            return None
+            return events.WISHES[name](value) if name in events.WISHES else None

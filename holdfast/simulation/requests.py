@@ -5,13 +5,11 @@ from __future__ import annotations
 from holdfast.model import State, Workload, format_duration
 from holdfast.policy.attempt.checkpoint import check_ask
 from holdfast.policy.values.events import (
-    Cancelled,
+    WISHES,
     CheckpointAsked,
     Event,
     RequeueAsked,
     RequeueRequest,
-    Resumed,
-    Retried,
     Suspended,
     WalltimeExtended,
 )
@@ -38,9 +36,7 @@ def wish(spec: Workload, state: State, name: str, what: Asked) -> tuple[State, E
             check_ask(spec, state)
             return state, CheckpointAsked(what.note)
         case _:
-            return state, {"suspend": Suspended, "resume": Resumed, "cancel": Cancelled, "retry": Retried}[name](
-                what.note
-            )
+            return state, WISHES[name](what.note)
 
 
 def request(what: Requeue, requeues: int) -> RequeueRequest:

@@ -273,7 +273,7 @@ class Player:
             await self.handle.signal(names.SIGNAL_PREEMPT, args=[what.note, within])
             return
         if isinstance(what, Asked):
-            await self.handle.signal(getattr(names, f"SIGNAL_{name.upper()}"), what.note)
+            await self.handle.signal(name, what.note)
             return
         known = names_of(self.cluster.world.spec)
         happen(self.cluster.world, what, lambda given: known[given] if given is not None else None)

@@ -50,6 +50,7 @@ from holdfast.policy.values.events import (
     StripAsked,
     Suspended,
     WalltimeExtended,
+    Wish,
 )
 from holdfast.policy.values.record import cause, shortened
 from holdfast.policy.verdicts.hold import contradiction, foreign_attempt, hold
@@ -95,7 +96,7 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return ended(state, event, now)
 
 
-def _wished(state: State, event: Suspended | Resumed | Cancelled | Retried | PolicyChanged, now: datetime) -> State:
+def _wished(state: State, event: Wish, now: datetime) -> State:
     intent = state.intent
     if event.note:
         event = replace(event, note=shortened(event.note))

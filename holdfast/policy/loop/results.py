@@ -123,8 +123,8 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             return hold(state, shortened(message), newest, now)
         case OperationRefused(type_, message):
             return _refused(state, type_, message, now)
-        case _:
-            pass
+        case Looked() | Created() | Replaced() | Staged() | Cleared() | Parked() | Unparked() | Removed() | Reported():
+            pass  # It changed nothing, or is about an earlier attempt. Named, so that the type checker finds a new one.
     return state
 
 
@@ -217,7 +217,7 @@ def _told(state: State, event: OperationEnd, operation: Operation) -> State:
             ended = gone
         case Cleared(done=done) | Parked(done=done) | Unparked(done=done):
             ended = done
-        case _:
+        case Prepared() | Created() | Replaced() | Looked() | Checkpointed() | Reported():
             ended = True
     # A status left to the next operation counts as reported: that operation reports it before its own.
     owed = operation.report if isinstance(event, Looked) and event.untold else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from holdfast import names
 from holdfast.model import (
     Failure,
     FailureClass,
@@ -275,16 +277,22 @@ class OperationInterrupted:
 
 OperationEnd = Result | Looked | OperationRefused | OperationInterrupted
 
+Wish = Suspended | Resumed | Cancelled | Retried | PolicyChanged
+"""What a user or a queue wants. It is recorded in the workload's intent."""
+WISHES: Final[dict[str, Callable[[str], Wish]]] = {
+    names.SIGNAL_SUSPEND: Suspended,
+    names.SIGNAL_RESUME: Resumed,
+    names.SIGNAL_CANCEL: Cancelled,
+    names.SIGNAL_RETRY: Retried,
+}
+"""The wishes that are signals with a reason, by the signal."""
+
 Event = (
-    Suspended
-    | Resumed
-    | Cancelled
-    | Retried
+    Wish
     | CheckpointAsked
     | StripAsked
     | Observed
     | SourceSeen
-    | PolicyChanged
     | WalltimeExtended
     | RequeueAsked
     | NotUnderstood

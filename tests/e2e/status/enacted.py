@@ -143,7 +143,7 @@ class Enactment:
             case Preempt(within=within) if within is not None:
                 await handle.signal(names.SIGNAL_PREEMPT, args=[what.note, within.total_seconds() / self.factor])
             case _:
-                await handle.signal(getattr(names, f"SIGNAL_{name.upper()}"), what.note)
+                await handle.signal(name, what.note)
 
     async def _cluster(self, what: Happening) -> None:
         match what:
