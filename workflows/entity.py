@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel, ValidationError
 
+    from holdfast.model.entities.document import EntityDocument
     from holdfast.model.packed import unpacked
     from holdfast.workflows.clock import Clock
     from holdfast.workflows.operations.dispatch import RETRY
@@ -54,7 +55,7 @@ class Entity:
         """Return the error that ends an entity whose document cannot be read."""
         return ApplicationError(self._problem, type=error, non_retryable=True)
 
-    def _check_document(self, document: BaseModel, error: str) -> None:
+    def _check_document(self, document: EntityDocument, error: str) -> None:
         """Validate an update that brings another document.
 
         Raises:
@@ -63,8 +64,8 @@ class Entity:
         if self._problem:
             raise self._refused(error)
         expected = workflow.info().workflow_id
-        if workflow_id_of(document) != expected:
-            raise ApplicationError(f"{workflow_id_of(document)}: expected {expected}", type=error)
+        if document.workflow_id != expected:
+            raise ApplicationError(f"{document.workflow_id}: expected {expected}", type=error)
 
 
 def start(
@@ -133,12 +134,6 @@ async def stop(*tasks: asyncio.Future[Any] | None) -> None:
     await asyncio.gather(*left, return_exceptions=True)
 
 
-def workflow_id_of(document: BaseModel) -> str:
-    """Return the id of the workflow that a document belongs to."""
-    found: str = getattr(document, "workflow_id")  # noqa: B009 - each document has one, models in general do not
-    return found
-
-
 def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
     """Read the document that a workflow was started with.
 
@@ -160,7 +155,7 @@ def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
         )
     except ValueError as error:  # The packed document is damaged.
         return None, f"{what}: {error}"
-    expected = workflow_id_of(found)
+    expected: str = getattr(found, "workflow_id")  # noqa: B009 - each document has one, models in general do not
     if workflow.info().workflow_id != expected:
         return None, f"workflow id {workflow.info().workflow_id!r}: expected {expected!r}"
     return found, ""

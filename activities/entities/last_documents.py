@@ -43,10 +43,9 @@ async def configured(client: Client, workflow_id: str, model: type[M]) -> tuple[
                 if document is not None:
                     return document, closing, runs
         carried = _mapping(run.arguments[1] if len(run.arguments) > 1 else None)
-        for key in ("queue", "broker"):
-            document = _read(model, carried.get(key), workflow_id)
-            if document is not None:
-                return document, closing or str(carried.get("closing") or "") or None, runs
+        document = _read(model, carried.get(model.__name__.lower()), workflow_id)
+        if document is not None:
+            return document, closing or str(carried.get("closing") or "") or None, runs
         document = _read(model, run.arguments[0], workflow_id) if run.arguments else None
         if document is not None:
             return document, closing, runs

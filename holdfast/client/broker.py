@@ -25,10 +25,5 @@ class BrokerRun(Configured[Broker, BrokerStatus]):
 async def apply(client: Client, place: Place, broker: Broker) -> BrokerRun:
     """Put a broker there, or change what the one that is there goes by (see `Holdfast.apply_broker`)."""
     run = BrokerRun(client, place, broker.workflow_id)
-    await run.apply(
-        broker,
-        task_queue=names.QUEUE_WORKFLOWS,
-        summary=f"Checkpoint broker of cluster {broker.cluster}",
-        columns={names.SA_CLUSTER: broker.cluster, names.SA_NAME: broker.cluster, names.SA_KIND: names.BROKER_WORKFLOW},
-    )
+    await run.apply(broker)
     return run

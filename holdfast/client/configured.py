@@ -28,8 +28,9 @@ from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.silence import BUSY_TIMEOUT, answer_of, unanswered
 from holdfast.errors import HoldfastError
+from holdfast.model.entities.document import EntityDocument
 
-Given = TypeVar("Given", bound=BaseModel)
+Given = TypeVar("Given", bound=EntityDocument)
 Told = TypeVar("Told", bound=BaseModel)
 
 
@@ -113,21 +114,18 @@ class Configured(Generic[Given, Told]):
         except RPCError as error:
             raise self._explained(error) from error
 
-    async def apply(self, given: Given, *, task_queue: str, summary: str, columns: dict[str, str]) -> None:
+    async def apply(self, given: Given) -> None:
         """Put it there, or configure the one that is there.
 
         Args:
             given: what it goes by.
-            task_queue: where its worker polls.
-            summary: for the Temporal UI.
-            columns: search attributes, keywords all.
 
         Raises:
             HoldfastError: if it is there, and no worker answers for it.
             NotReachable: if Temporal does not answer.
         """
         pairs: list[SearchAttributePair[Any]] = [
-            SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in columns.items()
+            SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in given.columns.items()
         ]
         try:
             with refusals(self.place):
@@ -135,11 +133,11 @@ class Configured(Generic[Given, Told]):
                     self.type,
                     given.model_dump(mode="json"),
                     id=self.workflow_id,
-                    task_queue=task_queue,
+                    task_queue=given.task_queue,
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                     search_attributes=TypedSearchAttributes(pairs),
-                    static_summary=summary,
+                    static_summary=given.summary,
                 )
         except WorkflowAlreadyStartedError:
             await self.configure(given)

@@ -27,7 +27,7 @@ from holdfast.client.patience import Patience
 from holdfast.client.silence import answer_of, unanswered
 from holdfast.client.submission import begin, in_the_way, make_way
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
-from holdfast.model import Phase, Workload
+from holdfast.model import Workload
 from holdfast.model.entities.graph import Graph, GraphStatus
 
 R = TypeVar("R")
@@ -194,31 +194,23 @@ def _hash(graph: Graph, workloads: Sequence[Workload]) -> str:
 
 async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) -> str | None:
     """Start a graph's workflow; return the uid of the same graph where that is under way already."""
-    keywords = {
-        names.SA_PHASE: Phase.PENDING.value,
-        names.SA_CLUSTER: graph.cluster,
-        names.SA_NAMESPACE: graph.namespace,
-        names.SA_NAME: graph.name,
-        names.SA_KIND: names.GRAPH_WORKFLOW,
-    }
     pairs: list[SearchAttributePair[Any]] = [
-        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in keywords.items()
+        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in graph.columns.items()
     ]
-    nodes, items = len(graph.nodes), len(graph.items)
     try:
         with refusals(run.place):
             await run.client.start_workflow(
                 names.GRAPH_WORKFLOW,
                 graph.model_dump(mode="json"),
                 id=run.workflow_id,
-                task_queue=names.QUEUE_WORKFLOWS,
+                task_queue=graph.task_queue,
                 id_reuse_policy=(
                     WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
                 ),
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 memo={names.MEMO_SPEC_HASH: spec_hash, names.MEMO_UID: graph.uid},
                 search_attributes=TypedSearchAttributes(pairs),
-                static_summary=f"Graph {graph.name}: {nodes} nodes, {items} workloads in ns {graph.namespace}",
+                static_summary=graph.summary,
             )
         return None
     except WorkflowAlreadyStartedError:

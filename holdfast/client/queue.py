@@ -43,17 +43,7 @@ class QueueRun(Configured[Queue, QueueStatus]):
 async def apply(client: Client, place: Place, queue: Queue) -> QueueRun:
     """Put a queue there, or change the one that is there (see `Holdfast.apply_queue`)."""
     run = QueueRun(client, place, queue.workflow_id)
-    await run.apply(
-        queue,
-        task_queue=names.queue_admission(queue.cluster, queue.name),
-        summary=f"Admission queue {queue.name} of cluster {queue.cluster}",
-        columns={
-            names.SA_CLUSTER: queue.cluster,
-            names.SA_NAME: queue.name,
-            names.SA_QUEUE: queue.name,
-            names.SA_KIND: names.QUEUE_WORKFLOW,
-        },
-    )
+    await run.apply(queue)
     return run
 
 

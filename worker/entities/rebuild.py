@@ -39,9 +39,10 @@ from holdfast.activities.entities.last_documents import (
     rendezvous_memory,
     sized,
 )
-from holdfast.model import Phase, Status
+from holdfast.model import Status
 from holdfast.model.calls.gang import GangBegin, RendezvousInput, RendezvousMemory
 from holdfast.model.entities.broker import Broker
+from holdfast.model.entities.document import EntityDocument
 from holdfast.model.entities.graph import Graph
 from holdfast.model.entities.queue import Queue
 from holdfast.model.gang.state import GangState
@@ -75,21 +76,7 @@ async def prepare_queue(client: Client, workflow_id: str) -> Start | None:
     """
     queue, closing, runs = await configured(client, workflow_id, Queue)
     state = rebuilt_queue(queue, *queue_memory(runs))
-    begin = partial(
-        _begin,
-        client,
-        names.QUEUE_WORKFLOW,
-        [queue.model_dump(mode="json"), state.model_dump(mode="json")],
-        workflow_id,
-        task_queue=names.queue_admission(queue.cluster, queue.name),
-        summary=f"Admission queue {queue.name} of cluster {queue.cluster}",
-        columns={
-            names.SA_CLUSTER: queue.cluster,
-            names.SA_NAME: queue.name,
-            names.SA_QUEUE: queue.name,
-            names.SA_KIND: names.QUEUE_WORKFLOW,
-        },
-    )
+    begin = partial(_begin_document, client, queue, [queue.model_dump(mode="json"), state.model_dump(mode="json")])
 
     async def start() -> None:
         await begin()
@@ -109,16 +96,7 @@ async def prepare_broker(client: Client, workflow_id: str) -> Start | None:
     broker, closing, _ = await configured(client, workflow_id, Broker)
     if closing is not None:
         return None
-    return partial(
-        _begin,
-        client,
-        names.BROKER_WORKFLOW,
-        [broker.model_dump(mode="json")],
-        workflow_id,
-        task_queue=names.QUEUE_WORKFLOWS,
-        summary=f"Checkpoint broker of cluster {broker.cluster}",
-        columns={names.SA_CLUSTER: broker.cluster, names.SA_NAME: broker.cluster, names.SA_KIND: names.BROKER_WORKFLOW},
-    )
+    return partial(_begin_document, client, broker, [broker.model_dump(mode="json")])
 
 
 async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
@@ -134,22 +112,11 @@ async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
     graph, known, cancelled, memo = await graph_document(client, workflow_id)
     found = await _workloads(client, graph, graph.items)
     state = rebuilt(graph, known, found, cancelled)
-    columns = {
-        names.SA_PHASE: Phase.PENDING.value,
-        names.SA_CLUSTER: graph.cluster,
-        names.SA_NAMESPACE: graph.namespace,
-        names.SA_NAME: graph.name,
-        names.SA_KIND: names.GRAPH_WORKFLOW,
-    }
     begin = partial(
-        _begin,
+        _begin_document,
         client,
-        names.GRAPH_WORKFLOW,
+        graph,
         [packed(graph.model_dump(mode="json")), state.model_dump(mode="json")],
-        workflow_id,
-        task_queue=names.QUEUE_WORKFLOWS,
-        summary=f"Graph {graph.name}: {len(graph.nodes)} nodes, {len(graph.items)} workloads in ns {graph.namespace}",
-        columns=columns,
         memo=memo,
     )
 
@@ -249,6 +216,21 @@ async def _workload(client: Client, graph: Graph, item: str) -> Found | None:
     if not isinstance(status, Status):
         raise NotNow(f"{graph.workload(item)} has no status yet")
     return found_open(status)
+
+
+async def _begin_document(
+    client: Client, document: EntityDocument, arguments: list[Any], memo: Mapping[str, Any] | None = None
+) -> None:
+    await _begin(
+        client,
+        document.workflow,
+        arguments,
+        document.workflow_id,
+        task_queue=document.task_queue,
+        summary=document.summary,
+        columns=document.columns,
+        memo=memo,
+    )
 
 
 async def _begin(

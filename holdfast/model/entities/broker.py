@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
-from holdfast.model.base import Duration, Model, Time
+from holdfast.model.base import Duration, Time
+from holdfast.model.entities.document import EntityDocument
 from holdfast.model.later import Later
 from holdfast.model.observation import Payload
 
@@ -16,9 +17,10 @@ CANDIDATES_MAXIMUM: Final = 100
 """How many workloads whose checkpoint is due a look names: those that have waited longest, by their own measure."""
 
 
-class Broker(Model):
+class Broker(EntityDocument):
     """What an operator says of a cluster's broker."""
 
+    workflow: ClassVar = names.BROKER_WORKFLOW
     schema_version: Literal[1] = 1
     cluster: str
     every: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(days=1))] = timedelta(minutes=1)
@@ -51,6 +53,16 @@ class Broker(Model):
     def workflow_id(self) -> str:
         """The id of its workflow."""
         return names.broker_id(self.cluster)
+
+    @property
+    def summary(self) -> str:
+        """The title of its workflow in the Temporal UI."""
+        return f"Checkpoint broker of cluster {self.cluster}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The search attributes of its workflow."""
+        return super().columns | {names.SA_CLUSTER: self.cluster, names.SA_NAME: self.cluster}
 
 
 class Candidate(Payload):

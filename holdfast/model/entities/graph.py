@@ -5,12 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from holdfast import names
 from holdfast.model.base import Model, Time, Word
+from holdfast.model.entities.document import EntityDocument
 from holdfast.model.observation import Payload
 from holdfast.model.packed import PackedPayload
 from holdfast.model.vocabulary import Phase, Reason
@@ -63,9 +64,10 @@ class GraphNode(Model):
         return (self.name,) if self.tasks is None else tuple(f"{self.name}-{one}" for one in range(self.tasks))
 
 
-class Graph(Model):
+class Graph(EntityDocument):
     """Workloads of one namespace and what each waits for: acyclic and bounded, or refused."""
 
+    workflow: ClassVar = names.GRAPH_WORKFLOW
     schema_version: Literal[1] = 1
     name: str
     namespace: str = "default"
@@ -138,6 +140,17 @@ class Graph(Model):
     def workflow_id(self) -> str:
         """The id of its workflow."""
         return names.graph_id(self.cluster, self.namespace, self.name)
+
+    @property
+    def summary(self) -> str:
+        """The title of its workflow in the Temporal UI."""
+        return f"Graph {self.name}: {len(self.nodes)} nodes, {len(self.items)} workloads in ns {self.namespace}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The search attributes that its workflow begins with."""
+        place = {names.SA_CLUSTER: self.cluster, names.SA_NAMESPACE: self.namespace, names.SA_NAME: self.name}
+        return super().columns | place | {names.SA_PHASE: Phase.PENDING.value}
 
     @cached_property
     def before(self) -> dict[str, tuple[str, ...]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from holdfast import names
-from holdfast.model.base import Model, Time
+from holdfast.model.base import Time
+from holdfast.model.entities.document import EntityDocument
 from holdfast.model.observation import Payload
 from holdfast.model.packed import PackedPayload
 from holdfast.model.quantity import parse_quantity
@@ -48,9 +49,10 @@ def _texts(value: Any) -> Any:
     return {key: str(each) if type(each) in {int, float} else each for key, each in given.items()}
 
 
-class Queue(Model):
+class Queue(EntityDocument):
     """What an operator says of a queue: its quota, and how it lets workloads in."""
 
+    workflow: ClassVar = names.QUEUE_WORKFLOW
     schema_version: Literal[1] = 1
     name: str
     cluster: str
@@ -87,6 +89,22 @@ class Queue(Model):
     def workflow_id(self) -> str:
         """The id of its workflow."""
         return names.queue_id(self.cluster, self.name)
+
+    @property
+    def summary(self) -> str:
+        """The title of its workflow in the Temporal UI."""
+        return f"Admission queue {self.name} of cluster {self.cluster}"
+
+    @property
+    def task_queue(self) -> str:
+        """The task queue of the workers that decide for it."""
+        return names.queue_admission(self.cluster, self.name)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The search attributes of its workflow."""
+        place = {names.SA_CLUSTER: self.cluster, names.SA_NAME: self.name, names.SA_QUEUE: self.name}
+        return super().columns | place
 
 
 class Standing(StrEnum):
