@@ -323,7 +323,7 @@ WORKER: Final = "the worker's account"
 
 
 async def _rights(kube: Kube) -> AsyncIterator[Check]:
-    """Check whether the worker's account has the rights that deploy/ grants it; report those on nodes separately."""
+    """Check the rights of the worker's account against deploy/. Report those on nodes apart: it can do without them."""
     needed = granted()
     who, lacking = await lacking_of_worker(kube, needed)
     if not who:

@@ -12,7 +12,7 @@ from holdfast import names
 from holdfast.local.system.paths import deploy_dir
 
 NODES: Final = frozenset({"nodes", "leases"})
-"""Resources whose rights the worker can miss; it then does not notice nodes that are silent or marked."""
+"""Resources whose rights the worker can do without; it then does not notice silent or marked nodes."""
 _ROLES: Final = {"ClusterRole", "Role"}
 
 
