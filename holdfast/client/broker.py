@@ -1,4 +1,4 @@
-"""A cluster's checkpoint broker: putting it there, asking and ending it (row L11)."""
+"""A cluster's checkpoint broker: create it, query it, end it (row L11)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BrokerRun(Configured[Broker, BrokerStatus]):
 
 
 async def apply(client: Client, place: Place, broker: Broker) -> BrokerRun:
-    """Put a broker there, or change what the one that is there goes by (see `Holdfast.apply_broker`)."""
+    """Create a broker, or change the configuration of the existing one (see `Holdfast.apply_broker`)."""
     run = BrokerRun(client, place, broker.workflow_id)
     await run.apply(broker)
     return run

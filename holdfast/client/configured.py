@@ -1,4 +1,4 @@
-"""A workflow that an operator puts into a cluster, asks, configures and ends: an admission queue, a broker."""
+"""A workflow that an operator creates for a cluster, queries, configures and ends: an admission queue, a broker."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ Told = TypeVar("Told", bound=BaseModel)
 
 
 class NotThere(HoldfastError):
-    """There is none of this name."""
+    """No workflow of this name exists."""
 
 
 @dataclass(frozen=True)
 class Configured(Generic[Given, Told]):
-    """One such workflow."""
+    """One workflow that an operator configures."""
 
     client: Client
     place: Place
     workflow_id: str
 
     type: ClassVar[str]
-    """Of its workflow."""
+    """The workflow type."""
     remedy: ClassVar[str]
-    """What makes one, where there is none."""
+    """How to create one; part of the error if none exists."""
     role: ClassVar[str]
-    """Of the worker that answers for it."""
+    """The role of the worker that answers for it."""
     told: ClassVar[type[BaseModel]]
-    """What it says of itself."""
+    """The model of its status."""
 
     async def status(self) -> Told:
-        """Return how it stands.
+        """Return its status.
 
         Raises:
-            HoldfastError: if there is none of this name, or no worker answers.
+            HoldfastError: if none of this name exists, or no worker answers.
             NotReachable: if Temporal does not answer.
         """
         try:
@@ -79,10 +79,10 @@ class Configured(Generic[Given, Told]):
         return self._read(found)
 
     async def configure(self, given: Given) -> Told:
-        """Change what it goes by from now on.
+        """Change its configuration from now on.
 
         Raises:
-            HoldfastError: if there is none of this name, it refuses, or no worker answers.
+            HoldfastError: if none of this name exists, it refuses the configuration, or no worker answers.
             NotReachable: if Temporal does not answer.
         """
         try:
@@ -103,10 +103,10 @@ class Configured(Generic[Given, Told]):
         return self._read(found)
 
     async def cancel(self, reason: str = "") -> None:
-        """Have it end, as soon as nobody needs it any more.
+        """Ask it to end. It ends as soon as nobody needs it any more.
 
         Raises:
-            HoldfastError: if there is none of this name.
+            HoldfastError: if none of this name exists.
             NotReachable: if Temporal does not answer.
         """
         try:
@@ -115,13 +115,13 @@ class Configured(Generic[Given, Told]):
             raise self._explained(error) from error
 
     async def apply(self, given: Given) -> None:
-        """Put it there, or configure the one that is there.
+        """Create it, or configure the existing one.
 
         Args:
-            given: what it goes by.
+            given: its configuration.
 
         Raises:
-            HoldfastError: if it is there, and no worker answers for it.
+            HoldfastError: if it exists, and no worker answers for it.
             NotReachable: if Temporal does not answer.
         """
         pairs: list[SearchAttributePair[Any]] = [

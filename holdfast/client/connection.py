@@ -1,4 +1,4 @@
-"""Reaching Temporal: where it is, and what its refusals mean in words a person can act on."""
+"""The connection to Temporal: its address, and its errors translated into messages that a person can act on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AWAY: Final = {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCS
 
 @dataclass(frozen=True)
 class Place:
-    """Which Temporal is meant: its address and the namespace in it."""
+    """Identifies a Temporal namespace: the server's address and the namespace."""
 
     target: str
     namespace: str
@@ -42,14 +42,14 @@ class Place:
 
 @asynccontextmanager
 async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[tuple[Client, Place]]:
-    """Connect to Temporal, as its own tools would: arguments, then TEMPORAL_* variables, then its configuration file.
+    """Connect to Temporal, configured as its own tools are: arguments, TEMPORAL_* variables, its configuration file.
 
-    HOLDFAST_TEMPORAL_ADDRESS goes before TEMPORAL_ADDRESS, since those tools know one address each.
+    HOLDFAST_TEMPORAL_ADDRESS takes precedence over TEMPORAL_ADDRESS, since those tools accept only one address.
 
-    Where several addresses are given, any that answers is used, for as long as this lasts (row L10).
+    If several addresses are given, the connection uses any that answers, for as long as this context lasts (row L10).
 
     Raises:
-        NotReachable: if nobody answers at that address within a few seconds, or the namespace is not there.
+        NotReachable: if no server answers at that address within a few seconds, or the namespace does not exist.
     """
     try:
         settings = ClientConfig.load_client_connect_config()
@@ -74,10 +74,10 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
 
 @contextmanager
 def refusals(place: Place) -> Generator[None]:
-    """Turn what Temporal answers when it cannot do something into what a person can do about it.
+    """Translate Temporal's errors into errors that say what a person can do.
 
     Raises:
-        NotReachable: if Temporal does not answer, does not know the namespace, or lets us do nothing.
+        NotReachable: if Temporal does not answer, does not know the namespace, or denies access.
         HoldfastError: if the namespace lacks the search attributes.
     """
     try:
@@ -90,8 +90,8 @@ _BROKE_OFF = ("transport error", "http2 error", "connection error")
 
 
 def explained(error: RPCError, place: Place) -> HoldfastError:
-    """Return the error of ours that says what Temporal's means."""
-    # A server that dies within a call leaves the client an error without a code of gRPC's.
+    """Return the Holdfast error that says what a Temporal error means."""
+    # If a server dies during a call, the client gets an error without a specific gRPC code.
     broke_off = error.status is RPCStatusCode.UNKNOWN and error.message.startswith(_BROKE_OFF)
     if error.status in _AWAY or broke_off:
         return NotReachable("Temporal", place.target, _REMEDY, _short(error), passing=True)
@@ -118,7 +118,7 @@ def explained(error: RPCError, place: Place) -> HoldfastError:
 
 
 _TYPES: Final = ("Text", "Keyword", "Int", "Double", "Bool", "Datetime", "KeywordList")
-"""Temporal's names of the types, in the order of its own numbers, from 1."""
+"""Temporal's names of the search attribute types, in the order of its own numbers, from 1."""
 
 
 async def missing_search_attributes(client: Client) -> dict[str, str]:
@@ -128,9 +128,10 @@ async def missing_search_attributes(client: Client) -> dict[str, str]:
 
 
 async def search_attributes(client: Client) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the search attributes that the client's namespace lacks, each with its type, and those of another type.
+    """Return the search attributes that the client's namespace lacks, and those that have another type than expected.
 
-    Those of another type come with the type that they have. Temporal refuses what is written to them (row D51).
+    A missing one comes with the expected type, a wrong one with the type it has. Temporal refuses writes to the wrong
+    ones (row D51).
     """
     from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 

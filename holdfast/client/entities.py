@@ -1,4 +1,4 @@
-"""How the entities stand that workloads depend on: for `explain` and for `doctor` (row D2)."""
+"""The health of the entities that workloads depend on, for `explain` and for `doctor` (row D2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AT_ONCE: Final = 8
 
 @dataclass(frozen=True)
 class EntityStanding:
-    """How one entity stands."""
+    """The health of one entity."""
 
     entity: Entity
     workflow_id: str
@@ -42,12 +42,12 @@ class EntityStanding:
 
     @property
     def sentence(self) -> str:
-        """What is wrong and what that means; empty where nothing is."""
+        """What is wrong and what that means; empty if the entity is healthy."""
         return "" if self.verdict.healthy else sentence(self.entity, self.workflow_id, self.verdict)
 
 
 async def standing(client: Client, entity: Entity, workflow_id: str) -> EntityStanding:
-    """Return how an entity stands.
+    """Return the health of an entity.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -59,19 +59,19 @@ async def standing(client: Client, entity: Entity, workflow_id: str) -> EntitySt
 async def unhealthy(
     client: Client, workload: WorkflowExecutionDescription, *, gang: bool
 ) -> tuple[EntityStanding, ...]:
-    """Return those of the entities that a workload depends on that are not healthy."""
+    """Return the unhealthy entities among those that a workload depends on."""
     memo: dict[str, Any] = dict(await workload.memo())
     queue = workload.typed_search_attributes.get(_QUEUE) if memo.get(names.MEMO_QUEUED) else ""
     needs = needs_of(workload.id, queue=queue or "", graph=str(memo.get(names.MEMO_GRAPH, "")), gang=gang)
     try:
         found = await asyncio.gather(*(standing(client, *need) for need in needs))
     except RPCError:
-        return ()  # Whoever explains says already that Temporal does not answer.
+        return ()  # `explain` already says that Temporal does not answer.
     return tuple(each for each in found if not each.verdict.healthy and concerns(each.entity, each.execution))
 
 
 async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
-    """Return how all entities of a cluster stand, but those that are away and that nobody needs.
+    """Return the health of all entities of a cluster, except those that are away and that nobody needs.
 
     Raises:
         RPCError: if Temporal does not answer.

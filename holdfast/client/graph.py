@@ -1,4 +1,4 @@
-"""Starting a graph of workloads, and asking and steering it (row L31)."""
+"""Start, query and cancel a graph of workloads (row L31)."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _TOGETHER: Final = 16
-"""Workloads that are handed in at the same time."""
+"""How many workloads are submitted at the same time."""
 
 
 @dataclass(frozen=True)
 class GraphRun:
-    """One graph that was found or has been started."""
+    """One graph that was found or started."""
 
     client: Client
     place: Place
     workflow_id: str
     uid: str = ""
-    """Which submission; empty: whichever has the name."""
+    """Identifies the submission; empty: whichever submission has the name."""
 
     @property
     def name(self) -> str:
@@ -53,10 +53,10 @@ class GraphRun:
         return self.workflow_id.rpartition("/")[2]
 
     async def status(self) -> GraphStatus:
-        """Return how it stands: each of its workloads, and what those that wait are waiting for.
+        """Return its status: each of its workloads, and what the waiting ones wait for.
 
         Raises:
-            HoldfastError: if there is none of this name, a later one has it, or no worker answers.
+            HoldfastError: if no graph of this name exists, a later one has the name, or no worker answers.
             NotReachable: if Temporal does not answer.
         """
         try:
@@ -70,14 +70,14 @@ class GraphRun:
         return self._own(GraphStatus.model_validate(found))
 
     async def cancel(self, reason: str = "") -> None:
-        """Have all workloads end that have not: those that wait never begin, those that run are removed.
+        """End all workloads that have not ended: waiting ones never begin, running ones are removed.
 
         Raises:
-            HoldfastError: if it has ended, there is none, or a later one has its name.
+            HoldfastError: if it has ended, it does not exist, or a later graph has its name.
             NotReachable: if Temporal does not answer.
         """
         try:
-            # The workflow itself takes nothing that is meant for another: one may begin between the two.
+            # The workflow ignores a signal meant for another submission: one may begin between these two calls.
             await self._handle.signal(names.SIGNAL_CANCEL, args=[reason, self.uid] if self.uid else [reason])
             memo = await (await self._handle.describe()).memo()
         except RPCError as error:
@@ -85,10 +85,10 @@ class GraphRun:
         self._check(str(memo.get(names.MEMO_UID, "")))
 
     async def result(self) -> GraphStatus:
-        """Wait until all of it has ended and holds nothing any more; a graph that failed is returned as such.
+        """Wait until all of it has ended and holds nothing any more; a failed graph is returned, not raised.
 
         Raises:
-            HoldfastError: if its workflow ended without a status, or a later one has its name.
+            HoldfastError: if its workflow ended without a status, or a later graph has its name.
             NotReachable: if Temporal does not answer.
         """
         return await Patience().ask(self._result)
@@ -109,10 +109,10 @@ class GraphRun:
         return status
 
     def _check(self, uid: str) -> None:
-        """Check that who has the name now is this submission, as of a workload (row D46).
+        """Check that the name still belongs to this submission, as for a workload (row D46).
 
         Raises:
-            HoldfastError: if it is another.
+            HoldfastError: if it belongs to another.
         """
         if self.uid and uid and uid != self.uid:
             raise HoldfastError(
@@ -125,13 +125,13 @@ class GraphRun:
 
 
 async def submit(client: Client, place: Place, graph: Graph, workloads: Sequence[Workload], *, again: bool) -> GraphRun:
-    """Start a graph and all of its workloads, or go on where an earlier submission of it was broken off."""
+    """Start a graph and all of its workloads, or continue an earlier submission of it that was interrupted."""
     stamped = graph.model_copy(update={"submitted_at": datetime.now(UTC)})
     run, spec_hash = GraphRun(client, place, stamped.workflow_id, stamped.uid), _hash(graph, workloads)
     known = await _under_way(run, spec_hash, again=again)
     if known is None:
-        # A name that is in the way is told before anything begins; and what an earlier graph of this name left has
-        # said its last word by then, which would be taken for one of this.
+        # Report a name conflict before anything begins. Also wait until the leftovers of an earlier graph of this name
+        # have sent their final messages, which this graph would take for its own.
 
         async def is_under_way() -> bool:
             return await _under_way(run, spec_hash, again=again) is not None
@@ -152,7 +152,7 @@ async def submit(client: Client, place: Place, graph: Graph, workloads: Sequence
 
 
 async def _each(things: Sequence[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Do something with all, some at the same time; the first error is that of all."""
+    """Act on all things, up to `_TOGETHER` at the same time, and return the results; raise the first error."""
     turns = asyncio.Semaphore(_TOGETHER)
 
     async def one(thing: T) -> R:
@@ -168,7 +168,7 @@ async def _each(things: Sequence[T], act: Callable[[T], Awaitable[R]]) -> list[R
 
 
 async def end_unheard(run: GraphRun, workloads: Sequence[Workload]) -> None:
-    """End those that came to a graph that had ended meanwhile: nobody will ever let them begin."""
+    """End the workloads that were submitted after their graph had ended: nothing will ever let them begin."""
     try:
         description = await run.client.get_workflow_handle(run.workflow_id).describe()
     except RPCError as error:
@@ -182,18 +182,18 @@ async def end_unheard(run: GraphRun, workloads: Sequence[Workload]) -> None:
             try:
                 await handle.signal(names.SIGNAL_CANCEL, "its graph had ended before it was handed in")
             except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND:  # That it has ended by itself is as good.
+                if error.status is not RPCStatusCode.NOT_FOUND:  # It has already ended by itself.
                     raise explained(error, run.place) from error
 
 
 def _hash(graph: Graph, workloads: Sequence[Workload]) -> str:
-    """Return what tells two submissions apart: the graph, and what each of its workloads is."""
+    """Return a hash that tells two submissions apart: of the graph and of each workload's specification."""
     told = graph.model_dump_json(exclude={"submitted_at"}) + "".join(one.spec_hash() for one in workloads)
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) -> str | None:
-    """Start a graph's workflow; return the uid of the same graph where that is under way already."""
+    """Start a graph's workflow; if the same graph is already under way, return its uid."""
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in graph.columns.items()
     ]
@@ -218,10 +218,10 @@ async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) ->
 
 
 async def _under_way(run: GraphRun, spec_hash: str, *, again: bool) -> str | None:
-    """Return the uid of the same graph where that is under way; empty where an earlier release began it.
+    """Return the uid of the same graph if it is under way; empty if an earlier release began it.
 
     Raises:
-        AlreadyEnded: if it has ended, and is not to begin again.
+        AlreadyEnded: if it has ended, and `again` is not given.
         SpecConflict: if another graph of this name is under way.
     """
     try:

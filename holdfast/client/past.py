@@ -1,4 +1,4 @@
-"""Fetching a workload's past: the histories of all runs of its life, from Temporal or from files."""
+"""Fetch a workload's past: the histories of all runs of its life, from Temporal or from files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from holdfast.past import Run, Story, read_run, told
 
 
 async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Story:
-    """Return the story of the life that a run belongs to; of the latest where none is named.
+    """Return the story of the life that a run belongs to; without a run id, of the latest run.
 
-    No worker is needed: Temporal's own record is read, run by run, back to where the life began and on to where it is.
+    No worker is needed. This reads Temporal's own record run by run, back to the first run and on to the latest.
 
     Raises:
-        WorkloadNotFound: if Temporal does not know it any more.
+        WorkloadNotFound: if Temporal no longer knows it.
         NotReachable: if Temporal does not answer.
         HoldfastError: if this release cannot read it.
     """
@@ -34,7 +34,7 @@ async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = ""
     while runs[0].previous_run_id:
         before = await _fetched(client, place, workflow_id, runs[0].previous_run_id)
         if before is None:
-            break  # Its retention is over, which the story says.
+            break  # Its retention period is over; the story says so.
         runs.insert(0, before)
     while runs[-1].next_run_id:
         after = await _fetched(client, place, workflow_id, runs[-1].next_run_id)
@@ -45,10 +45,10 @@ async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = ""
 
 
 async def workload_of(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Workload:
-    """Return what was submitted, as the run's first event has it. No worker is needed, and one event is read.
+    """Return the submitted workload, from the run's first event. No worker is needed, and only one event is read.
 
     Raises:
-        WorkloadNotFound: if Temporal does not know it any more.
+        WorkloadNotFound: if Temporal no longer knows it.
         NotReachable: if Temporal does not answer.
         HoldfastError: if this release cannot read it.
     """
@@ -71,7 +71,7 @@ async def workload_of(client: Client, place: Place, workflow_id: str, run_id: st
 
 
 async def _fetched(client: Client, place: Place, workflow_id: str, run_id: str) -> Run | None:
-    """Return a run, or None where Temporal does not know it."""
+    """Return a run, or None if Temporal does not know it."""
     try:
         history = await client.get_workflow_handle(workflow_id, run_id=run_id or None).fetch_history()
     except RPCError as error:
@@ -83,14 +83,14 @@ async def _fetched(client: Client, place: Place, workflow_id: str, run_id: str) 
 
 
 async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
-    """Return the story that exported Temporal histories tell: one file for each run, in any order.
+    """Return the story from exported Temporal histories: one file for each run, in any order.
 
     Args:
-        paths: As `temporal workflow show --output json` writes them.
+        paths: Files as `temporal workflow show --output json` writes them.
         converter: Reads their payloads.
 
     Raises:
-        HoldfastError: if one is no such file, or they are not all of one life.
+        HoldfastError: if a file is not such a history, or the files are not all of one life.
     """
     runs: list[Run] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""Waiting through an outage of Temporal or its workers: whoever waits goes on, since what is waited for does (D52)."""
+"""Wait through an outage of Temporal or its workers: the caller keeps waiting, since the workload runs on (D52)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from holdfast.errors import NotAnswering, NotReachable
 T = TypeVar("T")
 
 PAUSE: Final = 1.0
-"""Seconds between two questions to a Temporal that does not answer. The SDK has tried each for about 10 s by itself."""
+"""Seconds between two requests while Temporal does not answer. The SDK itself retries each for about 10 s."""
 
 _log: Final = logging.getLogger("holdfast.client")
 
 
 class Patience:
-    """Asks until there is an answer, and says once for each outage that there is none."""
+    """Repeats a request until it is answered, and logs each outage once."""
 
     def __init__(self) -> None:
         self._away = ""
@@ -27,8 +27,8 @@ class Patience:
         """Return the answer, however long Temporal or the worker is away. `asyncio.timeout` bounds the wait.
 
         Raises:
-            NotReachable: if Temporal answers, and refuses: the namespace is missing, or the rights are.
-            Exception: what `question` raises otherwise.
+            NotReachable: if Temporal answers with a refusal: the namespace or the permissions are missing.
+            Exception: any other error that `question` raises.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What a workflow waits for, as Temporal itself has it: its pending activities, with their last words."""
+"""What a workflow waits for: its pending activities as Temporal reports them, with their last heartbeats."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _STATES: Final = {
 
 
 _TOO_LONG: Final = "Failure exceeds size limit."
-"""What Temporal writes over a failure that it cuts short; the failure is its cause then."""
+"""The message of a failure that Temporal has truncated; the original failure is then its cause."""
 
 
 async def activities_of(description: WorkflowExecutionDescription) -> tuple[ActivityView, ...]:
-    """Return the activities that are under way, each with what it last said of itself."""
+    """Return the pending activities, each with its last heartbeat."""
     converter = description.data_converter
     views: list[ActivityView] = []
     for pending in description.raw_description.pending_activities:
@@ -50,7 +50,7 @@ async def activities_of(description: WorkflowExecutionDescription) -> tuple[Acti
 
 
 def _own_words(pending: PendingActivityInfo, state: str) -> list[Payload]:
-    """Return the last heartbeat of this very try: Temporal keeps that of the try before, whose worker may be dead."""
+    """Return the last heartbeat of the current try; Temporal keeps that of the try before, whose worker may be dead."""
     beat, begun = pending.last_heartbeat_time, pending.last_started_time
     if state == "Scheduled" or (beat.seconds, beat.nanos) < (begun.seconds, begun.nanos):
         return []
@@ -58,7 +58,7 @@ def _own_words(pending: PendingActivityInfo, state: str) -> list[Payload]:
 
 
 def _told(failure: Failure) -> str:
-    """Say why the last try ended, also where Temporal has no words that help."""
+    """Return why the last try ended, even if Temporal's own message does not help."""
     if failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT:
         return "the worker that had it was lost (no heartbeat came)"
     if failure.message == _TOO_LONG and failure.cause.message:
@@ -71,5 +71,5 @@ async def _decoded(converter: DataConverter, payloads: list[Payload]) -> list[ob
         return []
     try:
         return await converter.decode(payloads)
-    except Exception:  # A heartbeat is a stranger's value: if it cannot be read, the rest of the explanation still can.
+    except Exception:  # A heartbeat may hold any value. If it cannot be decoded, the rest can still be shown.
         return []

@@ -1,4 +1,4 @@
-"""The machines of a cluster's nodes: booted, wiped, powered off and released by whoever may (row L15)."""
+"""The machines of a cluster's nodes: boot, wipe, power off and release them, if permitted (row L15)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMEDY: Final = "a worker with the setting provisioner_url starts it"
 
 
 async def node_book(client: Client, place: Place, cluster: str) -> NodeBook | None:
-    """Return what the monitor of nodes knows of those that are not healthy (see `Holdfast.node_book`)."""
+    """Return what the node monitor knows about unhealthy nodes (see `Holdfast.node_book`)."""
     workflow_id = names.node_monitor_id(cluster)
     handle: Any = client.get_workflow_handle(workflow_id, result_type=dict)
 
@@ -49,7 +49,7 @@ async def node_book(client: Client, place: Place, cluster: str) -> NodeBook | No
 
 
 class NoProvisioner(HoldfastError):
-    """A cluster has no provisioner: no worker of it is told where the provisioning service is."""
+    """A cluster has no provisioner: none of its workers is configured with the provisioning service's address."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class ProvisionerRun:
 
     @property
     def workflow_id(self) -> str:
-        """Its workflow's id."""
+        """The id of its workflow."""
         return names.provisioner_id(self.cluster)
 
     async def status(self) -> ProvisionerStatus:
-        """Return what is pending and why, what is away, and what came of the last requests.
+        """Return the pending requests with their reasons, the services that are away, and the last requests' outcomes.
 
         Raises:
             NoProvisioner: if the cluster has none.
@@ -89,10 +89,10 @@ class ProvisionerRun:
             raise self._explained(error) from error
 
     async def request(self, ask: NodeAsk) -> NodeRequest:
-        """Ask for something; what is pending already is returned as it is.
+        """Make a request, and return it; a request that is already pending is returned as it is.
 
         Raises:
-            HoldfastError: if it is refused, the cluster has no provisioner, or no worker answers.
+            HoldfastError: if the request is refused, the cluster has no provisioner, or no worker answers.
             NotReachable: if Temporal does not answer.
         """
         return NodeRequest.model_validate(
@@ -100,7 +100,7 @@ class ProvisionerRun:
         )
 
     async def check(self, node: str = "") -> Checked:
-        """Have a worker ask the service, that of a node where one is named, whether it takes requests.
+        """Have a worker ask the service whether it accepts requests; if a node is named, the service of that node.
 
         Raises:
             HoldfastError: if the cluster has no provisioner, or no worker answers.
@@ -109,14 +109,14 @@ class ProvisionerRun:
         return Checked.model_validate(await self._update(names.UPDATE_CHECK, node, seconds=_CHECK))
 
     async def ended(self, number: int) -> NodeOutcome:
-        """Wait until a request has come to an end, however long that takes, and whoever is away meanwhile.
+        """Wait until a request has ended, however long that takes, and even if Temporal or the workers are away.
 
         Raises:
-            HoldfastError: if nothing is known of it.
+            HoldfastError: if the provisioner no longer knows the request.
         """
         patience = Patience()
         while True:
-            # One that was told to stop ends with its last request: what came of that it still says.
+            # A provisioner that was told to stop ends with its last request. A closed one still reports that outcome.
             told = await patience.ask(lambda: self._status(QueryRejectCondition.NONE))
             outcome = next((one for one in told.outcomes if one.number == number), None)
             if outcome is not None:

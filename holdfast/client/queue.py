@@ -1,4 +1,4 @@
-"""Admission queues: putting one there, asking and ending it, and which of them lets a submission in (row L9)."""
+"""Admission queues: create, query and end one, and find the queue that admits a submission (row L9)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from holdfast.model.entities.queue import Queue, QueueStatus
 
 _QUEUE: Final = SearchAttributeKey.for_keyword(names.SA_QUEUE)
 _KNOWN_SECONDS: Final = 5.0
-"""How long a program believes what it has seen of the queues there are."""
+"""How long a program caches which queues exist."""
 _SHOWN: Final = 20
 _DEFAULT: Final = "default"
-"""The queue of a workload that names none."""
+"""The queue of a workload that does not name one."""
 
 
 @dataclass(frozen=True)
 class QueueRun(Configured[Queue, QueueStatus]):
-    """One admission queue. What it has let in stays, however it is configured; told to end, it does once empty."""
+    """One admission queue. A new configuration evicts no admitted workload. If cancelled, the queue ends once empty."""
 
     type = names.QUEUE_WORKFLOW
     remedy = "holdfast queue list shows which there are, and holdfast queue apply FILE makes one"
@@ -41,14 +41,14 @@ class QueueRun(Configured[Queue, QueueStatus]):
 
 
 async def apply(client: Client, place: Place, queue: Queue) -> QueueRun:
-    """Put a queue there, or change the one that is there (see `Holdfast.apply_queue`)."""
+    """Create a queue, or change the existing one (see `Holdfast.apply_queue`)."""
     run = QueueRun(client, place, queue.workflow_id)
     await run.apply(queue)
     return run
 
 
 async def place_of(client: Client, place: Place, workload: WorkflowExecutionDescription) -> str:
-    """Say where a workload stands in its queue, and why it is not let in; empty where no queue lets it in."""
+    """Return a workload's place in its queue and why it is not admitted; empty if no queue admits it."""
     memo: dict[str, Any] = dict(await workload.memo())
     queue = workload.typed_search_attributes.get(_QUEUE)
     if not memo.get(names.MEMO_QUEUED) or not queue:
@@ -70,7 +70,7 @@ async def place_of(client: Client, place: Place, workload: WorkflowExecutionDesc
 
 
 async def of_cluster(client: Client, place: Place, cluster: str) -> list[QueueRun]:
-    """Return the queues that there are of a cluster, by name."""
+    """Return the existing queues of a cluster, sorted by name."""
     query = (
         f"WorkflowType = '{names.QUEUE_WORKFLOW}' AND ExecutionStatus = 'Running' AND {names.SA_CLUSTER} = '{cluster}'"
     )
@@ -81,24 +81,24 @@ async def of_cluster(client: Client, place: Place, cluster: str) -> list[QueueRu
 
 @dataclass
 class Directory:
-    """Which queue lets a submission in, remembered for some seconds: a program may submit hundreds at once."""
+    """Finds the queue that admits a submission. Caches for some seconds: a program may submit hundreds at once."""
 
     client: Client
     place: Place
     _known: dict[str, tuple[float, bool]] = field(default_factory=dict[str, tuple[float, bool]])
 
     def forget(self) -> None:
-        """Forget what was seen."""
+        """Clear the cache."""
         self._known.clear()
 
     async def placed(self, workload: Workload) -> Workload:
-        """Return a workload as it is to be submitted: whether its queue's workflow lets it in.
+        """Return the workload to submit, with `queued` set if its queue's workflow admits it.
 
-        Where a cluster has no queues at all, a queue is a name to list workloads by, and each begins by itself; so does
-        one that names none, unless there is a queue of the name `default`.
+        If a cluster has no queues at all, a queue is only a name to list workloads by, and each workload begins by
+        itself. A workload that names no queue also begins by itself, unless a queue named `default` exists.
 
         Raises:
-            InvalidWorkload: if its cluster has queues, and none of that name.
+            InvalidWorkload: if its cluster has queues, but none of that name.
             NotReachable: if Temporal does not answer.
         """
         workflow_id = names.queue_id(workload.cluster, workload.queue)
@@ -108,7 +108,7 @@ class Directory:
             if not queued and workload.queue != _DEFAULT:
                 await self._refuse_unknown(workload)
             self._known[workflow_id] = (time.monotonic(), queued)
-        # What a program says of itself stands, so that it may wait for a queue that is yet to come.
+        # Keep `queued` if the program has set it: the workload may wait for a queue that does not exist yet.
         return workload.model_copy(update={"queued": True}) if queued else workload
 
     async def _is_there(self, workflow_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""One workload's run: ask how it is, say what is wanted of it, wait for it."""
+"""One workload's run: read its state, send it requests, wait for it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _POLL_LONGEST: Final = 3.0
 
 
 def _unheard() -> None:
-    """Nobody wants to know."""
+    """Do nothing: nobody listens."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Run:
     uid: str
     run_id: str = ""
     taken: Callable[[], None] = field(default=_unheard, compare=False, repr=False)
-    """Called whenever Temporal, or for an update the workflow, has taken a wish: what follows is waiting."""
+    """Called when Temporal, or the workflow for an update, has accepted a request. After that, `Run` only waits."""
 
     @property
     def cluster(self) -> str:
@@ -81,14 +81,14 @@ class Run:
 
     @property
     def handle(self) -> WorkflowHandle[Any, Any]:
-        """The Temporal handle, for whatever this class does not offer."""
+        """The Temporal handle, for anything that this class does not offer."""
         return self.client.get_workflow_handle(self.workflow_id)
 
     async def status(self) -> StatusView:
-        """Return how it is now; if no worker answers within 3 s, how it was when its workflow last wrote it down.
+        """Return its current status; if no worker answers within 3 s, the status that its workflow last recorded.
 
         Raises:
-            WorkloadNotFound: if Temporal does not know it any more.
+            WorkloadNotFound: if Temporal no longer knows it.
             NotReachable: if Temporal does not answer.
         """
         answer = await self._ask(names.QUERY_STATUS)
@@ -101,12 +101,12 @@ class Run:
         return recorded if recorded.closed else recorded.model_copy(update={"silence": await self._silence()})
 
     async def silence(self) -> Silence | None:
-        """Return why no worker answers for it, and since when; None if one does, or nobody has to any more (row D36).
+        """Return why no worker answers for it, and since when; None if one answers or none has to any more (row D36).
 
-        It takes 3 s where none answers.
+        This takes 3 s if no worker answers.
 
         Raises:
-            WorkloadNotFound: if Temporal does not know it any more.
+            WorkloadNotFound: if Temporal no longer knows it.
             NotReachable: if Temporal does not answer.
         """
         if (await self._describe()).status is not WorkflowExecutionStatus.RUNNING:
@@ -119,7 +119,7 @@ class Run:
         return await silence_of(self.client, description) if running else None
 
     async def recorded(self) -> StatusView:
-        """Return the status its workflow last wrote down. It costs no worker anything, so it is what waits poll."""
+        """Return the status that its workflow last recorded. This needs no worker, so waits poll it."""
         description = await self._describe()
         memo = await description.memo()
         closed = description.status is not WorkflowExecutionStatus.RUNNING
@@ -135,10 +135,10 @@ class Run:
         return StatusView(status=status, fresh=closed, closed=closed)
 
     async def explain(self) -> ExplanationView:
-        """Return why it is where it is, what is under way, and what comes next.
+        """Return why it is in its current state, what is under way, and what comes next.
 
-        It takes 3 s if no worker answers for it: then nobody else is asked, who would have as long (row D36). It takes
-        3 s more if its gang or its queue alone does not answer.
+        This takes 3 s if no worker answers for the workload. Then its gang and its queue, which could take as long, are
+        not queried (row D36). It takes 3 s more if only its gang or its queue does not answer.
         """
         answer, description = await asyncio.gather(self._ask(names.QUERY_EXPLAIN), self._describe())
         closed = description.status is not WorkflowExecutionStatus.RUNNING
@@ -151,7 +151,7 @@ class Run:
             explanation, fresh = Explanation.model_validate(answer), True
         activities = await activities_of(description)
         away = () if closed else await unhealthy(self.client, description, gang=explanation.gang is not None)
-        # A queue that cannot answer is not waited for.
+        # Do not wait for a queue that cannot answer.
         lost = any(each.entity.type == names.QUEUE_WORKFLOW for each in away)
         asks = answer is not None and not closed
         queued = asks and explanation.reason is Reason.QUEUED and not lost
@@ -170,7 +170,7 @@ class Run:
     async def _elsewhere(
         self, description: WorkflowExecutionDescription, *, gang: bool, queued: bool
     ) -> tuple[GangStatus | None, str]:
-        """Return what its gang and its queue say of it, both asked at the same time."""
+        """Return its gang's status and its place in its queue; query both at the same time."""
 
         async def of_gang() -> GangStatus | None:
             return await self.gang() if gang else None
@@ -181,9 +181,9 @@ class Run:
         return await asyncio.gather(of_gang(), of_queue())
 
     async def gang(self) -> GangStatus | None:
-        """Return where its gang stands: round, members, what they were charged (rows T1 to T14).
+        """Return the status of its gang: round, members, and restarts charged to them (rows T1 to T14).
 
-        It is asked of the gang's rendezvous. None where that is not there, is another workload's, or does not answer.
+        This queries the gang's rendezvous. None if that does not exist, is another workload's, or does not answer.
         """
         place = names.rendezvous_id(self.cluster, self.namespace, self.name)
         try:
@@ -198,25 +198,25 @@ class Run:
     async def history(self) -> History:
         """Return its whole life: all causes, attempts, budgets, outcome, over all runs of its workflow (row U12).
 
-        It is read from Temporal's record alone: workers and objects may be gone. A life before a resubmission is
-        another life.
+        This reads Temporal's record alone, so workers and objects may be gone. A life before a resubmission is another
+        life.
 
         Raises:
-            WorkloadNotFound: if Temporal does not know it any more.
+            WorkloadNotFound: if Temporal no longer knows it.
             NotReachable: if Temporal does not answer.
         """
         return history_of(await self.story())
 
     async def workload(self) -> Workload:
-        """Return what was submitted. It is read from Temporal's record alone, and changes since are not in it."""
+        """Return the workload as submitted. This reads Temporal's record alone; later changes are not included."""
         return await workload_of(self.client, self.place, self.workflow_id, self.run_id)
 
     async def story(self) -> Story:
-        """Return what `history` is made of: what each step was told, and what it decided."""
+        """Return the data behind `history`: the input of each step and its decision."""
         return await fetch(self.client, self.place, self.workflow_id, self.run_id)
 
     async def suspend(self, reason: str = "", *, wait: bool = False) -> StatusView:
-        """Take it off the cluster, keeping its place: it can be resumed. `wait` waits until it is Suspended."""
+        """Remove it from the cluster, but keep its place, so it can be resumed. `wait` waits until it is Suspended."""
         return await self._steer(names.SIGNAL_SUSPEND, reason, wait, _suspended)
 
     async def resume(self, reason: str = "", *, wait: bool = False) -> StatusView:
@@ -224,21 +224,21 @@ class Run:
         return await self._steer(names.SIGNAL_RESUME, reason, wait, _running)
 
     async def preempt(self, reason: str = "", *, within: timedelta | None = None, wait: bool = False) -> StatusView:
-        """Take it off the cluster for another's sake: no failure, and no budget is charged. `wait`: until Suspended.
+        """Remove it from the cluster to make room for another workload. This is no failure and charges no budget.
 
         Args:
-            reason: Why, for its history.
-            within: How long its checkpoint is waited for at most, if it makes one; none: as long as it says itself.
+            reason: The reason, recorded in its history.
+            within: The longest wait for its checkpoint, if it makes one; None: as long as the workload specifies.
             wait: Whether to return only once it is Suspended.
         """
         await self._signal(names.SIGNAL_PREEMPT, reason, None if within is None else within.total_seconds(), self.uid)
         return await self.until(_suspended) if wait else await self.recorded()
 
     async def checkpoint(self, note: str = "", *, wait: bool = False) -> StatusView:
-        """Have it save its state and run on: its next attempt goes on from there. `wait`: until it has or has not.
+        """Have it save its state and run on; its next attempt continues from there. `wait` waits until that has ended.
 
         Raises:
-            HoldfastError: if it makes no checkpoints, or does not run; the message says which.
+            HoldfastError: if it makes no checkpoints, or is not running; the message says which.
         """
         number = await self._update(names.UPDATE_CHECKPOINT, CheckpointAsk(note=note), int, "a checkpoint")
 
@@ -251,7 +251,7 @@ class Run:
     async def cancel(self, reason: str = "", *, wait: bool = False) -> StatusView:
         """End it and remove everything. `wait` waits until everything is proven gone and its workflow is over.
 
-        A workload whose outcome was settled before keeps it: one that had Succeeded is Succeeded still.
+        A workload that already has an outcome keeps it: one that had Succeeded stays Succeeded.
         """
         await self._signal(names.SIGNAL_CANCEL, reason, self.uid)
         if not wait:
@@ -262,10 +262,10 @@ class Run:
         raise AssertionError("a watch ends only with a closed workflow")
 
     async def retry(self, reason: str = "", *, wait: bool = False) -> Run:
-        """Begin again: the next attempt at once while it lives, else a new run of what was asked for at first.
+        """Begin again: the next attempt at once while its workflow runs, else a new run of the workload as submitted.
 
         Returns:
-            The run that goes on: this one, or the new one.
+            The run that continues: this one, or the new one.
         """
         description = await self._describe()
         run = self
@@ -281,61 +281,61 @@ class Run:
         return run
 
     async def update_policy(self, change: PolicyChange) -> Policy:
-        """Change waits and budget limits from now on, and return the policy then in force.
+        """Change waits and budget limits from now on, and return the resulting policy.
 
         Raises:
-            HoldfastError: if the workflow refuses it; the message names the field and what is allowed.
+            HoldfastError: if the workflow refuses the change; the message names the field and what is allowed.
         """
         return Policy.model_validate(await self._update(names.UPDATE_POLICY, change, dict[str, Any], "the policy"))
 
     async def extend(self, by: str, note: str = "") -> Status:
-        """Let it run longer by so much, for example `1h`, than its walltime said; return its status (row L18).
+        """Extend its walltime by a duration, for example `1h`, and return its status (row L18).
 
         Raises:
-            HoldfastError: if it has no walltime, is over, or may not be extended so far; the message says how far.
+            HoldfastError: if it has no walltime, is over, or may not be extended that far; the message says how far.
         """
         change = WalltimeExtension(by=by, note=note)
         return Status.model_validate(await self._update(names.UPDATE_EXTEND, change, dict[str, Any], "more walltime"))
 
     async def scale(self, most: int, least: int | None = None, note: str = "") -> tuple[int, int]:
-        """Give its gang another size while it runs, and return the size then in force: least and most (row T6).
+        """Change the size of its gang while it runs, and return the resulting size: least and most (row T6).
 
-        Its Job gets or loses pods by that, and its members meet in a new round; nobody is charged.
+        Its Job gains or loses pods, and its members meet in a new round. No restart is charged.
 
         Args:
-            most: How many members a round has at most.
-            least: With how many it still runs; none: as before, or `most` where that is less.
-            note: Why, for its history.
+            most: The highest number of members in a round.
+            least: The lowest number with which it still runs; None: as before, or `most` if that is less.
+            note: The reason, recorded in its history.
 
         Raises:
-            HoldfastError: if it has no gang, cannot have that size, or is over; the message says what is expected.
+            HoldfastError: if it has no gang, cannot have that size, or is over; the message says what is allowed.
         """
         change = GangScale(max=most, min=least, note=note)
         size = await self._update(names.UPDATE_SCALE, change, dict[str, int], "another size")
         return size["min"], size["max"]
 
     async def requeue(self, request: RequeueRequest) -> None:
-        """Tell of a failure of its nodes, on which its rules decide: once for each requeue count expected (row L25)."""
+        """Report a node failure. The rules of the workload decide on it, once per expected requeue count (row L25)."""
         document = {**request.model_dump(mode="json", by_alias=True), "uid": self.uid}
         await self._signal(names.SIGNAL_REQUEUE, document)
-        await self._describe()  # It says if another submission has the name by now.
+        await self._describe()  # Raises if another submission has the name by now.
 
     async def update_components(self, change: ComponentsChange) -> tuple[str, ...]:
-        """Change what components are made of; return those that differ, which are made again alone (row S8).
+        """Change its components, and return the names of those that differ; only these are re-created (row S8).
 
-        It is in force once this returns; that they have been made again is to be waited for by watching.
+        The change is in force once this returns. To wait until the components are re-created, watch the workload.
 
         Raises:
-            HoldfastError: if the workflow or, in a dry run, the API server refuses it, or that did not answer for a
-                minute; the message names the field and what is allowed, and nothing is changed.
+            HoldfastError: if the workflow refuses the change, or if the API server refuses it in a dry run or does not
+                answer for a minute. The message names the field and what is allowed; nothing is changed.
         """
         return tuple(await self._update(names.UPDATE_COMPONENTS, change, list[str], "the components"))
 
     async def strip_finalizers(self, note: str = "") -> None:
-        """Have the finalizers taken off what is left of an attempt that is being forced out (row U2).
+        """Remove the finalizers from what is left of an attempt whose removal is being forced (row U2).
 
         Raises:
-            HoldfastError: if nothing is being forced out, or no finalizer holds what is; the message says what to do.
+            HoldfastError: if no removal is being forced, or no finalizer blocks it; the message says what to do.
         """
         await self._update(names.UPDATE_STRIP, StripRequest(note=note), type(None), "to strip finalizers")
 
@@ -354,7 +354,7 @@ class Run:
             raise self._explained(error) from error
 
     async def submitted(self) -> Workload:
-        """Return what was asked for, as the run's history has it."""
+        """Return the workload as submitted, from the history of its run."""
         try:
             async for event in self.handle.fetch_history_events(page_size=1):
                 payloads = event.workflow_execution_started_event_attributes.input.payloads
@@ -365,7 +365,7 @@ class Run:
         raise WorkloadNotFound(self.workflow_id, "its history is gone: submit its file again")
 
     async def result(self) -> Status:
-        """Wait for the outcome and return the status then: Succeeded or Cancelled. It does not wait for cleaning up.
+        """Wait for the outcome, Succeeded or Cancelled, and return the status. This does not wait for the cleanup.
 
         Raises:
             WorkloadFailed: if it failed; the message says why.
@@ -376,11 +376,11 @@ class Run:
         return view.status
 
     async def closed(self) -> Status:
-        """Wait until the workflow is over, that is until nothing is held or removed any more, and return its status.
+        """Wait until the workflow is over, when nothing is held or being removed any more, and return its status.
 
         Raises:
             WorkloadFailed: if it failed; the message says why.
-            HoldfastError: if it was refused, or ended from outside.
+            HoldfastError: if the workload was refused, or its workflow was ended from outside.
         """
         patience = Patience()
         status = await patience.ask(self._result)
@@ -405,15 +405,15 @@ class Run:
     async def until(
         self, reached: Callable[[Status], bool], *, through_ends: bool = False, through_holds: bool = False
     ) -> StatusView:
-        """Wait until the recorded status is as wanted, and return it. `asyncio.timeout` bounds the wait.
+        """Wait until the recorded status meets a condition, and return it. Use `asyncio.timeout` to bound the wait.
 
         Args:
-            reached: Whether a status is as wanted.
-            through_ends: Whether to wait on although it has an outcome: a retry may follow a failure.
-            through_holds: Whether to wait on although it is Held: until a person decides, nothing happens to it.
+            reached: Returns whether a status meets the condition.
+            through_ends: Whether to keep waiting once it has an outcome: a retry may follow a failure.
+            through_holds: Whether to keep waiting while it is Held: nothing happens to it until a person decides.
 
         Raises:
-            HoldfastError: if the workload ends otherwise or is Held, or a later submission has taken its place.
+            HoldfastError: if the workload ends first or is Held, or a later submission has taken its name.
         """
         async for view in self.watch():
             if reached(view.status):
@@ -432,7 +432,7 @@ class Run:
     async def watch(self) -> AsyncIterator[StatusView]:
         """Yield its recorded status at once and whenever it changes, until its workflow is over.
 
-        It goes on through an outage of Temporal, and says so once by the logger `holdfast.client`.
+        This continues through an outage of Temporal, and logs it once with the logger `holdfast.client`.
         """
         pause = _POLL_FIRST
         before: Status | None = None
@@ -462,7 +462,7 @@ class Run:
             raise self._explained(error) from error
 
     async def _ask(self, query: str) -> dict[str, Any] | None:
-        """Return the workflow's own answer, or None if no worker gives one soon."""
+        """Return the workflow's answer to a query, or None if no worker answers within `ANSWER_TIMEOUT`."""
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT.total_seconds()):
                 return await self.handle.query(query, result_type=dict, rpc_timeout=ANSWER_TIMEOUT)
@@ -486,10 +486,10 @@ class Run:
         return description
 
     def _own(self, uid: str) -> None:
-        """Check that who has the name now is this run's submission (row D46).
+        """Check that the name still belongs to this run's submission (row D46).
 
         Raises:
-            HoldfastError: if it is another.
+            HoldfastError: if it belongs to another.
         """
         if self.uid and uid and uid != self.uid:
             raise HoldfastError(

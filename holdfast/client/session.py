@@ -1,4 +1,4 @@
-"""The session with Temporal: submit a workload, find one, list them."""
+"""The session with Temporal: submit, find and list workloads."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Holdfast:
     client: Client
     place: Place
     cluster: str | None = None
-    """The cluster meant where a name alone is given."""
+    """The cluster to use if only a name is given."""
 
     @classmethod
     @asynccontextmanager
@@ -64,17 +64,17 @@ class Holdfast:
         cluster: str | None = None,
         client: Client | None = None,
     ) -> AsyncGenerator[Self]:
-        """Reach Temporal and yield a session with it.
+        """Connect to Temporal and yield a session with it.
 
         Args:
             address: `host:port`, or several with commas between them; else TEMPORAL_ADDRESS, else the profile of
                 Temporal's own configuration file, else localhost:7233. TLS and API keys come from the same places.
             namespace: Temporal namespace; else TEMPORAL_NAMESPACE, else `default`.
-            cluster: The cluster meant where only a name is given; else HOLDFAST_CLUSTER.
-            client: A Temporal client to use as it is, with its codec; address and namespace are then its own.
+            cluster: The cluster to use if only a name is given; else HOLDFAST_CLUSTER.
+            client: A Temporal client to use as it is, with its codec, address and namespace.
 
         Raises:
-            NotReachable: if Temporal does not answer within a few seconds; it names the address and a remedy.
+            NotReachable: if Temporal does not answer within a few seconds; the error names the address and a remedy.
         """
         async with AsyncExitStack() as stack:
             if client is None:
@@ -84,16 +84,16 @@ class Holdfast:
             try:
                 yield cls(client=client, place=place, cluster=cluster or os.environ.get("HOLDFAST_CLUSTER") or None)
             finally:
-                # Where the program ends right after its last call, a thread of the client that has not yet let go of
-                # the interpreter crashes it (temporalio/sdk-python#300).
+                # If the program ends right after its last call, a client thread that still holds the interpreter
+                # crashes it (temporalio/sdk-python#300).
                 await asyncio.sleep(_SETTLING)
 
     async def submit(self, workload: Workload, *, again: bool = False) -> Run:
-        """Start a workload's life, or return the run that already lives it.
+        """Start a workload, or return the run that already runs it.
 
         Args:
-            workload: What is asked for. Its uid and time of submission are set here.
-            again: Whether to start anew where an earlier run of this workload has ended.
+            workload: The workload to start. This method sets its uid and time of submission.
+            again: Whether to start anew if an earlier run of this workload has ended.
 
         Returns:
             The run. If the same workload (same specification) is already running, that run.
@@ -101,75 +101,75 @@ class Holdfast:
         Raises:
             SpecConflict: if a workload of this name is running with another specification.
             AlreadyEnded: if it has ended, and `again` is not given.
-            InvalidWorkload: if its cluster has admission queues, and none of the name that it gives.
+            InvalidWorkload: if its cluster has admission queues, but none of the name that it gives.
             NotReachable: if Temporal does not answer.
         """
         placed = await self._queues.placed(workload)
         return self._run(await begin(self.client, self.place, placed, again=again))
 
     async def submit_graph(self, graph: Graph, workloads: Sequence[Workload], *, again: bool = False) -> GraphRun:
-        """Start a graph of workloads, each of which begins once what it comes after has ended (row L31).
+        """Start a graph of workloads. Each begins once the workloads that it comes after have ended (row L31).
 
-        What was broken off half-way goes on where it was: the same graph may be submitted as often as it takes.
+        To continue an interrupted submission, submit the same graph again, as often as needed.
 
         Args:
-            graph: Its nodes and what each waits for.
+            graph: Its nodes, and what each waits for.
             workloads: All of its workloads, each with its place (`holdfast.formats.graph.read_graph` reads both).
-            again: Whether to start anew where an earlier run of this graph, or of a workload of it, has ended.
+            again: Whether to start anew if an earlier run of this graph, or of a workload of it, has ended.
 
         Raises:
             SpecConflict: if a graph of this name is under way with other nodes or workloads.
-            AlreadyEnded: if it, or one of its workloads, has ended, and `again` is not given.
-            InvalidWorkload: if its cluster has admission queues, and none of the name that one of its workloads gives.
+            AlreadyEnded: if the graph, or one of its workloads, has ended, and `again` is not given.
+            InvalidWorkload: if its cluster has admission queues, but none of the name that one of its workloads gives.
             NotReachable: if Temporal does not answer.
         """
         placed = [await self._queues.placed(one) for one in workloads]
         return await graphs.submit(self.client, self.place, graph, placed, again=again)
 
     def graph(self, name: str, namespace: str = "default", cluster: str | None = None) -> GraphRun:
-        """Return a graph by its name, without looking whether there is one."""
+        """Return a graph by its name, without checking that it exists."""
         return GraphRun(self.client, self.place, names.graph_id(self.require_cluster(cluster), namespace, name))
 
     async def apply_queue(self, queue: Queue) -> QueueRun:
-        """Put an admission queue there, or change the quota, strategy or stop policy of the one that is (row L9).
+        """Create an admission queue, or change the quota, strategy or stop policy of the existing one (row L9).
 
-        What a queue has let in stays, whatever its quota is from now on. Workloads that were submitted before there was
-        a queue of their name are not its: they have begun by themselves.
+        A new quota evicts no admitted workload. Workloads that were submitted before a queue of their name existed do
+        not belong to it: they have begun by themselves.
 
         Raises:
-            HoldfastError: if it is there, and no worker answers for it.
+            HoldfastError: if it exists, and no worker answers for it.
             NotReachable: if Temporal does not answer.
         """
         self._queues.forget()
         return await queues.apply(self.client, self.place, queue)
 
     def queue(self, name: str, cluster: str | None = None) -> QueueRun:
-        """Return an admission queue by its name, without looking whether there is one."""
+        """Return an admission queue by its name, without checking that it exists."""
         return QueueRun(self.client, self.place, names.queue_id(self.require_cluster(cluster), name))
 
     async def queues(self, cluster: str | None = None) -> list[QueueRun]:
-        """Return the admission queues that there are of a cluster, by name."""
+        """Return the existing admission queues of a cluster, sorted by name."""
         return await queues.of_cluster(self.client, self.place, self.require_cluster(cluster))
 
     async def apply_broker(self, broker: Broker) -> BrokerRun:
-        """Put a cluster's checkpoint broker there, or change what the one that is there goes by (row L11).
+        """Create a cluster's checkpoint broker, or change the configuration of the existing one (row L11).
 
         Raises:
-            HoldfastError: if it is there, and no worker answers for it.
+            HoldfastError: if it exists, and no worker answers for it.
             NotReachable: if Temporal does not answer.
         """
         return await brokers.apply(self.client, self.place, broker)
 
     def broker(self, cluster: str | None = None) -> BrokerRun:
-        """Return a cluster's checkpoint broker, without looking whether there is one."""
+        """Return a cluster's checkpoint broker, without checking that it exists."""
         return BrokerRun(self.client, self.place, names.broker_id(self.require_cluster(cluster)))
 
     def provisioner(self, cluster: str | None = None) -> ProvisionerRun:
-        """Return what boots, wipes and powers off a cluster's nodes, without looking whether there is one (row L15)."""
+        """Return the provisioner of a cluster's nodes, without checking that it exists (row L15)."""
         return ProvisionerRun(self.client, self.place, self.require_cluster(cluster))
 
     async def node_book(self, cluster: str | None = None) -> NodeBook | None:
-        """Return what a cluster's monitor of nodes knows of those that are not healthy; None where there is none.
+        """Return what a cluster's node monitor knows about unhealthy nodes; None if the cluster has no node monitor.
 
         Raises:
             NotReachable: if Temporal does not answer.
@@ -177,10 +177,10 @@ class Holdfast:
         return await provisioners.node_book(self.client, self.place, self.require_cluster(cluster))
 
     async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
-        """Find a workload's latest run, living or ended.
+        """Find a workload's latest run, open or closed.
 
         Raises:
-            WorkloadNotFound: if there is none, or Temporal has forgotten it.
+            WorkloadNotFound: if there is none, or Temporal no longer knows it.
             HoldfastError: if no cluster is named.
         """
         workflow_id = names.workflow_id(self.require_cluster(cluster), namespace, name)
@@ -204,15 +204,15 @@ class Holdfast:
         """Yield a summary of each workload that matches, newest first, from Temporal's visibility store.
 
         Args:
-            cluster: Only of this cluster; by default of all.
-            namespace: Only of this Kubernetes namespace.
-            phase: Only in this phase.
-            queue: Only of this queue.
-            running: Only those whose workflow is running (True) or over (False).
+            cluster: Only workloads of this cluster; by default of all.
+            namespace: Only workloads of this Kubernetes namespace.
+            phase: Only workloads in this phase.
+            queue: Only workloads of this queue.
+            running: Only workloads whose workflow is running (True) or over (False).
             query: A further condition in Temporal's own list filter language.
-            limit: At most so many.
-            foreign: Takes the id of each workflow that is called `Workload` and is none of Holdfast's. They are left
-                out (row D54).
+            limit: The highest number of workloads.
+            foreign: Called with the id of each workflow of type `Workload` that is not Holdfast's. These are left out
+                (row D54).
         """
         terms = [f"WorkflowType = {_quoted(names.WORKLOAD_WORKFLOW)}"]
         wanted = {
@@ -242,10 +242,10 @@ class Holdfast:
                     return
 
     def require_cluster(self, cluster: str | None = None) -> str:
-        """Return the cluster that is meant.
+        """Return the given cluster, or the session's.
 
         Raises:
-            HoldfastError: if none is named anywhere.
+            HoldfastError: if neither is set.
         """
         chosen = cluster or self.cluster
         if not chosen:
@@ -265,14 +265,14 @@ def _quoted(value: str) -> str:
 
 
 async def _summary(execution: WorkflowExecution) -> Summary | None:
-    """Return a workload's summary; None where the workflow is somebody else's, who calls it as we do."""
+    """Return a workload's summary; None if the workflow is not Holdfast's and only has the same type."""
     try:
         cluster, namespace, name = names.parse_workflow_id(execution.id)
     except ValueError:
         return None
     try:
         memo = await execution.memo()
-    except Exception:  # The codec is the user's, and may raise anything.
+    except Exception:  # The codec is the user's and may raise any error.
         memo = dict[str, Any]()
     attributes = execution.typed_search_attributes
     recorded = memo.get(names.MEMO_STATUS)

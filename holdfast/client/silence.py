@@ -1,4 +1,4 @@
-"""Nobody answers: since when, and what can be done. One rule for whatever asks a workflow."""
+"""No worker answers: since when, and what to do. One rule for every query and update of a workflow."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from holdfast.model import Payload, Time, format_duration
 from holdfast.worker.runtime.pollers import polled
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
-"""How long a worker has for an answer. Every command says within 5 s that none came."""
+"""How long a worker has to answer. Every command reports within 5 s that no answer came."""
 BUSY_TIMEOUT: Final = timedelta(seconds=10)
-"""How long it has if a worker polls: it may be busy."""
+"""How long it has if a worker polls, since that worker may be busy."""
 _FAILING: Final = 3
-"""So many tries of one workflow task, and it does not fail by chance."""
+"""The number of tries from which a workflow task is taken to fail permanently, not by chance."""
 
 T = TypeVar("T")
 
 
 async def answer_of(client: Client, workflow_id: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """Return what a workflow answers. A worker that polls has 10 s for it; where none polls, 3 s are enough.
+    """Return a workflow's answer. If a worker polls, it has 10 s to answer; if none polls, the wait ends after 3 s.
 
     Raises:
         TimeoutError: if no answer came.
-        RPCError: as `ask` does.
+        RPCError: if `ask` raises it.
     """
     asking = asyncio.ensure_future(ask())
     try:
@@ -49,16 +49,16 @@ async def _is_polled(client: Client, workflow_id: str) -> bool:
         description = await client.get_workflow_handle(workflow_id).describe()
         return (await polled(client, description.task_queue or names.QUEUE_WORKFLOWS)).served
     except RPCError as error:
-        return error.status is RPCStatusCode.UNIMPLEMENTED  # A server that cannot say who polls: somebody may.
+        return error.status is RPCStatusCode.UNIMPLEMENTED  # This server cannot say who polls: a worker may.
 
 
 class Silence(Payload):
-    """That no worker answers."""
+    """States that no worker answers, why, and since when."""
 
     why: str
-    """Says since when: `no worker answers: last poll of the task queue NAME 4m40s ago, at 02:10:10 UTC`."""
+    """For example `no worker answers: last poll of the task queue NAME 4m40s ago, at 02:10:10 UTC`."""
     since: Time | None = None
-    """The last poll of any worker; None where Temporal remembers none."""
+    """The last poll of any worker; None if Temporal knows of none."""
     remedy: str = ""
 
 
@@ -68,13 +68,13 @@ async def silence_of(
     role: str = "workflows",
     waited: timedelta = ANSWER_TIMEOUT,
 ) -> Silence:
-    """Return why a workflow that runs does not answer.
+    """Return why a running workflow does not answer.
 
     Args:
-        client: of Temporal.
-        description: of the workflow that was asked and did not answer.
-        role: of the worker that would answer.
-        waited: how long it had, if a worker polls.
+        client: the Temporal client.
+        description: the description of the workflow that did not answer.
+        role: the role of the worker that would answer.
+        waited: how long the worker had to answer, if one polls.
     """
     remedy = f"start one: holdfast worker --roles {role}"
     queue = description.task_queue or names.QUEUE_WORKFLOWS
@@ -94,7 +94,7 @@ async def silence_of(
 
 
 async def unanswered(client: Client, workflow_id: str, role: str) -> NotAnswering:
-    """Return the error that says that no worker answers for a workflow, and since when."""
+    """Return an error that says that no worker answers for a workflow, and since when."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
         silence = await silence_of(client, description, role, BUSY_TIMEOUT)

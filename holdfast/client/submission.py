@@ -1,4 +1,4 @@
-"""Starting a workload's workflow, and what to do where one of the same name is or was there."""
+"""Start a workload's workflow, and handle an earlier one of the same name."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
 _POLL_FIRST: Final = 0.2
 _POLL_LONGEST: Final = 3.0
 MAKING_WAY: Final = timedelta(minutes=10)
-"""For how long a submission waits until what an earlier one of its name holds is proven gone."""
+"""How long a submission waits until everything that an earlier one of its name holds is proven gone."""
 
 
 class Begun(NamedTuple):
-    """Which run it is."""
+    """Identifies a run."""
 
     workflow_id: str
     uid: str
@@ -46,7 +46,7 @@ class Begun(NamedTuple):
 
 
 async def begin(client: Client, place: Place, workload: Workload, *, again: bool) -> Begun:
-    """Start the workload's workflow, or return the run that already is this workload (see `Holdfast.submit`)."""
+    """Start the workload's workflow, or return the run that already runs this workload (see `Holdfast.submit`)."""
     stamped = start.stamped(workload)
     for last in (False, True):
         try:
@@ -62,11 +62,11 @@ async def begin(client: Client, place: Place, workload: Workload, *, again: bool
 
 
 class InTheWay(NamedTuple):
-    """An earlier submission that is to be ended before its name is free.
+    """An earlier submission that must end before its name is free.
 
     Attributes:
-        description: How it was found.
-        phases: In which it was found, or as good: once it is in another, somebody has revived it, and it stays.
+        description: Its description when it was found.
+        phases: The phases in which it may be ended. If it enters another, somebody has revived it, and it stays.
     """
 
     description: WorkflowExecutionDescription
@@ -76,22 +76,22 @@ class InTheWay(NamedTuple):
 async def in_the_way(
     client: Client, place: Place, workload: Workload, *, again: bool, is_under_way: Callable[[], Awaitable[bool]]
 ) -> InTheWay | None:
-    """Say what is in the way of a workload that is to be begun together with others; nothing is changed.
+    """Return what is in the way of a workload that begins together with others; change nothing.
 
-    With `again`, what an earlier submission of the same left waiting, with nothing of it ever made, may be ended; so
-    may what has an outcome and is still held in the cluster: `make_way` ends it.
+    With `again`, two kinds of earlier submissions may be ended, which `make_way` does: one of the same workload that
+    still waits and never created an object, and one that has an outcome and is still held in the cluster.
 
     Args:
-        client: Of Temporal.
-        place: Where that is.
-        workload: Which is to be begun.
-        again: Whether what has ended may begin again.
-        is_under_way: Whether the same submission has been begun by somebody else: then what was found may be of that.
+        client: The Temporal client.
+        place: Temporal's address and namespace.
+        workload: The workload to begin.
+        again: Whether a workload that has ended may begin again.
+        is_under_way: Returns whether another client has begun the same submission; what was found may then be its.
 
     Raises:
-        SpecConflict: if another workload of this name is there.
+        SpecConflict: if another workload of this name exists.
         AlreadyEnded: if one has ended, and `again` is not given.
-        HoldfastError: if it is under way already, and is to begin anew.
+        HoldfastError: if the workload is under way already, and `again` is given.
     """
     description = await _describe(client, place, workload.workflow_id)
     if description is None:
@@ -100,7 +100,7 @@ async def in_the_way(
         if again:
             return None
         raise AlreadyEnded(workload.workflow_id, word_for(description))
-    if await is_under_way():  # Asked after the look: what is begun from now on is not what was found.
+    if await is_under_way():  # Check this after `_describe`: what begins from now on is not what was found.
         return None
     if again and _settled(description):
         return InTheWay(description, _ENDED)
@@ -113,7 +113,7 @@ async def in_the_way(
 
 
 async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
-    """Return the latest run of a workflow id, living or ended; None where there is none."""
+    """Return the latest run of a workflow id, open or closed; None if there is none."""
     description = await _describe(client, place, workflow_id)
     if description is None:
         return None
@@ -121,7 +121,7 @@ async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
 
 
 async def _present(client: Client, place: Place, workload: Workload, *, again: bool) -> Begun | None:
-    """Return the run that is there if it is the same workload; None if it has just ended and may begin again."""
+    """Return the existing run if it is the same workload; None if it has just ended and may begin again."""
     description = await _describe(client, place, workload.workflow_id)
     if description is None:
         return None
@@ -137,32 +137,32 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
 
 
 async def _same(description: WorkflowExecutionDescription, workload: Workload) -> None:
-    """Refuse with `SpecConflict` where the run that is there is of another workload."""
+    """Raise `SpecConflict` if the existing run is of another workload."""
     theirs, ours = str((await description.memo()).get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
     if theirs and theirs != ours:
         raise SpecConflict(workload.workflow_id, theirs, ours)
 
 
 def _settled(description: WorkflowExecutionDescription) -> bool:
-    """Whether the workload's outcome stands, so that only its resources are still held or being removed.
+    """Whether the workload has an outcome, so that only its resources are still held or being removed.
 
-    By its columns: the memo is not written with every phase, so one that was revived would look as if it had ended.
+    Read from its search attributes: the memo is not written in every phase, so a revived workload would look ended.
     """
     return description.typed_search_attributes.get(_PHASE) in _ENDED
 
 
 def _waits(description: WorkflowExecutionDescription) -> bool:
-    """Whether nothing of it was ever made."""
+    """Whether it is Pending and never had an attempt, so none of its objects was ever created."""
     shown = description.typed_search_attributes
     return shown.get(_PHASE) == Phase.PENDING.value and not shown.get(_ATTEMPT)
 
 
 async def make_way(client: Client, place: Place, found: InTheWay) -> None:
-    """Have what an earlier submission still holds removed, and wait until it is proven gone (row D53).
+    """Remove everything that an earlier submission still holds, and wait until it is proven gone (row D53).
 
     Args:
-        client: Of Temporal.
-        place: Where that is.
+        client: The Temporal client.
+        place: Temporal's address and namespace.
         found: The earlier submission.
 
     Raises:
@@ -200,7 +200,7 @@ async def _uid(description: WorkflowExecutionDescription) -> str:
 
 
 async def _unmoved(client: Client, description: WorkflowExecutionDescription, phase: str) -> str:
-    """Say what the end of an earlier submission waits for."""
+    """Return a message that says what the end of an earlier submission waits for."""
     _, namespace, name = names.parse_workflow_id(description.id)
     now, under_way = datetime.now(UTC), await activities_of(description)
     sentences = [sentence for activity in under_way if (sentence := activity.sentence(now))]

@@ -1,4 +1,4 @@
-"""What the client hands out: a status and how fresh it is, a line of the list, an explanation and its activities."""
+"""The values that the client returns: a status and its freshness, a list entry, an explanation and its activities."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from holdfast.model.gang.orders import GangStatus
 
 
 class StatusView(Payload):
-    """A status, and whether a worker has just given it."""
+    """A status, and whether a worker has just returned it."""
 
     status: Status
     fresh: bool
-    """False: no worker answered, and this is what the workflow last wrote down."""
+    """False: no worker answered, and this is the status that the workflow last recorded."""
     gang: Annotated[GangStatus | None, Field(exclude_if=lambda value: value is None)] = None
-    """Where its gang stands, by its rendezvous; None where it has none, or nobody could say."""
+    """The status of its gang, from its rendezvous; None if it has no gang, or the rendezvous did not answer."""
     closed: bool = False
     """Whether the workflow is over: nothing is held or removed any more."""
     silence: Annotated[Silence | None, Field(exclude_if=lambda value: value is None)] = None
-    """Since when no worker answers, where `status` was asked for and none did (row D36)."""
+    """Since when no worker answers, if `Run.status` got no answer (row D36)."""
 
     @property
     def phase(self) -> Phase:
-        """Where the workload's life stands."""
+        """The phase of the workload."""
         return self.status.phase
 
 
 class Summary(Payload):
-    """One workload in a list, as the visibility store has it (which may be a second behind)."""
+    """One workload in a list, from the visibility store, which may be a second behind."""
 
     workflow_id: str
     run_id: str
@@ -52,11 +52,11 @@ class Summary(Payload):
     closed_at: Time | None = None
     spec_hash: str = ""
     execution: str
-    """Temporal's own word for the workflow: Running, Completed, Failed, ..."""
+    """Temporal's own status of the workflow: Running, Completed, Failed, ..."""
 
 
 class ActivityView(Payload):
-    """Something the workflow waits for right now, as Temporal has it."""
+    """An activity that the workflow waits for, as Temporal reports it."""
 
     type: str
     state: str
@@ -64,12 +64,12 @@ class ActivityView(Payload):
     attempt: int
     since: Time | None = None
     heartbeat: tuple[Any, ...] = ()
-    """What the activity last said of itself."""
+    """The details of the activity's last heartbeat."""
     last_failure: str = ""
     next_attempt_at: Time | None = None
 
     def sentence(self, now: datetime) -> str:
-        """Say what it is doing in one line, or return an empty text where there is nothing worth saying."""
+        """Return one line that says what it is doing; empty if there is nothing worth saying."""
         parts: list[str] = []
         due = self.next_attempt_at or self.since
         if self.state == "Scheduled" and due is not None:
@@ -86,23 +86,23 @@ class ActivityView(Payload):
 
 
 class ExplanationView(Payload):
-    """An explanation, whether a worker has just given it, and what is under way."""
+    """An explanation, whether a worker has just returned it, and what is under way."""
 
     explanation: Explanation
     fresh: bool
     closed: bool = False
     silence: Annotated[Silence | None, Field(exclude_if=lambda value: value is None)] = None
-    """Since when no worker answers, where none did (row D36)."""
+    """Since when no worker answers, if none answered (row D36)."""
     gang: Annotated[GangStatus | None, Field(exclude_if=lambda value: value is None)] = None
     queue: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """Its place in its queue and why it is not let in, in words, while it waits there."""
+    """Its place in its queue and why it is not admitted, as a sentence, while it waits there."""
     activities: tuple[ActivityView, ...] = ()
     entities: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What is wrong with the workflows that it depends on, its queue's for one: a sentence each (row D2)."""
+    """What is wrong with the workflows that it depends on, such as its queue's: a sentence each (row D2)."""
 
 
 def explanation_from(status: Status) -> Explanation:
-    """Say what a status alone lets one say, where no worker is there to explain."""
+    """Build an explanation from a status alone, for when no worker answers."""
     latest = status.causes[-1].message if status.causes else ""
     return Explanation(
         name=status.name,
@@ -119,12 +119,12 @@ def explanation_from(status: Status) -> Explanation:
 
 
 def restart_budget(budgets: tuple[BudgetStatus, ...]) -> BudgetStatus | None:
-    """Return the budget that restarts are charged to, where there is one."""
+    """Return the budget that restarts are charged to, if there is one."""
     return next((budget for budget in budgets if budget.name == "restart"), budgets[0] if budgets else None)
 
 
 def latest_causes(causes: tuple[Cause, ...], after: datetime | None) -> tuple[Cause, ...]:
-    """Return the causes later than an instant, or all."""
+    """Return the causes later than an instant; without one, all."""
     return tuple(cause for cause in causes if after is None or cause.time > after)
 
 

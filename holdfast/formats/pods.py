@@ -263,7 +263,7 @@ def pods_wanted(thing: Mapping[str, Any], api_version: str, kind: str) -> int | 
     It is read as at submission, so that the two can be compared. Items of a list name neither version nor kind.
     """
     known = KINDS.get(group_kind({"apiVersion": api_version, "kind": kind}))
-    if known is None:
+    if known is None or known.pod_sets is _declared:
         return None
     try:
         return sum(pod_set.replicas for pod_set in known.pod_sets(cast("Json", thing)))

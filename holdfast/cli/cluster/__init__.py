@@ -1,1 +1,1 @@
-"""Commands for whoever operates a cluster."""
+"""Commands for the operator of a cluster."""

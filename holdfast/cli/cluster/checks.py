@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check says what it found, and what to do where that is not as it should be."""
+"""The checks of `doctor`: each says what it found, and what to do if that is wrong."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _POD_SECURITY = "pod-security.kubernetes.io/enforce"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     good: bool
     found: str
     remedy: str = ""
     unreachable: bool = False
-    """Whether a whole server could not be reached, so that nothing behind it was looked at."""
+    """Whether a whole server could not be reached, so that nothing behind it was checked."""
     unknown: bool = False
-    """Whether it could not be asked: it is not known to be right, and nothing is known to be wrong (row D51)."""
+    """Whether the check could not be made: nothing is known to be right or to be wrong (row D51)."""
     warns: bool = False
-    """Whether it works and somebody should look at it all the same."""
+    """Whether it works, but somebody should still look at it."""
 
 
 def not_known(name: str, why: str, remedy: str = "") -> Check:
@@ -43,12 +43,12 @@ def not_known(name: str, why: str, remedy: str = "") -> Check:
 
 
 def binding(cluster: str, bound: str, here: str) -> Check:
-    """Compare the cluster that a name stands for with the one that the kubeconfig leads to (row D51).
+    """Compare the cluster that a name stands for with the cluster that the kubeconfig leads to (row D51).
 
     Args:
         cluster: The name.
-        bound: The uid of the cluster that its watch was begun on; empty where that is not known.
-        here: The uid of the cluster that the kubeconfig leads to; empty where that is not known.
+        bound: The uid of the cluster that the name's watch was begun on; empty if unknown.
+        here: The uid of the cluster that the kubeconfig leads to; empty if unknown.
     """
     if not here:
         return not_known("cluster", "nothing says which cluster the kubeconfig leads to")
@@ -66,7 +66,7 @@ def binding(cluster: str, bound: str, here: str) -> Check:
 
 
 async def bound_uid(session: Holdfast, cluster: str) -> str:
-    """Return the uid of the cluster that a name stands for, by its watch; empty where there is none."""
+    """Return the uid of the cluster that a name stands for, from its watch; empty if there is no watch."""
     from temporalio.service import RPCError
 
     from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
@@ -80,18 +80,18 @@ async def bound_uid(session: Holdfast, cluster: str) -> str:
 
 @dataclass
 class Uids:
-    """What both servers say of which cluster is meant."""
+    """The uid of the cluster according to each of the two servers."""
 
     bound: str = ""
-    """By Temporal."""
+    """According to Temporal."""
     here: str = ""
-    """By Kubernetes."""
+    """According to Kubernetes."""
 
 
 async def temporal(
     address: str | None, namespace: str | None, cluster: str | None, *, fix: bool = False, uids: Uids | None = None
 ) -> AsyncIterator[Check]:
-    """Look at Temporal: does it answer, has it the search attributes, do workers poll its queues?"""
+    """Check Temporal: does it answer, does it have the search attributes, do workers poll its task queues?"""
     from temporalio.service import RPCError
 
     from holdfast.client import Holdfast
@@ -117,7 +117,7 @@ async def temporal(
 
 
 async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | None = None) -> AsyncIterator[Check]:
-    """Look at Kubernetes: does it answer, are the types there, has the worker its rights, are namespaces enabled?"""
+    """Check Kubernetes: does it answer, serve the types and grant the worker its rights; are namespaces enabled?"""
     from holdfast.cli.cluster.front_door import front_door
     from holdfast.cli.common.kubernetes import reached, server_of
 
@@ -149,7 +149,7 @@ async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | N
 
 
 async def store(cluster: str | None) -> AsyncIterator[Check]:
-    """Look at the store of data sets, where this machine has a worker's settings for one (row L14)."""
+    """Check the store of data sets, if this machine has a worker's settings for one (row L14)."""
     from holdfast.worker.data import NoClient, opened
     from holdfast.worker.runtime.settings import SettingsError, load
 
@@ -211,7 +211,7 @@ _UNSERVED: Final = {
     "watch": "what happens in this cluster is not noticed: pods that fail or finish, nodes that are lost",
     "admission": "no workload of it is let in, and its quota is not released",
 }
-"""What stands still while nobody serves a role."""
+"""What does not happen while no worker serves a role."""
 
 
 async def _pollers(client: Client, cluster: str | None) -> list[Check]:
@@ -237,7 +237,7 @@ async def _pollers(client: Client, cluster: str | None) -> list[Check]:
 
 
 async def _admission(client: Client, cluster: str) -> list[Check]:
-    """Ask of each admission queue that there is whether a worker serves it."""
+    """Check for each existing admission queue whether a worker serves it."""
     from holdfast.client.connection import Place
     from holdfast.client.queue import of_cluster
     from holdfast.worker.runtime.pollers import WORKFLOW
@@ -252,7 +252,7 @@ async def _admission(client: Client, cluster: str) -> list[Check]:
 
 
 async def _entities(client: Client, cluster: str) -> list[Check]:
-    """Look at the workflows that workloads depend on: one line each, but those of graphs and gangs only if not well."""
+    """Check the workflows that workloads depend on: one line each, but graphs and gangs only if unhealthy."""
     from holdfast.client.entities import of_cluster
 
     checks: list[Check] = []
@@ -268,7 +268,7 @@ async def _entities(client: Client, cluster: str) -> list[Check]:
 async def _served(
     client: Client, name: str, role: str, unserved: str, queue: tuple[str, Any], cluster: str | None
 ) -> Check:
-    """Look whether a worker polls a task queue: one that was killed stays in Temporal's list for five minutes."""
+    """Check whether a worker polls a task queue; Temporal still lists a killed worker for five minutes."""
     from holdfast.worker.runtime.pollers import polled
 
     found = await polled(client, *queue)
@@ -280,7 +280,7 @@ async def _served(
 
 
 async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
-    """Ask the provisioning service through a worker, which alone must reach it; and look whether nodes wait for it."""
+    """Check the provisioning service through a worker, which alone must reach it, and whether nodes wait for it."""
     from holdfast.client.provisioner import NoProvisioner
     from holdfast.policy.nodes.provisioner_status import unfenced
 
@@ -323,14 +323,14 @@ WORKER: Final = "the worker's account"
 
 
 async def _rights(kube: Kube) -> AsyncIterator[Check]:
-    """Ask whether the worker's account may do what deploy/ grants it; without nodes it goes on, and says so here."""
+    """Check the rights of the worker's account against deploy/. Report those on nodes apart: it can do without them."""
     needed = granted()
     who, lacking = await lacking_of_worker(kube, needed)
     if not who:
         yield not_known("rights", "this identity may not ask about rights", "use a context that may")
         return
     if who != WORKER:
-        # One's own rights say nothing of the worker's: an administrator has them all.
+        # The caller's own rights say nothing about the worker's: an administrator has all rights.
         may = f"it may not {', '.join(map(str, lacking))}" if lacking else "it may do all of that itself"
         remedy = "use a context that may impersonate service accounts, or one of that account itself"
         yield not_known("rights", f"this identity may not ask what {WORKER} may do; {may}", remedy)
@@ -347,7 +347,7 @@ async def _rights(kube: Kube) -> AsyncIterator[Check]:
 
 
 async def lacking_of_worker(kube: Kube, needed: Sequence[Right]) -> tuple[str, list[Right]]:
-    """Return who was asked about, the worker's account or, if one may not ask as it, oneself; and what it may not."""
+    """Return the checked identity and the rights it lacks: the worker, or the caller if it may not impersonate that."""
     from holdfast.activities.kube.client import service_account_user
     from holdfast.activities.kube.errors import Forbidden
 
@@ -361,10 +361,10 @@ async def lacking_of_worker(kube: Kube, needed: Sequence[Right]) -> tuple[str, l
 
 
 async def lacking(kube: Kube, needed: Sequence[Right], user: str = "") -> list[Right]:
-    """Return what of that a user may not do; oneself, where none is given.
+    """Return which of these rights a user lacks; without a user, which the caller lacks.
 
     Raises:
-        Forbidden: if one may not act as the user.
+        Forbidden: if the caller may not impersonate the user.
     """
     from holdfast.activities.kube.resources import Resource
 
@@ -398,7 +398,7 @@ async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
 
 
 async def _account(kube: Kube, namespace: str, name: str) -> Check | None:
-    """Warn of an account under which pods can be made and not forced out, nor asked to save their state (row X5)."""
+    """Warn of an account that can create pods, but cannot force them out or ask them for checkpoints (row X5)."""
     from holdfast.activities.kube.client import service_account_user
     from holdfast.activities.kube.errors import Forbidden
 
@@ -415,10 +415,10 @@ async def _account(kube: Kube, namespace: str, name: str) -> Check | None:
 
 
 def namespace(metadata: dict[str, Any], allowed: Sequence[str]) -> Check:
-    """Say whether workloads can run in an enabled namespace, and whether anything bounds what their pods may do.
+    """Check whether workloads can run in an enabled namespace, and whether Pod Security restricts their pods.
 
     Args:
-        metadata: the namespace's.
+        metadata: the metadata of the namespace.
         allowed: the service accounts that have opted in.
     """
     name = str(metadata["name"])
@@ -428,7 +428,7 @@ def namespace(metadata: dict[str, Any], allowed: Sequence[str]) -> Check:
     labels: dict[str, str] = metadata.get("labels") or {}
     if labels.get(_POD_SECURITY, "privileged") != "privileged":
         return Check(f"namespace {name}", True, text)
-    # Row X12: host paths, host networks and privileged pods are Pod Security's to refuse.
+    # Row X12: refusing host paths, host networks and privileged pods is the job of Pod Security.
     loose = "its labels enforce no Pod Security level: pods may be privileged, or use the node's files and network"
     remedy = f"kubectl label namespace {name} {_POD_SECURITY}=baseline (which forbids data sets on nodes' own disks)"
     return Check(f"namespace {name}", True, f"{text}; {loose}", remedy, warns=True)

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: is everything there that workloads need, and if not, what is to be done."""
+"""`holdfast doctor`: check that everything that workloads need is there, and say what to do if not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def doctor(
     context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Check connections, versions, rights, types, search attributes and workers: each with its remedy."""
+    """Check connections, versions, rights, types, search attributes and workers; print a remedy for each problem."""
     from holdfast.cli.cluster import checks
     from holdfast.cli.common.about import versions
 
@@ -52,7 +52,7 @@ def doctor(
 
 
 def text(found: list[Check]) -> str:
-    """Write the checks as a person reads them."""
+    """Return the checks as text for people."""
     lines: list[str] = []
     for check in found:
         word = "warning" if check.warns else "ok" if check.good else "unknown" if check.unknown else "NOT OK"

@@ -1,4 +1,4 @@
-"""What `doctor` says of AppWrappers in the cluster: rights, policies, and Kueue's settings beside ours (F5, F6, F9)."""
+"""The checks of `doctor` for AppWrappers: rights, policies, and Kueue's settings against ours (F5, F6, F9)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _WORKLOAD: Final = ("kueue.x-k8s.io/v1beta2", "Workload")
 _MINUTE: Final = timedelta(minutes=1)
 EXTERNAL: Final = f"{names.ATTEMPT_KIND}.v1.{names.GROUP}"
 READY: Final = timedelta(minutes=30)
-"""Kueue 0.19's `waitForPodsReady.timeout` where none is set; its `recoveryTimeout` is as long where that is not set."""
+"""Kueue 0.19's default of `waitForPodsReady.timeout`; `recoveryTimeout` defaults to that timeout."""
 
 
 async def front_door(kube: Kube) -> AsyncIterator[Check]:
-    """Look at what AppWrappers need; nothing is said where the kind is not installed."""
+    """Check what AppWrappers need; yield nothing if the kind is not installed."""
     from holdfast import formats
     from holdfast.activities.kube.errors import Forbidden, UnknownKind
 
@@ -77,7 +77,7 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
     except yaml.YAMLError as error:
         yield not_known("kueue", f"its configuration cannot be read: {one_line(str(error), 200)}")
         return
-    # A list's items do not say of which kind they are.
+    # The items of a list do not carry their kind.
     whole: list[Object] = [{**one, "apiVersion": api_version, "kind": kind} for one in items]
     living = [one for one in whole if _is_ours(one)]
     queued = any(LABEL_QUEUE in mapping(mapping(one["metadata"]).get("labels")) for one in living)
@@ -102,9 +102,9 @@ def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], *, queued: 
     """Compare Kueue's configuration with what AppWrappers need of it (rows F6, F9).
 
     Args:
-        config: Kueue's own document.
-        policies: by what they are called, those of AppWrappers that live.
-        queued: whether one of these names a queue of Kueue's.
+        config: Kueue's configuration document.
+        policies: the policies of active AppWrappers, by name.
+        queued: whether one of these AppWrappers names a queue of Kueue.
     """
     integrations = mapping(config.get("integrations"))
     lacking = {
@@ -148,12 +148,13 @@ def stranded(
 ) -> list[str]:
     """Return the AppWrappers (`namespace/name`) that Kueue has evicted, that are gone and that still hold quota (F9).
 
-    Kueue lets go of it once it sees that one is no longer active. It may miss that (kubernetes-sigs/kueue#14811).
+    Kueue releases the quota once it sees that an AppWrapper is no longer active. It may miss that
+    (kubernetes-sigs/kueue#14811).
 
     Args:
-        workloads: Kueue's own objects.
+        workloads: Kueue's Workload objects.
         resources: AppWrappers that Holdfast runs.
-        now: to leave out what has been removed within the last minute.
+        now: the current time; AppWrappers removed within the last minute are left out.
     """
     evicted = {
         str(owner.get("uid"))
@@ -172,7 +173,7 @@ def stranded(
 
 
 def _since(resource: Mapping[str, Any], condition: str, status: str) -> datetime | None:
-    """Return since when a condition is as given; None if it is not."""
+    """Return since when a condition has the given status; None if it does not."""
     for one in mapping(resource.get("status")).get("conditions") or ():
         if one.get("type") == condition and one.get("status") == status:
             return time_of(one.get("lastTransitionTime"))
@@ -180,9 +181,9 @@ def _since(resource: Mapping[str, Any], condition: str, status: str) -> datetime
 
 
 def longest_reset(policy: Policy) -> timedelta:
-    """Return how long an AppWrapper may be without ready pods until its next attempt has them, if each grace runs out.
+    """Return the longest time that an AppWrapper may be without ready pods in a reset, if each grace period runs out.
 
-    It makes no checkpoint, and its pauses are the retry pause alone.
+    An AppWrapper makes no checkpoint, and its only pause is the retry pause.
     """
     waits = policy.timings
     removal = waits.failure_grace_period + waits.forceful_deletion_grace_period
@@ -190,7 +191,7 @@ def longest_reset(policy: Policy) -> timedelta:
 
 
 def _is_ours(resource: Mapping[str, Any]) -> bool:
-    """Whether a resource is Holdfast's, and its life goes on."""
+    """Whether Holdfast manages a resource, and its life has not ended."""
     life = life_in(mapping(resource.get("status")))
     return names.is_own_manager(_manager(resource)) and (life is None or not life.phase.ended)
 
@@ -200,7 +201,7 @@ def _manager(resource: Mapping[str, Any]) -> str:
 
 
 def _policies(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Policy]]:
-    """Return the policies of AppWrappers by their names; what cannot be run has none."""
+    """Yield the policies of AppWrappers by name; skip AppWrappers that cannot run."""
     from holdfast import formats
 
     with warnings.catch_warnings():

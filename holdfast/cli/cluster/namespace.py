@@ -1,4 +1,4 @@
-"""Namespaces: what one needs before workloads may live in it."""
+"""The command that prepares a namespace for workloads."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def enable(
     ] = None,
     context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
 ) -> None:
-    """Let workloads run in a namespace: its label, its service account, role and bindings. May be repeated.
+    """Let workloads run in a namespace: apply its label, service account, role and bindings. May be repeated.
 
-    It needs your own rights to grant these; the worker has no such rights.
+    You need the right to grant these yourself; the worker has no such rights.
     """
     from holdfast.worker.cleanup.namespace import enable as enable_namespace
     from holdfast.worker.cleanup.namespace import manifests

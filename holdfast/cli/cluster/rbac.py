@@ -1,4 +1,4 @@
-"""What `deploy/` grants the worker: the one place that says what it needs, which `doctor` asks about."""
+"""The rights that `deploy/` grants the worker: the single source of what it needs, which `doctor` checks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from holdfast import names
 from holdfast.local.system.paths import deploy_dir
 
 NODES: Final = frozenset({"nodes", "leases"})
-"""What the worker can do without: nodes that are silent or marked are then not noticed."""
+"""Resources whose rights the worker can do without; it then does not notice silent or marked nodes."""
 _ROLES: Final = {"ClusterRole", "Role"}
 
 
 @dataclass(frozen=True, order=True)
 class Right:
-    """One thing that a role lets its subject do."""
+    """One permission that a role grants."""
 
     group: str
     resource: str
-    """Plural; of a subresource with its name, as in `anchors/status`."""
+    """The plural name; for a subresource, followed by its name, as in `anchors/status`."""
     verb: str
     namespace: str = ""
-    """Of a Role; empty: in every one."""
+    """The namespace of a Role; empty: every namespace."""
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource}"
@@ -35,7 +35,7 @@ def granted(manifest: str = "rbac.yaml") -> tuple[Right, ...]:
     """Return every right of the worker's own roles, each once.
 
     Args:
-        manifest: a file of `deploy/`.
+        manifest: a file in `deploy/`.
 
     Raises:
         FileNotFoundError: if the manifests are not packaged.

@@ -1,4 +1,4 @@
-"""`holdfast sweep`: what outages left behind in a cluster is listed, and removed where Temporal's answer allows it."""
+"""`holdfast sweep`: list what outages left behind in a cluster, and remove it if Temporal's answer allows that."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ def sweep(
     context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Remove what outages left behind in a cluster: of workloads whose run is over, and attempts that are past.
+    """Remove what outages left behind in a cluster: objects of finished workloads, and of past attempts.
 
-    Temporal is asked about each, and again before each deletion; nothing is removed by force. What Temporal does not
-    know is only listed. Exit code 1 if something could not be removed, 3 if Temporal or Kubernetes does not answer.
+    The command asks Temporal about each workload, and again before each deletion. It removes nothing by force, and only
+    lists what Temporal does not know. Exit code 1 if something could not be removed, 3 if Temporal or Kubernetes does
+    not answer.
     """
     limit = time_limit(timeout)
     told: list[Told] = []
@@ -79,7 +80,7 @@ def sweep(
     try:
         asyncio.run(go())
     finally:
-        # Also where Temporal or the cluster went away half way: what was done until then was done.
+        # Also if Temporal or the cluster went away halfway: report what was done until then.
         for seen in told:
             _conclude(seen, output, dry_run=dry_run)
     if any(outcome.result == "left" for seen in told for outcome in seen.outcomes):
@@ -88,7 +89,7 @@ def sweep(
 
 @dataclass
 class Told:
-    """What there is to tell, as far as it has come."""
+    """What the sweep has to report so far."""
 
     scene: Scene
     survey: Survey
@@ -105,14 +106,14 @@ def add_to(app: typer.Typer, panel: str) -> None:
 async def grounded(
     place: Place, installation: str | None, kubeconfig: str | None, context: str | None
 ) -> AsyncGenerator[Ground]:
-    """Reach Temporal and the cluster, which is to be the one that the name stands for."""
+    """Connect to Temporal and to the cluster, which must be the one that the name stands for."""
     from holdfast.cli.common.kubernetes import reached
     from holdfast.cli.common.options import session
     from holdfast.client.connection import refusals
     from holdfast.worker.cleanup.sweep_lookup import ground
     from holdfast.worker.runtime.settings import Role, load
 
-    # Where a worker takes them from: flags, environment, holdfast.toml.
+    # The same sources as for a worker: flags, environment, holdfast.toml.
     flags = {
         "cluster": place.cluster,
         "installation": installation,
@@ -136,7 +137,7 @@ def _scene(ground: Ground) -> Scene:
 
 
 def _ask(ground: Ground, seen: Told, *, unknown: bool, yes: bool) -> None:
-    """Have a person say that what Temporal does not know may go.
+    """Have a person confirm that what Temporal does not know may be deleted.
 
     Raises:
         HoldfastError: if this Temporal namespace does not even know the cluster.
@@ -156,7 +157,7 @@ def _ask(ground: Ground, seen: Told, *, unknown: bool, yes: bool) -> None:
     if yes:
         return
     typer.echo(question(seen.scene, seen.survey), err=True)
-    # Not `typer.confirm`: even there a blank would reach standard output, which may be a JSON document.
+    # Not `typer.confirm`: even with `err` it writes a blank to standard output, which may be a JSON document.
     typer.echo("Delete them? [y/N] ", nl=False, err=True)
     agreed = sys.stdin.readline().strip().lower() in {"y", "yes"}
     if not agreed:
@@ -180,10 +181,10 @@ def _say(text: str) -> None:
 
 
 def time_limit(timeout: str) -> timedelta:
-    """Return how long `--timeout` lets a removal last.
+    """Return the duration in `--timeout`: how long a removal may last.
 
     Raises:
-        typer.BadParameter: if it is no duration.
+        typer.BadParameter: if it is not a duration.
     """
     from holdfast.model import parse_duration
 

@@ -1,4 +1,4 @@
-"""What `holdfast sweep` says, as pure functions from values to text and to the JSON document."""
+"""The output of `holdfast sweep`, as pure functions from values to text and to the JSON document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.worker.cleanup.sweep_lookup import Item, Survey
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Whose leftovers, and which Temporal was asked about them."""
+    """Identifies the installation whose leftovers are swept, and the Temporal that was asked about them."""
 
     cluster: str
     cluster_uid: str
@@ -24,15 +24,15 @@ class Scene:
 
     @property
     def temporal(self) -> str:
-        """Which Temporal, for people."""
+        """Temporal's address and namespace, for people."""
         return f"{self.address}, namespace {self.namespace}"
 
 
 def table(scene: Scene, survey: Survey, *, hint: bool = True) -> str:
-    """Say what was found; workloads that are simply alive are only counted.
+    """Describe what was found; workloads that are simply alive are only counted.
 
     Args:
-        scene: where.
+        scene: the cluster and the Temporal.
         survey: what was found.
         hint: whether to say how to remove what is unknown.
     """
@@ -58,7 +58,7 @@ def table(scene: Scene, survey: Survey, *, hint: bool = True) -> str:
 
 
 def question(scene: Scene, survey: Survey) -> str:
-    """Say what a person is about to let go."""
+    """List what will be deleted if the person agrees."""
     lines = [f"Unknown to Temporal at {scene.temporal}, and to be deleted with all their pods:"]
     lines += [
         f"  {name(one.left)}: {_what(one)} (uid {one.left.workload_uid})"
@@ -69,7 +69,7 @@ def question(scene: Scene, survey: Survey) -> str:
 
 
 def line(outcome: Outcome) -> str:
-    """Say in one line what became of one workload's leftovers."""
+    """Describe in one line the result for one workload's leftovers."""
     left = outcome.item.left
     match outcome.result:
         case Result.REMOVED:
@@ -87,7 +87,7 @@ def line(outcome: Outcome) -> str:
 def document(
     scene: Scene, survey: Survey, chosen: Sequence[Item], outcomes: Sequence[Outcome], *, dry_run: bool
 ) -> dict[str, Any]:
-    """Return what was found and done, as JSON has it; workloads that are simply alive are only counted."""
+    """Return what was found and done, as JSON; workloads that are simply alive are only counted."""
     results = {outcome.item: outcome for outcome in outcomes}
     return {
         "cluster": scene.cluster,
@@ -140,6 +140,6 @@ def _several(number: int, thing: str) -> str:
 
 
 def _what(item: Item) -> str:
-    """Say what of a workload goes: `anchor, attempts 1 and 2`."""
+    """Describe the objects of a workload to remove: `anchor, attempts 1 and 2`."""
     going = item.judgement
     return replace(item.left, anchor=item.left.anchor and going.releases, attempts=going.doomed).sentence()

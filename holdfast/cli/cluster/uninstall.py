@@ -1,4 +1,4 @@
-"""`holdfast uninstall`: Holdfast is taken off a cluster; what runs there is removed first, or left alone."""
+"""`holdfast uninstall`: remove Holdfast from a cluster; running workloads are removed first, or left alone."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _FILES: Final = ("crds/anchors.yaml", "crds/attempts.yaml", "namespace.yaml", "rbac.yaml", "node-policy.yaml")
 _DOOR: Final = ("appwrapper/crd.yaml", "appwrapper/rbac.yaml", "appwrapper/policies.yaml", "appwrapper/askers.yaml")
 _GIVES: Final = "appwrapper/managed-by.yaml"
-"""What makes AppWrappers Holdfast's: it goes before all else, so that none comes meanwhile."""
+"""Assigns AppWrappers to Holdfast. It is removed first, so that no new one arrives during the uninstall."""
 
 
 class Workloads(StrEnum):
-    """What becomes of the workloads that are on the cluster."""
+    """What happens to the workloads on the cluster."""
 
     REMOVE = "remove"
     LEAVE = "leave"
@@ -57,9 +57,9 @@ def uninstall(
     ] = None,
     context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
 ) -> None:
-    """Take Holdfast off a cluster: what runs, what is said on nodes, policies, rights and kinds, in this order.
+    """Remove Holdfast from a cluster: workloads, its marks on nodes, policies, rights and kinds, in this order.
 
-    It may be repeated, and goes on where it was. Histories stay in Temporal.
+    If interrupted, run it again to continue. Histories stay in Temporal.
     """
     from holdfast.cli.cluster.sweep import grounded, time_limit
 

@@ -1,4 +1,4 @@
-"""`holdfast worker`: runs a worker process in the foreground. Its options are the fields of its settings."""
+"""`holdfast worker`: run a worker process in the foreground. Its options are the fields of its settings."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _PANELS: Final = {
     "metrics_": "Pages and logs",
     "log_": "Pages and logs",
 }
-"""By the beginning of a setting's name: where `--help` shows it."""
+"""The panel in `--help` for a setting, by the beginning of its name."""
 _SHORT: Final = {"temporal_address": "--address", "kube_context": "--context"}
-"""Second names, which other commands have too."""
+"""Second option names, as in other commands."""
 _TYPES: Final[tuple[type[Any], ...]] = (bool, int, float, Path)
 Config = Annotated[
     Path | None,
@@ -40,14 +40,14 @@ Config = Annotated[
 
 
 def worker(config: Config = None, **flags: Any) -> None:
-    """Run a worker: it decides (workflows), acts (cluster), waits (wait), sees (watch) and lets in (admission).
+    """Run a worker, which decides (workflows), acts (cluster), waits (wait), watches (watch) and admits (admission).
 
-    Every option may also be given as HOLDFAST_<OPTION> or as a line of the TOML file; options win over the
-    environment, which wins over the file. SIGTERM drains and ends with 0; a second signal ends at once.
+    Every option may also be given as HOLDFAST_<OPTION> or as a line of the TOML file. Options win over the
+    environment, which wins over the file. On SIGTERM it drains and exits with 0; a second signal ends it at once.
     """
     settings = load(flags, config)
 
-    # A wrong option is told before the SDK and the Kubernetes client are loaded.
+    # Report a wrong option before the SDK and the Kubernetes client are loaded.
     from temporalio.worker import UnsandboxedWorkflowRunner
 
     from holdfast.plugin import HoldfastPlugin
@@ -57,11 +57,11 @@ def worker(config: Config = None, **flags: Any) -> None:
 
 
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:
-    """Return a setting as an option: not given, it is left to the environment and the file."""
+    """Return a setting as an option; if the option is not given, the environment and the file decide."""
     kinds = {field.annotation, *get_args(field.annotation)}
     kind: Any = next((each for each in _TYPES if each in kinds), str)
     panel = next((panel for start, panel in _PANELS.items() if name.startswith(start)), None)
-    # Where it has a second name, its first must be named too.
+    # If an option declares a second name, it must declare its first name too.
     declared = (f"--{name.replace('_', '-')}", _SHORT[name]) if name in _SHORT else ()
     text = " ".join((field.description or "").partition("\n\n")[0].split())
     option = typer.Option(*declared, help=text, rich_help_panel=panel)

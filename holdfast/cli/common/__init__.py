@@ -1,1 +1,1 @@
-"""What every command shares: options, output, and what refusals mean."""
+"""Shared by all commands: options, output, and the translation of errors."""

@@ -1,4 +1,4 @@
-"""What this is: versions."""
+"""The `version` command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.cli.common.output import emit
 
 
 def version(output: Format = Output.TABLE) -> None:
-    """Print the versions of Holdfast and of what it speaks with."""
+    """Print the versions of Holdfast, its client libraries and Python."""
     found = versions()
     emit(found, output, lambda: "\n".join(f"{name:<12} {value}" for name, value in found.items()))
 

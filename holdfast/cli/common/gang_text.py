@@ -1,4 +1,4 @@
-"""What people read of an elastic gang: its round, its members, what they were charged. Pure."""
+"""Text about an elastic gang: its round, its members, the restarts charged to them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMED: Final = 3
 
 
 def gang(told: GangStatus) -> str:
-    """Say where a gang stands, in one to three lines: its round; who is not in it, and why; what was charged."""
+    """Describe a gang, one fact a line: its round; the members that are not in it, and why; the charged restarts."""
     size = f"{told.min} to {told.max}" if told.min != told.max else str(told.max)
     if told.closed is not None:
         first = f"closed after round {told.round}: {told.closed.value}"

@@ -1,4 +1,4 @@
-"""Reaching Kubernetes from a command, and what its refusals mean in words a person can act on."""
+"""The connection of a command to Kubernetes, and its errors translated into messages that a person can act on."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ async def reached(kubeconfig: str | None, context: str | None) -> AsyncGenerator
     """Yield a client of the cluster that the kubeconfig names.
 
     Raises:
-        NotReachable: if it does not answer, or does not know who is asking.
-        HoldfastError: if it refuses what is asked.
+        NotReachable: if it does not answer, or does not accept the credentials.
+        HoldfastError: if it refuses a request.
     """
     chosen = kubeconfig or os.environ.get("KUBECONFIG") or None
     where = server_of(chosen, context)
     try:
         kube = await Kube.connect(chosen, context=context, connect_timeout=4.0, timeout=5.0)
-    except Exception as error:  # The client library has an error of its own for each way a file can be wrong.
+    except Exception as error:  # The client library raises a different error for each way that a file can be wrong.
         raise NotReachable("Kubernetes", where, _REMEDY, str(error)) from error
     try:
         async with kube:
@@ -47,7 +47,7 @@ async def reached(kubeconfig: str | None, context: str | None) -> AsyncGenerator
 
 
 def server_of(kubeconfig: str | None, context: str | None) -> str:
-    """Return the address a kubeconfig leads to, for messages; the file's own name where it says none."""
+    """Return the server address in a kubeconfig, for messages; the path of the file if it has none."""
     import yaml
 
     path = Path((kubeconfig or "~/.kube/config").split(os.pathsep)[0]).expanduser()

@@ -1,4 +1,4 @@
-"""Options that many commands share: which workload, which Temporal, how to print; and the exit codes."""
+"""Options that many commands share: the workload, the Temporal, the output format; and the exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXIT_UNREACHABLE: Final = 3
 
 
 class Output(StrEnum):
-    """How a read is printed."""
+    """The output format of a command."""
 
     TABLE = "table"
     JSON = "json"
@@ -54,7 +54,7 @@ Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it.
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command looks: in which cluster, by which Temporal."""
+    """Identifies the cluster and the Temporal that a command uses."""
 
     cluster: Cluster = None
     address: Address = None
@@ -76,7 +76,7 @@ HERE: Final = Place()
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes each field of a dataclass among its parameters as an option of its own."""
+    """Return a command that expands each dataclass parameter into one option for each of its fields."""
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
         one.name: one.annotation for one in signature.parameters.values() if is_dataclass(one.annotation)
@@ -109,7 +109,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class Chosen(NamedTuple):
-    """The workload that was named."""
+    """The workload that the user named."""
 
     namespace: str
     name: str
@@ -132,20 +132,20 @@ def chosen(name: str, namespace: str | None) -> Chosen:
 
 
 def session(place: Place) -> AbstractAsyncContextManager[Holdfast]:
-    """Return a session with Temporal, to be entered."""
+    """Return a context manager for a session with Temporal."""
     from holdfast.client import Holdfast
 
     return Holdfast.connect(place.address, place.temporal_namespace, place.cluster)
 
 
 def asked(named: Chosen, place: Place, ask: Callable[[Run], Awaitable[T]], then: str = "") -> T:
-    """Return what is answered when something is asked of one workload.
+    """Call a function with the run of one workload, and return its result.
 
     Args:
         named: the workload.
-        place: where it is.
-        ask: what is asked of it.
-        then: what happens once a worker answers, which is said where none does; empty where the answer says so itself.
+        place: the cluster and the Temporal.
+        ask: the function.
+        then: what happens once a worker answers, printed if none does; empty if the result itself says so.
     """
     from holdfast.cli.common.silence import attended
 
@@ -158,7 +158,7 @@ def asked(named: Chosen, place: Place, ask: Callable[[Run], Awaitable[T]], then:
 
 
 def exit_code_of(error: HoldfastError) -> int:
-    """Return the exit code an error has."""
+    """Return the exit code for an error."""
     if isinstance(error, WorkloadFailed):
         return EXIT_FAILED
     if isinstance(error, NotReachable):

@@ -1,4 +1,4 @@
-"""How results reach the terminal: JSON and YAML as they are on the wire, tables for people."""
+"""Print results on the terminal: JSON and YAML as they are on the wire, tables for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def emit(value: Any, output: Output, text: Callable[[], str]) -> None:
-    """Print a JSON-able value, or the text a person reads."""
+    """Print a JSON-serializable value, or the text for people."""
     if output is Output.TABLE:
         typer.echo(text())
     else:
@@ -22,7 +22,7 @@ def emit(value: Any, output: Output, text: Callable[[], str]) -> None:
 
 
 def document(answer: BaseModel) -> Any:
-    """Return an answer as a program reads it: plain JSON, although Temporal is given a large one compressed (D7)."""
+    """Return an answer as plain JSON for programs, although Temporal stores a large one compressed (D7)."""
     from holdfast.model.packed import unpacked
 
     return unpacked(answer.model_dump(mode="json", by_alias=True))

@@ -1,4 +1,4 @@
-"""What people read on the terminal, as pure functions from values to text. Times are UTC, as in every message."""
+"""Terminal output for people, as pure functions from values to text. Times are UTC, as in every message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEXT_STALE: Final = "nothing is decided until a worker answers; then what has h
 
 
 def explanation(view: ExplanationView, now: datetime) -> str:
-    """Explain, for a person woken at night (ux.md): why, now, next."""
+    """Return an explanation for a person woken at night (ux.md): why, now, next."""
     told = view.explanation
     arrow = f" → {told.next_attempt}" if told.next_attempt is not None else ""
     lines = _stale(view)
@@ -54,7 +54,7 @@ def explanation(view: ExplanationView, now: datetime) -> str:
 
 
 def _stale(view: StatusView | ExplanationView) -> list[str]:
-    """Say first, where no worker answered, that what follows is old: since when, and what happens once one does."""
+    """Return a notice that the rest is stale, if no worker answered: since when, and what happens once one does."""
     if view.fresh or view.closed:
         return []
     if view.silence is None:
@@ -63,7 +63,7 @@ def _stale(view: StatusView | ExplanationView) -> list[str]:
 
 
 def deadlines(coming: Sequence[Deadline], now: datetime) -> str:
-    """Say what comes next in one line: `02:24:10 forceful deletion · then retry pause 90s`."""
+    """Return the coming deadlines in one line: `02:24:10 forceful deletion · then retry pause 90s`."""
     parts: list[str] = []
     before: datetime | None = None
     for each in coming:
@@ -76,7 +76,7 @@ def deadlines(coming: Sequence[Deadline], now: datetime) -> str:
 
 
 def status(view: StatusView, now: datetime) -> str:
-    """Say how a workload is, in full."""
+    """Return the full status of a workload."""
     told = view.status
     lines = [
         *_stale(view),
@@ -110,7 +110,7 @@ def status(view: StatusView, now: datetime) -> str:
 
 
 def pods(counts: PodCounts) -> str:
-    """Say how many pods there are: `3 of 4 running, 1 pending`."""
+    """Return the pod counts: `3 of 4 running, 1 pending`."""
     named = {
         "succeeded": counts.succeeded,
         "pending": counts.pending,
@@ -122,7 +122,7 @@ def pods(counts: PodCounts) -> str:
 
 
 def summaries(told: Sequence[Summary], now: datetime) -> str:
-    """List workloads, one a line."""
+    """Return a table of workloads, one a line."""
     if not told:
         return "no workloads"
     rows = [
@@ -143,14 +143,14 @@ def summaries(told: Sequence[Summary], now: datetime) -> str:
 
 
 def transition(before: Status | None, after: Status, *, told: bool = False) -> str:
-    """Say in one line what has changed: the line that `watch` prints. What a cause has `told` is not said twice."""
+    """Return the line that `watch` prints for a change; `told` leaves out a message that a cause has already given."""
     text = "" if told else after.message or after.reason.value
     moved = before is not None and before.attempt != after.attempt and "attempt" not in text
     return line(after.since, after.phase.value, f"attempt {after.attempt}: {text}".rstrip(": ") if moved else text)
 
 
 def caused(cause: Cause) -> str:
-    """Say in one line what decided something, as `watch` prints it before the transition that came of it."""
+    """Return the line that `watch` prints for a cause, before the transition that results from it."""
     return line(cause.time, "", f"{cause.message} ({cause.reason.value})")
 
 
@@ -160,7 +160,7 @@ def line(at: datetime, phase: str, text: str) -> str:
 
 
 def is_transition(before: Status | None, after: Status) -> bool:
-    """Whether a person would call it news; pod counts alone are none."""
+    """Whether a change is worth a line for a person; pod counts alone are not."""
     if before is None:
         return True
     return (before.phase, before.reason, before.message, before.attempt) != (
@@ -172,7 +172,7 @@ def is_transition(before: Status | None, after: Status) -> bool:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out columns with two spaces between; the last is not padded."""
+    """Lay out columns with two spaces between them; the last column is not padded."""
     widths = [max(len(line[column]) for line in (heads, *rows)) for column in range(len(heads))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -181,7 +181,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def age(span: timedelta) -> str:
-    """Write an age in its one or two largest units: `41s`, `3m12s`, `5h2m`, `12d`."""
+    """Format an age in its one or two largest units: `41s`, `3m12s`, `5h2m`, `12d`."""
     seconds = max(0, int(span.total_seconds()))
     if seconds >= 2 * 86400:
         return f"{seconds // 86400}d"
@@ -191,7 +191,7 @@ def age(span: timedelta) -> str:
 
 
 def ago(instant: datetime, now: datetime) -> str:
-    """Write how long ago an instant was."""
+    """Format how long ago an instant was."""
     return f"{age(now - instant)} ago"
 
 

@@ -1,4 +1,4 @@
-"""What every command says where no worker answers: since when, and what happens once one does (row D36)."""
+"""The warning that every command prints if no worker answers: since when, and what happens once one does (row D36)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AGAIN: Final = 20.0
-"""Seconds between two questions to a worker while a command waits."""
+"""Seconds between two queries to a worker while a command waits."""
 ASKED: Final = "what was asked for is recorded, and is carried out once a worker answers"
 BEGUN: Final = "what was submitted is recorded, and begins once a worker answers"
 ONLY_BY_A_WORKER: Final = "nothing is recorded until a worker answers: to break this command off changes nothing"
@@ -28,29 +28,29 @@ READ: Final = (
 
 
 def text(silence: Silence, then: str) -> str:
-    """Say that no worker answers, since when, what happens once one does, and what to do: two lines."""
-    # What a server says may have lines of its own.
+    """Return two lines: that no worker answers, since when, what happens once one does, and what to do."""
+    # A message from the server may have several lines.
     first, second = (" ".join(one.split()) for one in (silence.why, f"{then}; {silence.remedy}"))
     return f"{first}\n{second}"
 
 
 def warn(silence: Silence, then: str) -> None:
-    """Say it on standard error, so that what programs read of a command stays what it is."""
+    """Print the warning on standard error, so that programs can still parse standard output."""
     first, _, second = text(silence, then).rpartition("\n")
     typer.secho(f"stale      {first}\n           {second}", err=True, fg=typer.colors.YELLOW)
 
 
 async def attended(run: Run, work: Awaitable[T], then: str) -> T:
-    """Do something for a workload, and say within 5 s if no worker answers for it; once, and once that one does again.
+    """Await work on a workload. Warn once, within 5 s, if no worker answers for it, and once when one answers again.
 
     Args:
         run: the workload.
-        work: what is done.
+        work: the work to await.
         then: what happens once a worker answers.
     """
     told = asyncio.Event()
     listening = asyncio.create_task(_listen(run, then, told))
-    # Whatever ends the listening, the work is not held up by it.
+    # However the listening ends, it must not hold up the work.
     listening.add_done_callback(lambda _: told.set())
     try:
         result = await work
@@ -64,7 +64,7 @@ async def attended(run: Run, work: Awaitable[T], then: str) -> T:
 async def _listen(run: Run, then: str, told: asyncio.Event) -> None:
     silent = False
     while True:
-        # What cannot be asked at all is the command's own to tell.
+        # If the query itself fails, the command reports the error.
         silence = None
         with suppress(HoldfastError):
             silence = await run.silence()

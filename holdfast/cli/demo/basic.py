@@ -1,4 +1,4 @@
-"""`holdfast demo`: a workload's life on the local stack, with a failure injected and healed, as it happens."""
+"""`holdfast demo`: show a workload's life on the local stack, with an injected failure and its recovery."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def demo(
         bool, typer.Option("--elastic", help="Elastic training in real containers instead. Needs root, on Linux.")
     ] = False,
 ) -> None:
-    """See it work: a real Temporal and Kubernetes on this machine, a workload, a failure, and its healing."""
+    """See it work: a real Temporal and Kubernetes on this machine, a workload, a failure, and its recovery."""
     from holdfast.cli.demo.dev import ProgressLines
     from holdfast.local import Stack, StackError
 
@@ -131,7 +131,7 @@ async def _live(stack: Stack) -> tuple[StatusView, Run]:
 
 
 def _applied(stack: Stack, name: str) -> str:
-    """Apply the demo's AppWrapper, and return what kubectl says."""
+    """Apply the demo's AppWrapper, and return the output of kubectl."""
     import yaml
 
     document = yaml.safe_load(Path(__file__).with_name("demo.yaml").read_text())
@@ -140,7 +140,7 @@ def _applied(stack: Stack, name: str) -> str:
 
 
 async def _begun(holdfast: Holdfast, name: str) -> Run:
-    """Wait until a worker has taken an AppWrapper up."""
+    """Wait until a worker has started an AppWrapper's workflow, and return its run."""
     while True:
         try:
             return await holdfast.get(name, NAMESPACE)

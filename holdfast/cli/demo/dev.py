@@ -18,7 +18,7 @@ from holdfast.local import SEVERAL_ADDRESSES, NotRunningError, Stack, StackError
 app = typer.Typer(help="A real Temporal and a real Kubernetes on this machine.", no_args_is_help=True)
 
 FIRST_NAMESPACE = "default"
-"""Enabled on a cluster of the stack's own."""
+"""The namespace that is enabled if the stack runs its own cluster."""
 
 UNREACHABLE = 3
 """Exit code when the stack, or a part of it, cannot be reached."""
@@ -36,10 +36,10 @@ class Beside(StrEnum):
 
 
 class ProgressLines:
-    """Prints progress. Lines about the same step overwrite each other on a terminal, and are thinned out elsewhere."""
+    """Prints progress. Lines about one step overwrite each other on a terminal; elsewhere, most are left out."""
 
     QUIET_SECONDS = 30.0
-    """How often at most the same step says that it goes on, where lines cannot be overwritten."""
+    """The shortest time between two progress lines of the same step, if lines cannot be overwritten."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -103,7 +103,7 @@ def up(
         typer.Option("--apply/--no-apply", help="Apply CRDs and RBAC. Default: on an own cluster only."),
     ] = None,
 ) -> None:
-    """Start the stack, or what is missing of it. Missing programs are downloaded or built first, once."""
+    """Start the stack, or the parts of it that do not run. Missing programs are downloaded or built first, once."""
     config: dict[str, str] | None = None
     if dynamic_config is not None:
         config = {}
@@ -231,7 +231,7 @@ def env(name: Name = "dev", directory: Folder = None) -> None:
     for key, value in stack.environment.items():
         typer.echo(f"export {key}={shlex.quote(value)}")
     if SEVERAL_ADDRESSES not in stack.environment:
-        typer.echo(f"unset {SEVERAL_ADDRESSES}")  # It would go before the other, and may be another stack's.
+        typer.echo(f"unset {SEVERAL_ADDRESSES}")  # It takes precedence over the other, and may be of another stack.
 
 
 def _fail(error: StackError) -> NoReturn:

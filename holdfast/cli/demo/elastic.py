@@ -1,6 +1,6 @@
 """`holdfast demo --elastic`: real processes train on a real kubelet; members are killed, added and preempted.
 
-The same training is run twice, once undisturbed: in the end both must have the same result, to the last bit.
+The same training runs twice, once undisturbed. Both runs must end with the same result, to the last bit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLD: Final = ("rank ", "from step ", "result ")
 
 
 def elastic(stack: Stack, keep: bool) -> bool:
-    """Run both trainings on a stack with a real node, and return whether they came to the same."""
+    """Run both trainings on a stack with a real node, and return whether their results are equal."""
     from holdfast.local.identity import worker_kubeconfig
     from holdfast.local.node.real_node import RealNode
 
@@ -110,19 +110,19 @@ def _workload(stack: Stack, name: str, folder: Path, *, least: int, most: int = 
 
 @dataclass
 class _Training:
-    """One run of it, as its pods' logs tell."""
+    """One run of the training, followed through the logs of its pods."""
 
     stack: Stack
     run: Run
     heard: dict[str, int] = field(default_factory=dict)
-    """By pod: how many lines of its log were read."""
+    """How many log lines were read of each pod, by pod name."""
     world: int = 0
     """Members of the last round whose first rank has begun to train."""
     rounds: int = 0
     result: str | None = None
 
     async def follow(self, enough: Any) -> None:
-        """Print what the training says, until it is enough."""
+        """Print the output of the training until `enough` returns true."""
         while True:
             await asyncio.to_thread(self._listen)
             if enough():
@@ -166,7 +166,7 @@ class _Training:
             return ""  # not begun yet, or gone
 
     def steps_done(self, folder: Path) -> int:
-        """How far the checkpoint is."""
+        """Return the step of the last checkpoint; 0 without one."""
         try:
             return json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))["step"]
         except FileNotFoundError:
@@ -199,5 +199,5 @@ def _processes_of(pod_uid: str) -> list[int]:
                     if argv[:2] == [b"python", _TRAINER]:
                         found.append(int(entry.name))
             except OSError:
-                pass  # it has ended meanwhile
+                pass  # the process has ended meanwhile
     return found

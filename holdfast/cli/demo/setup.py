@@ -1,4 +1,4 @@
-"""What each demo stands on: a prepared namespace, a worker process beside the local stack, and words."""
+"""Shared by all demos: a prepared namespace, a worker process beside the local stack, and text output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READY: Final = 60.0
 
 
 async def enabled(stack: Stack) -> None:
-    """Let workloads run in the demo's namespace, with the administrator's rights: the worker has no such rights."""
+    """Enable the demo's namespace with the administrator's rights, since the worker may not do that."""
     from holdfast.cli.common.kubernetes import reached
     from holdfast.worker.cleanup.namespace import enable
 
@@ -89,12 +89,12 @@ def _await_ready(process: subprocess.Popen[bytes], health: str, log: Path) -> No
 
 
 def named(stack: Stack) -> str:
-    """Return the option that names the stack, where a command needs it."""
+    """Return the option that names the stack; empty if commands do not need it."""
     return "" if stack.name == "dev" else f" --name {stack.name}"
 
 
 def indented(text: str) -> str:
-    """Return a text as it stands below a numbered line."""
+    """Return a text indented, to stand below a numbered line."""
     return "\n".join(f"   {line}" for line in text.splitlines())
 
 
@@ -104,7 +104,7 @@ def say(text: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port that is free."""
+    """Return a free port."""
     import socket
 
     with socket.socket() as free:

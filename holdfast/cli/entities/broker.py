@@ -1,4 +1,4 @@
-"""The checkpoint broker of a cluster: started, looked at, stopped."""
+"""Commands that start, show and stop the checkpoint broker of a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def start(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Start the cluster's broker, or change what the one that is there goes by; what is not given is the default."""
+    """Start the cluster's broker, or reconfigure the existing one. An option that is not given gets its default."""
     from pydantic import ValidationError
 
     from holdfast.cli.entities.broker_text import shown
@@ -70,7 +70,7 @@ def show(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show how many can save their state, how many are at it, and who was asked last and why."""
+    """Show how many workloads can save their state, how many do now, and which were asked last and why."""
     from holdfast.cli.entities.broker_text import shown
 
     async def go() -> BrokerStatus:
@@ -87,7 +87,7 @@ def stop(
     reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
     place: Place = HERE,
 ) -> None:
-    """Ask nobody any more; requests under way go on."""
+    """Stop asking workloads for checkpoints; requests under way continue."""
 
     async def go() -> None:
         async with session(place) as holdfast:

@@ -1,4 +1,4 @@
-"""What people read of a checkpoint broker. Pure."""
+"""Text about a checkpoint broker. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.policy.entities.broker import name_of
 
 
 def shown(told: BrokerStatus, now: datetime) -> str:
-    """Say how a broker stands."""
+    """Describe the status of a broker."""
     broker = told.broker
     looked = f"looked {age(now - told.looked_at)} ago" if told.looked_at is not None else "not looked yet"
     parts = [

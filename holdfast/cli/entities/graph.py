@@ -1,4 +1,4 @@
-"""Graphs of workloads: drawn, and cancelled as a whole."""
+"""The command that draws a graph of workloads, or cancels it as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read of a graph: its nodes under what they come after, and how each stands. Pure."""
+"""A graph as text: each node below a node that it comes after, with its status. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ORDER: Final = tuple(ItemPhase)
 
 
 def drawn(told: GraphStatus) -> str:
-    """Draw a graph: each node once, below the last of those it comes after; what else it waits for stands beside it."""
+    """Draw a graph: each node once, below the deepest node that it comes after, with its other conditions beside it."""
     tree = Tree(f"{told.namespace}/{told.name}  {told.phase.value}: {told.message}")
     depth = _depths(told)
     branches: dict[str, Tree] = {}

@@ -1,4 +1,4 @@
-"""Nodes and their machines: how they stand; booted, wiped, powered off, released, said to be off."""
+"""Commands about nodes and their machines: list, boot, wipe, power off, release, report as powered off."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_nodes(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show the nodes that are not healthy, what is asked of machines, what it waits for, and what came of the last."""
+    """Show unhealthy nodes, the pending requests for machines with what they wait for, and the last results."""
     from holdfast.cli.entities.node_text import document, shown
 
     async def go() -> tuple[str, NodeBook | None, ProvisionerStatus | None]:
@@ -58,7 +58,7 @@ def boot(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Have a node's machine be on."""
+    """Power on a node's machine."""
     _ask(place, output, wait=wait, node=node, action="Boot", why=reason, pxe=pxe)
 
 
@@ -71,7 +71,7 @@ def wipe(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Erase all drives of a node once its pods are gone; from now on until that is proven it takes no new ones."""
+    """Erase all drives of a node once its pods are gone. The node takes no new pods until the wipe is proven."""
     _ask(place, output, wait=wait, node=node, action="Wipe", why=reason)
 
 
@@ -85,7 +85,7 @@ def power_off(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Have a node's machine be off, once its pods are gone."""
+    """Power off a node's machine once its pods are gone."""
     _ask(place, output, wait=wait, node=node, action="PowerOff", why=reason, force=force)
 
 
@@ -98,7 +98,7 @@ def release(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Let a node out of its quarantine, wiped or not; a wipe that has not begun is taken back."""
+    """Release a node from quarantine, wiped or not; a wipe that has not begun is withdrawn."""
     _ask(place, output, wait=wait, node=node, action="Release", why=reason)
 
 
@@ -111,7 +111,7 @@ def fenced(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Say that you have cut a silent node's power yourself, so that its pods are replaced."""
+    """Confirm that you have cut a silent node's power yourself, so that its pods are replaced."""
     _ask(place, output, wait=wait, node=node, action="Fenced", why=reason)
 
 
@@ -126,7 +126,7 @@ def _ask(place: Place, output: Output, *, wait: bool, **asked: Any) -> None:
             provisioner = holdfast.provisioner(place.cluster)
             request = await provisioner.request(ask)
             if wait:
-                # Whatever becomes of this terminal, the request is there, and has this number.
+                # Print the number now: the request continues even if this terminal closes.
                 typer.echo(f"request {request.number}, {verb_of(request.action)} {request.node}: asked", err=True)
             return request, await provisioner.ended(request.number) if wait else None
 
@@ -154,5 +154,5 @@ async def _provisioner(holdfast: Holdfast, cluster: str) -> ProvisionerStatus | 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # Containers know no name of their user.
+    except (KeyError, OSError):  # In a container the user may have no name.
         return ""

@@ -1,4 +1,4 @@
-"""What people read of nodes and their machines. Pure."""
+"""Text about nodes and their machines. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.policy.nodes.provisioner import verb_of
 
 
 def document(book: NodeBook | None, told: ProvisionerStatus | None) -> dict[str, Any]:
-    """Return what is known of nodes, for programs."""
+    """Return what is known about nodes, as JSON for programs."""
     there = sorted(book.nodes.values(), key=lambda one: one.name) if book is not None else []
     return {
         "nodes": [output.document(one) for one in there],
@@ -22,7 +22,7 @@ def document(book: NodeBook | None, told: ProvisionerStatus | None) -> dict[str,
 
 
 def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, now: datetime) -> str:
-    """Say how nodes and their machines stand: those that are not healthy, what is pending, what came of the last."""
+    """Describe nodes and their machines: the unhealthy nodes, the pending requests, the results of the last ones."""
     parts: list[str] = []
     if book is None:
         parts.append(f"{cluster}: no monitor of nodes")

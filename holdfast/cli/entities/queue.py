@@ -1,4 +1,4 @@
-"""Admission queues: put there, looked at, held, ended."""
+"""Commands that create, change, show, list and delete admission queues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def apply(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Put queues there, or change those that are there: their quota, strategy, stopPolicy. What was let in stays."""
+    """Create queues, or change the quota, strategy or stopPolicy of existing ones. Admitted workloads stay admitted."""
     from holdfast.cli.workloads.submit import text_of
     from holdfast.formats.queue import read_queues
 
@@ -49,7 +49,7 @@ def apply(
     try:
         asyncio.run(go())
     finally:
-        # Where one cannot be applied, those before it were.
+        # If one queue cannot be applied, the queues before it were.
         if runs:
             documents = [{"workflowId": one.workflow_id, "name": one.name} for one in runs]
             emit(documents, output, lambda: "\n".join(f"queue {one.name}  {one.workflow_id}" for one in runs))
@@ -62,7 +62,7 @@ def show(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show what is taken of a queue's quota, who waits in it and why, and who was let in."""
+    """Show how much of a queue's quota is taken, which workloads wait and why, and which are admitted."""
 
     async def go() -> QueueStatus:
         async with session(place) as holdfast:
@@ -96,7 +96,7 @@ def list_(
                 silent[run.name] = str(answer)
             elif not isinstance(answer, BaseException):
                 told.append(answer)
-            elif not isinstance(answer, NotThere):  # One that has just ended is still listed for a second.
+            elif not isinstance(answer, NotThere):  # A queue that has just ended is still listed for a second.
                 raise answer
         return told, silent
 
@@ -112,7 +112,7 @@ def delete(
     reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
     place: Place = HERE,
 ) -> None:
-    """Let nobody in any more; the queue ends once nobody waits in it, and all that it let in has let go."""
+    """Stop admitting workloads. The queue ends once none waits and all admitted ones have released their quota."""
 
     async def go() -> None:
         async with session(place) as holdfast:

@@ -1,4 +1,4 @@
-"""What people read of admission queues: quota, who waits and why, who was let in. Pure."""
+"""Text about admission queues: the quota, the waiting workloads and why, the admitted ones. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus, StopPol
 
 
 def shown(told: QueueStatus, now: datetime) -> str:
-    """Say how one queue stands."""
+    """Describe the status of one queue."""
     queue = told.queue
     head = f"{queue.name}  {told.admitted} let in, {told.waiting} wait  ({_manner(queue)}, cycle {told.cycle})"
     parts = [f"{head}\n{told.message}"]
@@ -31,7 +31,7 @@ def shown(told: QueueStatus, now: datetime) -> str:
 
 
 def listed(told: Sequence[QueueStatus], silent: Mapping[str, str] = {}) -> str:
-    """List queues, one a line; those that do not answer with why."""
+    """List queues, one a line; a queue that does not answer is listed with the reason."""
     if not (told or silent):
         return "no admission queues: every workload begins as soon as it is submitted"
     rows = [

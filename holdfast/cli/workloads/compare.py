@@ -1,4 +1,4 @@
-"""`simulate --history`: what another policy would have decided on what really happened."""
+"""`simulate --history`: what another policy would have decided about a real history."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compare(
     place: Place,
     output: Output,
 ) -> None:
-    """Print what the other policy says of each point of a real life.
+    """Print what the other policy decides at each point of a real life.
 
     Raises:
         HoldfastError: if the history or the policy cannot be read.

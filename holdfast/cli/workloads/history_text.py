@@ -1,4 +1,4 @@
-"""A workload's whole life as text: its causes line by line, and what is missing of them. Pure."""
+"""A workload's whole life as text: its causes line by line, and the gaps in them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.past.other import Comparison
 
 
 def history(life: History) -> str:
-    """List what decided what, oldest first, then how far it came, and what can no longer be told."""
+    """List the causes, oldest first, with gaps where causes are unknown; then the workload's state, and notes."""
     rows = [
         (cause.number, (instant(cause.time), str(cause.attempt), cause.phase.value, cause.reason.value, cause.message))
         for cause in life.causes
@@ -32,12 +32,12 @@ def history(life: History) -> str:
 
 
 def instant(at: datetime) -> str:
-    """Write an instant in UTC, to the second."""
+    """Format an instant in UTC, to the second."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def comparison(result: Comparison) -> str:
-    """List the points of a real life beside what the other policy says of them, then how both end."""
+    """List the points of a real life next to the other policy's decisions, then how both end."""
     rows = [
         (
             instant(point.at),

@@ -1,4 +1,4 @@
-"""Whether a namespace is open to workloads: asked of the cluster before a submission, where that can be (row D37)."""
+"""Check in the cluster, before a submission if possible, whether a namespace is open to workloads (row D37)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.model import Workload
 
 _PATIENCE: Final = 5.0
-"""Seconds for all of it: a submission does not depend on the cluster, which may be away."""
+"""Seconds for the whole check: a submission does not depend on the cluster, which may be away."""
 
 
 async def refuse_closed(
@@ -24,9 +24,9 @@ async def refuse_closed(
 ) -> None:
     """Refuse workloads whose namespace does not exist, or is not enabled.
 
-    It is asked of the cluster that the kubeconfig names, if that is the one that the workloads go to by its own
-    identity. Where there is no kubeconfig, it leads to another cluster, or the cluster does not say, nothing is
-    refused here: the worker refuses the workload then.
+    This asks the cluster that the kubeconfig names, if its uid is that of the workloads' cluster. If there is no
+    kubeconfig, it leads to another cluster, or the cluster does not answer, nothing is refused here. The worker then
+    refuses the workload.
 
     Raises:
         HoldfastError: if a namespace is closed; it names the command that opens it.
@@ -41,7 +41,7 @@ async def refuse_closed(
     try:
         async with asyncio.timeout(_PATIENCE), reached(chosen, context) as kube:
             here = (await kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
-            # A graph has a thousand workloads, and they go to one cluster.
+            # A graph can have a thousand workloads, all for one cluster.
             uids = {cluster: await bound_uid(holdfast, cluster) for cluster in {one.cluster for one in workloads}}
             ours = [one for one in workloads if uids[one.cluster] == here]
             closed = await _closed(kube, ours)

@@ -1,4 +1,4 @@
-"""Commands that ask and change nothing: list, status, explain, history."""
+"""Commands that only read: list, status, explain, history."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def status(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show how a workload is. Exit code 1 if it has failed.
+    """Show a workload's status. Exit code 1 if it has failed.
 
-    As JSON and YAML, a document with a status of its own, such as an AppWrapper, is told in its terms too: sourceForm.
+    In JSON and YAML, sourceForm also gives the status of a document that defines its own, such as an AppWrapper.
     """
     named = chosen(name, namespace)
 
@@ -111,7 +111,7 @@ def explain(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Say why a workload is where it is, and what happens next."""
+    """Explain why a workload is in its current state, and what happens next."""
     named = chosen(name, namespace)
 
     from holdfast.cli.common import render
@@ -126,10 +126,10 @@ def history(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """List all that decided something in a workload's life, oldest first; -o json or yaml exports its whole life.
+    """List the causes of all decisions in a workload's life, oldest first; -o json or yaml exports its whole life.
 
-    It is read from Temporal's record of the workflow, over all of its runs: also with every worker down, and after the
-    workload has ended and its objects are gone. What can no longer be told is said below the list.
+    The command reads Temporal's record of all runs of the workflow. It works with every worker down, and after the
+    workload has ended and its objects are gone. Notes below the list say what is no longer known.
     """
     named = chosen(name, namespace)
 
@@ -152,7 +152,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
 
 
 async def _warn_if_unserved(holdfast: Holdfast) -> None:
-    """Say on standard error if no worker polls for workloads: what is listed is then what was last recorded."""
+    """Warn on standard error if no worker polls for workloads: the list then shows what was last recorded."""
     from temporalio.service import RPCError
 
     from holdfast import names
@@ -162,7 +162,7 @@ async def _warn_if_unserved(holdfast: Holdfast) -> None:
     try:
         found = await polled(holdfast.client, names.QUEUE_WORKFLOWS)
     except RPCError:
-        return  # Who may list need not be allowed to ask this.
+        return  # A user who may list workflows may lack the permission for this request.
     if not found.served:
         why = f"no worker answers: {found.sentence(datetime.now(UTC))}"
         warn(Silence(why=why, remedy="start one: holdfast worker --roles workflows"), READ)

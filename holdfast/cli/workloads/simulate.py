@@ -1,4 +1,4 @@
-"""What would this policy do? A workload's life on virtual time, against a script of what goes wrong."""
+"""Simulate a policy: a workload's life on virtual time, with the failures of a script."""
 
 from __future__ import annotations
 
@@ -56,13 +56,14 @@ def simulate(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show what would be decided, and when, if a script of failures came true: on virtual time, without any server.
+    """Show what Holdfast would decide, and when, given a script of failures. Runs on virtual time, without any server.
 
-    Times are counted from the submission. The same files always give the same output. The exit code is 0 whatever
-    becomes of the workload.
+    Times are counted from the submission. The same files always give the same output. The exit code is 0 whatever the
+    workload's outcome.
 
-    With --history: what another policy would have decided on what really happened, point by point, with its own budget
-    figures. Where it would have decided otherwise, reality took another way from there, and the output says so.
+    With --history: show what another policy would have decided about what really happened, point by point, with its own
+    budget figures. The output marks where the other policy would first have decided otherwise and reality took another
+    way.
     """
     if history:
         if file is not None or script is not None or until is not None or name is not None:
@@ -105,7 +106,7 @@ def _read(file: str, spec: Workload) -> Script:
     """Read a script and check it against the workload.
 
     Raises:
-        HoldfastError: if the file cannot be read, or what is in it is no script for this workload.
+        HoldfastError: if the file cannot be read, or it is not a script for this workload.
     """
     from holdfast.simulation import read_script
 

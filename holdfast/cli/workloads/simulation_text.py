@@ -1,4 +1,4 @@
-"""How a simulation reads on the terminal: the timeline, then what it came to."""
+"""A simulation as text for the terminal: the timeline, then the summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEGEND = "! something happens   > Holdfast decides   . it waits; times are coun
 
 
 def told(simulation: Simulation) -> str:
-    """Return the whole of it as text."""
+    """Return the whole simulation as text."""
     rows = [_row(entry) for entry in simulation.entries]
     head = f"{simulation.workload} under profile {simulation.profile}: {_LEGEND}"
     lines = [head, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET LEFT", "", "WHAT"), rows), ""]

@@ -1,4 +1,4 @@
-"""Commands that want something of a workload: that it stops, goes on, saves, ends, runs longer, has another size."""
+"""Commands that change what a workload does: suspend, resume, checkpoint, end, extend, resize it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Timeout = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted of which workload, and how long it is waited for."""
+    """A request to a workload, and how long to wait for its result."""
 
     name: Name
     namespace: Namespace = None
@@ -49,7 +49,7 @@ class Wish:
 
 
 def suspend(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Remove it from the cluster until proven gone, and keep it for `resume`."""
+    """Remove a workload from the cluster until proven gone, and keep it for `resume`."""
     _steer("suspend", wish, place, output)
 
 
@@ -71,22 +71,22 @@ def preempt(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Give its place to another: as suspend, never a failure, charged to no budget. It saves its state first."""
+    """Make room for another workload: save its state, then suspend it. Not a failure; charges no budget."""
     _steer("preempt", wish, place, output, _seconds(within, "--within"))
 
 
 def checkpoint(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Have it save its state and run on: its next attempt goes on from there."""
+    """Have a workload save its state and run on; its next attempt continues from there."""
     _steer("checkpoint", wish, place, output)
 
 
 def cancel(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """End it: remove everything until proven gone."""
+    """End a workload: remove everything until proven gone."""
     _steer("cancel", wish, place, output)
 
 
 def retry(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Try again now: skip a pause, revive a failed one, or run one that is over once more."""
+    """Try again now: skip a pause, revive a failed workload, or run a finished one once more."""
     _steer("retry", wish, place, output)
 
 
@@ -97,9 +97,9 @@ def strip_finalizers(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Take the finalizers off what a forced removal cannot get rid of: what they stand for is then not done.
+    """Strip the finalizers of objects that a forced removal cannot delete. The cleanup they stand for is not done.
 
-    `explain` names them. Only while it is being forced out; refused at all other times.
+    `explain` names them. Allowed only while the removal is being forced.
     """
     named = chosen(name, namespace)
 
@@ -123,7 +123,7 @@ def extend(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Let it run longer than its walltime said, as far as its `lifecycle.extendableTo` allows."""
+    """Extend a workload's walltime, as far as its `lifecycle.extendableTo` allows."""
     named = chosen(name, namespace)
     status = asked(named, place, lambda run: run.extend(by, reason), ONLY_BY_A_WORKER)
 
@@ -143,9 +143,9 @@ def scale(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Give an elastic gang another size while it runs: its members meet in a new round, and nobody is charged.
+    """Change the size of an elastic gang while it runs: its members meet in a new round, and no restart is charged.
 
-    N is how many there are at most; MIN:MAX also says with how few it still runs.
+    N is the highest number of members; MIN:MAX also sets the lowest number with which it still runs.
     """
     named, (fewest, highest) = chosen(name, namespace), _size(size)
     least, most = asked(named, place, lambda run: run.scale(highest, fewest, reason), ONLY_BY_A_WORKER)

@@ -1,4 +1,4 @@
-"""From files to workloads: submit them, check them, and show what a workload may be."""
+"""Read workloads from files, submit and reconfigure them, and print their JSON schema."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def submit(
     context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Start workloads; one that is already running as it is stays as it is.
+    """Start workloads. A workload that already runs with the same specification is left as it is.
 
-    Where a kubeconfig leads to their cluster, a namespace that is not there or not enabled is refused at once.
+    If a kubeconfig leads to their cluster, a namespace that does not exist or is not enabled is refused at once.
     """
     cluster = place.required()
     asked = overrides(settings) | ({"allowMissingKinds": "true"} if allow_missing_kinds else {})
@@ -77,7 +77,7 @@ def submit(
             await refuse_closed(holdfast, everything, kubeconfig, context)
             runs = await _begin(holdfast, graphs, workloads, again, output)
             if runs and not watch:
-                # They all wait for the same workers.
+                # Check one run only: all wait for the same workers.
                 await attended(runs[0], asyncio.sleep(0), BEGUN)
             if not watch:
                 return True
@@ -92,9 +92,9 @@ def submit(
 async def _begin(
     holdfast: Holdfast, graphs: list[GraphDocument], workloads: list[Workload], again: bool, output: Output
 ) -> list[Run]:
-    """Begin all, and tell each as it begins; on an error, what was begun before it and what was not (row D60).
+    """Begin all, and print each as it begins; on an error, print what was begun and what was not (row D60).
 
-    As JSON and YAML what was begun is one document, also on an error.
+    As JSON and YAML, everything that was begun is one document, even on an error.
     """
     documents: list[dict[str, str]] = []
     runs: list[Run] = []
@@ -137,9 +137,9 @@ def configure(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Change what a running workload's components are made of: those that differ are made again, alone.
+    """Change the components of a running workload: only those that differ are re-created.
 
-    Its pods, names and settings stay as they are; with it, what reads a changed ConfigMap is made again too.
+    Its pods, names and settings stay as they are. A component that reads a changed ConfigMap is re-created too.
     """
     cluster = place.required()
     workloads = read_file(file, cluster, namespace, name, overrides(settings))
@@ -177,7 +177,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
 
 
 def text_of(file: str) -> str:
-    """Return what a file holds, or standard input for `-`.
+    """Return the contents of a file, or of standard input for `-`.
 
     Raises:
         HoldfastError: if it cannot be read.
@@ -195,14 +195,14 @@ def read_file(
     """Read the workloads of one file.
 
     Raises:
-        HoldfastError: if the file cannot be read, or what is in it is no workload.
+        HoldfastError: if the file cannot be read, or it contains no valid workload.
     """
     return read_text(text_of(file), cluster, namespace, name, settings)
 
 
 @contextmanager
 def _warnings_told() -> Generator[None]:
-    """Say on standard error what is accepted in a document and has no effect here (row D29)."""
+    """Warn on standard error about fields of a document that are accepted and have no effect here (row D29)."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", DocumentWarning)
         yield
@@ -216,7 +216,7 @@ def read_text(
     """Read the workloads of a text.
 
     Raises:
-        InvalidWorkload: if what is in it is no workload.
+        InvalidWorkload: if it contains no valid workload.
     """
     from holdfast.errors import InvalidWorkload
     from holdfast.formats import read
@@ -228,7 +228,7 @@ def read_text(
         except InvalidWorkload:
             if name is None:
                 raise
-            # A document may leave its name to the command; one that has a name is submitted under another.
+            # A document may leave its name to the command. If it has a name, `--name` replaces that below.
             workloads = read(text, cluster=cluster, namespace=namespace, name=name, overrides=settings)
     if name is None or len(workloads) != 1:
         return workloads
@@ -238,7 +238,7 @@ def read_text(
 def read_all(
     files: list[str], cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
 ) -> tuple[list[Workload], list[GraphDocument]]:
-    """Read workloads, and graphs of them, of several files: all is right, or nothing is begun."""
+    """Read workloads, and graphs of workloads, from several files; if one file is invalid, nothing is begun."""
     from holdfast.formats.graph import graphs_in, read_graph
 
     workloads, graphs = list[Any](), list[Any]()
@@ -270,7 +270,7 @@ def overrides(settings: list[str] | None) -> dict[str, str]:
 
 
 def lines(workloads: list[Workload], verb: str) -> str:
-    """Say of each workload in a line what it is, after a verb."""
+    """Return one line for each workload: a verb, then its summary."""
     from holdfast.workflows.start import summary
 
     return "\n".join(f"{verb}: {summary(workload)}" for workload in workloads)

@@ -1,4 +1,4 @@
-"""Checking files: their structure without a server, and on request what the API server says of them (row D38)."""
+"""Check files: their structure without a server, and on request with a dry run of the API server (row D38)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ UNCHECKED: Final = (
     "not checked: fields that only Kubernetes knows (misspelt names, values that are not allowed), namespaces, quotas, "
     "webhooks, images; `holdfast validate --server` asks the API server in a dry run"
 )
-"""What the structure does not tell."""
+"""What a check of the structure does not cover."""
 UNCHECKED_BY_SERVER: Final = "not checked: quotas at the time it begins, images, and whether its pods fit on the nodes"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the API server says of one workload."""
+    """The API server's verdict on one workload."""
 
     problems: list[str] = field(default_factory=list[str])
     open: list[str] = field(default_factory=list[str])
-    """What it did not say, and why."""
+    """What the server did not check, and why."""
 
 
 def validate(
@@ -51,9 +51,9 @@ def validate(
     context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Check files: every problem names its field, its value and what is allowed.
+    """Check files. Every problem names its field, its value and what is allowed.
 
-    Without --server it is their structure that is checked, and no server is needed.
+    Without --server, only their structure is checked, and no server is needed.
     """
     place = cluster or os.environ.get("HOLDFAST_CLUSTER") or "any"
     found: list[dict[str, Any]] = []
@@ -116,10 +116,10 @@ async def _asked(workloads: Sequence[Workload], kubeconfig: str | None, context:
 
 
 async def answer_of(kube: Kube, workload: Workload) -> Answer:
-    """Have the API server say, in a dry run with strict fields, whether it would make each component of a workload.
+    """Ask the API server, in a dry run with strict fields, whether it would create each component of a workload.
 
-    It is asked as whoever asks, and about the components as their author wrote them. Where their namespace is not there
-    yet it is asked about `default`.
+    The request uses the caller's own identity, and the components as their author wrote them. If their namespace does
+    not exist yet, it uses `default`.
 
     Raises:
         KubeError: if the server cannot be reached.
@@ -148,7 +148,7 @@ async def answer_of(kube: Kube, workload: Workload) -> Answer:
 async def _component(
     kube: Kube, component: Component, namespace: str, before: Sequence[Component]
 ) -> tuple[list[Problem], str]:
-    """Return what is wrong with one component, and why the server did not say, if it did not."""
+    """Return the problems of one component, and why the server did not check it, if it did not."""
     from holdfast.activities.kube.errors import AlreadyExists, Forbidden, KubeError, UnknownKind, Unreachable
     from holdfast.activities.objects.rehearse import stays
     from holdfast.activities.objects.verdict import problems_with
@@ -178,7 +178,7 @@ async def _component(
 
 
 def _sentence(workload: Workload, index: int, problem: Problem) -> str:
-    """Say a problem with the field's path as it stands in the document."""
+    """Return a problem as a sentence, with the path of the field in the document."""
     from holdfast.errors import Problem
     from holdfast.formats import place
 

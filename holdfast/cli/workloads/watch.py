@@ -1,4 +1,4 @@
-"""Following a workload's life as it happens: each transition a line, and on a terminal a live last line."""
+"""Follow a workload's life as it happens: a line for each transition, and on a terminal a live last line."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def add_to(app: typer.Typer, panel: str) -> None:
 async def follow(
     run: Run, output: Output = Output.TABLE, *, named: bool = False, say: Callable[[str], None] = typer.echo
 ) -> bool:
-    """Print a workload's transitions until its outcome, and return whether it is a good one.
+    """Print a workload's transitions until its outcome, and return whether it did not fail.
 
     Args:
         run: The workload.
-        output: Lines for people, or one JSON document a line (also for yaml, since a stream of lines can be piped).
+        output: TABLE prints lines for people; JSON and YAML one JSON document a line, since such a stream can be piped.
         named: Whether each line begins with the workload's name.
-        say: Takes each line.
+        say: Prints each line.
     """
     from holdfast.cli.common import render
     from holdfast.model import Phase
@@ -76,7 +76,7 @@ async def follow(
 
 
 def _turned(view: StatusView) -> list[str]:
-    """Say that workers have begun or ceased to answer: from then on what is shown is what was last recorded."""
+    """Return lines that say that workers began or ceased to answer. While none answers, the last record is shown."""
     from holdfast.cli.common import render
     from holdfast.cli.common.silence import READ, text
 
@@ -87,14 +87,14 @@ def _turned(view: StatusView) -> list[str]:
 
 
 class Seen:
-    """Which causes of a workload have been told already."""
+    """Remembers which causes of a workload were already printed."""
 
     def __init__(self) -> None:
         self._total = 0
         self._before: Status | None = None
 
     def news(self, status: Status) -> list[str]:
-        """Return a line for each cause and transition that has come since the last call."""
+        """Return a line for each new cause and transition since the last call."""
         from holdfast.cli.common import render
 
         fresh = min(max(status.causes_total - self._total, 0), len(status.causes))
@@ -107,7 +107,7 @@ class Seen:
 
 
 async def _changes(run: Run) -> AsyncIterator[StatusView]:
-    """Yield the status again and again: the worker's own answer, or what was recorded while no worker answers."""
+    """Yield the status repeatedly: the worker's answer, or the last record while no worker answers."""
     from holdfast.client.patience import Patience
 
     pause = INTERVAL
