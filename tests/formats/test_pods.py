@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.formats.pods import PathProblem, component_name, infer, resolve, status_rule
+from holdfast.formats.pods import KINDS, PathProblem, component_name, infer, pods_wanted, resolve, status_rule
 from holdfast.model import Component
 from tests.formats.documents import PODS, Json, copy, custom, deployment, job, pod
 
@@ -160,3 +160,9 @@ def test_a_path_that_leads_nowhere_says_where_it_ends(path: str, message: str) -
 def test_component_names_are_labels_and_always_the_same(index: int, template: Json, name: str) -> None:
     assert component_name(index, template) == component_name(index, copy(template)) == name
     assert Component(name=name, template=job()).name == name
+
+
+@pytest.mark.parametrize(("group", "kind"), [one for one in KINDS if one[1] in {"TFJob", "MPIJob", "LeaderWorkerSet"}])
+def test_D14_an_object_whose_pods_its_document_declares_wants_no_number_of_its_own(group: str, kind: str) -> None:
+    thing = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "t"}, "spec": {"size": 4}}
+    assert pods_wanted(thing, f"{group}/v1", kind) is None
