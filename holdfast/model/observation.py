@@ -87,7 +87,7 @@ class Failure(Payload):
     node: str = ""
     exit_code: int | None = None
     exit_codes: Annotated[tuple[int, ...], Field(exclude_if=lambda value: not value)] = ()
-    """Exit codes other than 0 of all containers of a pod, if it has several containers; else empty (row D19)."""
+    """All exit codes other than 0 of a pod's containers, if there are at least two; else empty (row D19)."""
     message: str = ""
     attempt: int = 0
     off: Annotated[bool, Field(exclude_if=lambda value: not value)] = False

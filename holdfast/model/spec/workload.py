@@ -217,7 +217,7 @@ class Workload(Model):
                 raise ValueError(f"{where}.minReplicas: {least}: expected at least lifecycle.min, {life.min}")
 
     def _check_probe(self) -> None:
-        """Refuse a probe of a workload that ends by itself, of no pods, or of pods without own address (row L28)."""
+        """Refuse a probe of a workload that ends by itself, has no pods, or uses the node's network (row L28)."""
         if self.probe is None:
             return
         if isinstance(self.lifecycle, Bounded):
