@@ -216,7 +216,7 @@ def _workloads(found: list[Document], context: Context) -> list[Workload]:
 def _leave_out(sorted_out: dict[str, tuple[Format, list[Document]]]) -> None:
     """Leave out plain objects without pods beside documents that are workloads by themselves (row D29).
 
-    It has nothing to watch for them. To delete and create them with each attempt would lose their content.
+    There is nothing to watch for them. To delete and create them with each attempt would lose their content.
     """
     plain = sorted_out.get(manifests.FORMAT.name)
     if plain is None or len(sorted_out) == 1 or any(manifests.brings_pods(one.content) for one in plain[1]):
