@@ -57,7 +57,7 @@ _SAME: Final = "same"
 
 
 class Point(Model):
-    """One moment at which reality decided something, or the other policy would have."""
+    """One moment of a decision, by the real policy or by the other policy."""
 
     at: Time
     attempt: int
@@ -319,7 +319,7 @@ class _Other:
             self.ahead = None
 
     def _was_ahead(self, at: datetime, real: Taken) -> bool:
-        """Match a real decision with the other policy's earlier replacements; return whether nothing else is left."""
+        """Match a real decision with the other policy's earlier replacements; return whether they cover all of it."""
         decision = real.decision
         if not self.remade or not isinstance(decision, _ACTING):
             return False

@@ -19,7 +19,7 @@ from holdfast.model.vocabulary import StartStatus
 
 POD_SETS_MAXIMUM = 8
 WORD_MAXIMUM: Final = 64
-"""Characters of a status field's value that a rule may compare."""
+"""Maximum length, in characters, of a status field's value that a rule may compare."""
 WORD_PATH_MAXIMUM: Final = 128
 WORD_STEPS_MAXIMUM: Final = 4
 
