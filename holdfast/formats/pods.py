@@ -260,8 +260,7 @@ def infer(template: Json) -> tuple[list[Inferred], list[Problem]]:
 def pods_wanted(thing: Mapping[str, Any], api_version: str, kind: str) -> int | None:
     """Return how many pods an object's spec requests now; None if that cannot be read for its kind.
 
-    It is read as at submission, so that the two can be compared. Items of a list response have no version and no kind,
-    so the caller passes them.
+    It is read as at submission, so that the two can be compared. Items of a list response lack version and kind.
     """
     known = KINDS.get(group_kind({"apiVersion": api_version, "kind": kind}))
     if known is None:
