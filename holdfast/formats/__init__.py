@@ -1,4 +1,4 @@
-"""Published forms of a workload, read into the model, and status written back. A new form is one file and one entry."""
+"""Published workload formats, read into the model; status is written back. A new one is one file and one entry."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from holdfast.model.spec.workload import Source
 from holdfast.profiles import PROFILES
 
 FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, native.FORMAT, manifests.FORMAT)
-"""All forms; the first that knows a document reads it."""
+"""All formats; the first that recognizes a document reads it."""
 RESOURCES: Final[Mapping[tuple[str, str], Resource]] = {
     (one.resource.api_version, one.resource.kind): one.resource for one in FORMATS if one.resource is not None
 }
-"""The custom resources that ask for workloads, by API version and kind."""
+"""The custom resources that request workloads, by API version and kind."""
 
 __all__ = [
     "FORMATS",
@@ -49,18 +49,18 @@ def read(
     overrides: Mapping[str, str] | None = None,
     payloads_encrypted: bool = False,
 ) -> list[Workload]:
-    """Read workloads from YAML or JSON text, or from documents read already.
+    """Read workloads from YAML or JSON text, or from parsed documents.
 
     Each AppWrapper, JobSet and Holdfast document is a workload; all plain manifests together are one.
 
     Args:
         text_or_documents: One or several documents, as text or as values.
         cluster: The cluster to run them on.
-        namespace: The namespace for documents that name none; one that is named must be the same.
-        name: The name of the workload, where there is only one.
-        defaults: The operator's policies in place of the published ones, by profile.
-        overrides: Settings that win over all others, by the names in `NAMES`: `{"failureGracePeriod": "30s"}`.
-        payloads_encrypted: Whether what is submitted is encrypted on its way; a Secret is accepted only then.
+        namespace: The namespace for documents that name none; a named one must be the same.
+        name: The name of the workload, if there is only one.
+        defaults: The operator's policies that replace the published ones, by profile.
+        overrides: Settings that override all others, by the names in `NAMES`: `{"failureGracePeriod": "30s"}`.
+        payloads_encrypted: Whether payloads are encrypted in transit; a Secret is accepted only then.
 
     Raises:
         InvalidWorkload: with every problem found, each with its path and what is allowed there.
@@ -91,11 +91,11 @@ def read(
 
 
 def asking(document: Json, *, cluster: str) -> Workload:
-    """Return the workload that a custom resource in the cluster asks for, whose uid is its own (row F1).
+    """Return the workload that a custom resource in the cluster requests, with the resource's uid (row F1).
 
     Args:
-        document: The resource, as the API server gives it.
-        cluster: The cluster that it is in.
+        document: The resource, as the API server returns it.
+        cluster: The cluster of the resource.
 
     Raises:
         InvalidWorkload: with every problem found, each with its path and what is allowed there.
@@ -112,9 +112,9 @@ def asking(document: Json, *, cluster: str) -> Workload:
 
 
 def pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
-    """Return the pod sets of a custom resource with what whoever admitted it adds to them, by component (row F4).
+    """Return a custom resource's pod sets with the admission controller's additions, by component (row F4).
 
-    Nothing where nothing is added.
+    Empty if nothing is added.
 
     Raises:
         InvalidWorkload: with every problem found, each with its path and what is allowed there.
@@ -126,14 +126,14 @@ def pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
 
 
 def status_in_source_form(workload: Workload, status: Status) -> Json:
-    """Return a status in the terms of the form the workload was written in."""
+    """Return a status in the format in which the workload was written."""
     return _form(workload).status(workload, status)
 
 
 def source_form(workload: Workload, status: Status) -> Json | None:
-    """Return the document a workload was written as with its status in it, as its own controller would tell it.
+    """Return a workload's original document with its status, as its own controller would write it.
 
-    Its spec is left out. None for a form that has no status of its own.
+    Its spec is omitted. None for a format without a status of its own.
     """
     form = _form(workload)
     if not form.has_status:
@@ -147,13 +147,13 @@ def source_form(workload: Workload, status: Status) -> Json | None:
 
 
 def place(kind: str, copies: Sequence[int | None], index: int, path: str) -> str:
-    """Return where a field of one component stands in the document its author wrote.
+    """Return the path of a component's field in the document that its author wrote.
 
     Args:
-        kind: Of the document, as `Workload.source` has it.
-        copies: How many copies each of the workload's components has; None for one that is a single object.
-        index: Which of them.
-        path: The field, from the component on: `template.spec.parallelism`.
+        kind: Kind of the document, as in `Workload.source`.
+        copies: How many copies each of the workload's components has; None for a single object.
+        index: Index of the component.
+        path: The field's path from the component: `template.spec.parallelism`.
     """
     forms = (one for one in FORMATS if kind in {name for _, name in one.source_kinds})
     return next(forms, native.FORMAT).place(copies, index, path)
@@ -165,7 +165,7 @@ def _form(workload: Workload) -> Format:
 
 
 def _documents(given: str | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[Document]:
-    """Return the documents, those inside a List taken out of it."""
+    """Return the documents, with each List replaced by its items."""
     if isinstance(given, str):
         found = [Document(as_json(one.content), one.line) for one in documents(given)]
     else:
@@ -214,9 +214,9 @@ def _workloads(found: list[Document], context: Context) -> list[Workload]:
 
 
 def _leave_out(sorted_out: dict[str, tuple[Format, list[Document]]]) -> None:
-    """Leave plain objects out that bring no pods, beside documents that are workloads by themselves (row D29).
+    """Leave out plain objects without pods beside documents that are workloads by themselves (row D29).
 
-    Nothing here would be watched for them. To delete and create them with each attempt would take their content.
+    There is nothing to watch for them. To delete and create them with each attempt would lose their content.
     """
     plain = sorted_out.get(manifests.FORMAT.name)
     if plain is None or len(sorted_out) == 1 or any(manifests.brings_pods(one.content) for one in plain[1]):

@@ -1,4 +1,4 @@
-"""Where a custom resource's own status has no room for it: the condition that says which report it shows (row F2)."""
+"""The condition in a custom resource's status that names the report it shows, which its own status cannot (row F2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.formats.text import Json
 from holdfast.model import Phase, Report
 
 CONDITION: Final = f"{names.GROUP}/Life"
-"""A condition of every custom resource that stands for a workload. False once its life has ended."""
+"""A condition of every custom resource that represents a workload. False once the workload's life has ended."""
 
 _MESSAGE = re.compile(r"^report (\d{1,18}), attempt (\d{1,18}), (\w+)(?:: .*)?$", re.DOTALL)
 _PHASES: Final = frozenset(Phase)
@@ -20,17 +20,17 @@ _LONGEST: Final = 1024
 
 
 class Life(NamedTuple):
-    """What a custom resource's status says of its life."""
+    """The workload's state as read from a custom resource's status."""
 
     sequence: int
-    """Of the report that is shown: a lower one changes nothing."""
+    """Number of the report shown: a report with a lower number changes nothing."""
     attempt: int
     phase: Phase
     reason: str
 
 
 def life_in(status: Mapping[str, Any]) -> Life | None:
-    """Return what a status says; None where no report has reached it."""
+    """Return the state in a status; None if no report has reached it."""
     conditions = status.get("conditions")
     for one in cast("list[Any]", conditions) if isinstance(conditions, list) else ():
         if not isinstance(one, dict) or cast("Json", one).get("type") != CONDITION:
@@ -43,7 +43,7 @@ def life_in(status: Mapping[str, Any]) -> Life | None:
 
 
 def condition(report: Report) -> Json:
-    """Return the condition that says which report a status shows, without its transition time."""
+    """Return the condition that names the report a status shows, without its transition time."""
     message = f"report {report.sequence}, attempt {report.attempt}, {report.phase.value}"
     return {
         "type": CONDITION,
@@ -54,19 +54,19 @@ def condition(report: Report) -> Json:
 
 
 def noted(document: Json, report: Report, now: datetime) -> Json:
-    """Return the status of a custom resource with nothing changed but the condition that says how its life is."""
+    """Return the status of a custom resource with only its `Life` condition changed."""
     previous: Json = document.get("status") or {}
     return {**previous, "conditions": timed([condition(report)], previous, None, now)}
 
 
 def timed(conditions: list[Json], previous: Mapping[str, Any], generation: int | None, now: datetime) -> list[Json]:
-    """Return conditions with their transition times: one that has not turned keeps its own.
+    """Return conditions with their transition times: a condition whose status has not changed keeps its time.
 
     Args:
-        conditions: Those that are to be told.
+        conditions: The conditions to report.
         previous: The status so far; conditions of other types stay as they are.
-        generation: Of the custom resource, as far as it has been obeyed; None where that is not known.
-        now: The transition time of those that have turned.
+        generation: The custom resource's generation that has been applied; None if unknown.
+        now: The transition time of conditions whose status has changed.
     """
     given = previous.get("conditions")
     earlier = {str(one.get("type")): one for one in cast("list[Json]", given if isinstance(given, list) else [])}

@@ -1,4 +1,4 @@
-"""A graph of workloads in one document: `kind: Graph`, each node with a template in any form submitted alone."""
+"""A graph of workloads in one document: `kind: Graph`, each node with a template in any workload format."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from holdfast.model import Workload
 from holdfast.model.entities.graph import Graph, GraphNode, Place
 
 TASK: Final = "${task}"
-"""Stands for a task's number in all texts of its template."""
+"""Placeholder for a task's number in all strings of its template."""
 _SHOWN: Final = 20
 _FIELDS: Final = ("apiVersion", "kind", "metadata", "spec")
 _NODE_FIELDS: Final = ("name", "tasks", "after", "template")
 
 
 class GraphDocument(NamedTuple):
-    """A graph, and its workloads in the order of the document, each with its place in it."""
+    """A graph, and its workloads in document order, each with its place in the graph."""
 
     graph: Graph
     workloads: tuple[Workload, ...]
 
 
 def graphs_in(text: str) -> bool:
-    """Whether a text is of graphs: its first document is one."""
+    """Whether a text holds graphs: its first document is a graph."""
     found = documents(text)
     return bool(found) and is_graph(found[0].content)
 
@@ -43,21 +43,21 @@ def read_graph(
     overrides: Mapping[str, str] | None = None,
     payloads_encrypted: bool = False,
 ) -> GraphDocument:
-    """Read a graph and all of its workloads: all of it is right, or nothing is accepted (row L31).
+    """Read a graph and all of its workloads: everything is valid, or nothing is accepted (row L31).
 
-    Each workload is named after the graph, its node and, where the node has several tasks, its number: `etl-train-0`.
-    Its pods have the labels `holdfast.dev/graph`, `holdfast.dev/graph-node` and, of a task, `holdfast.dev/graph-task`.
+    Each workload is named after the graph, its node and, if the node has several tasks, its number: `etl-train-0`.
+    Its pods have the labels `holdfast.dev/graph`, `holdfast.dev/graph-node` and, for a task, `holdfast.dev/graph-task`.
 
     Args:
         text: One document, YAML or JSON.
         cluster: The cluster to run it on.
-        namespace: The namespace, where the document names none; one that is named must be the same.
-        name: The name of the graph, in place of the document's.
-        overrides: Settings of all workloads that win over their own (`holdfast.formats.NAMES`).
-        payloads_encrypted: Whether what is submitted is encrypted on its way; a Secret is accepted only then.
+        namespace: The namespace, if the document names none; a named one must be the same.
+        name: The name of the graph, which replaces the document's.
+        overrides: Settings for all workloads that override their own (`holdfast.formats.NAMES`).
+        payloads_encrypted: Whether payloads are encrypted in transit; a Secret is accepted only then.
 
     Raises:
-        InvalidWorkload: with what is wrong, each with its path and what is allowed there.
+        InvalidWorkload: with the problems found, each with its path and what is allowed there.
     """
     found = documents(text)
     if len(found) != 1 or not is_graph(found[0].content):
@@ -129,7 +129,7 @@ def _workloads(
                 made.append(one)
         except InvalidWorkload as error:
             problems += [
-                # Of plain manifests a path begins with the object's own name.
+                # For plain manifests a path begins with the object's own name.
                 Problem(
                     f"{path}{': ' if ': ' in each.path else '.'}{each.path}".rstrip("."),
                     each.message,
@@ -146,7 +146,7 @@ def _workloads(
 
 
 def _doubled(workload: Workload, path: str, taken: dict[tuple[str, str, str], str]) -> list[Problem]:
-    """Refuse objects of one kind and name in two workloads of a graph: each would find the other's in its place."""
+    """Refuse objects of the same kind and name in two workloads of a graph: they would conflict in the cluster."""
     found = list[Problem]()
     for component in workload.components:
         template = component.template
@@ -161,7 +161,7 @@ def _doubled(workload: Workload, path: str, taken: dict[tuple[str, str, str], st
 def _read_template(
     graph: Graph, item: str, number: int, template: Any, overrides: Mapping[str, str] | None, encrypted: bool
 ) -> Workload:
-    """Read a template as the workload of one item: with its number in the place of `${task}`, under its name."""
+    """Read a template as the workload of one item, under its name, with its number in place of `${task}`."""
     filled: Any = _filled(template, str(number))
     several = cast("list[Json]", filled if isinstance(filled, list) else [filled])
     name = graph.workload(item)

@@ -1,8 +1,8 @@
-"""Plain Kubernetes manifests: the objects of a stream, in the order given, as one workload.
+"""Plain Kubernetes manifests: the objects of a stream, in the given order, as one workload.
 
-Pods are counted for the known kinds of `pods.py`; any other object brings none, unless its annotation
-`holdfast.dev/pod-sets` says where: `[{"path": "template.spec.template", "replicas": 3}]`. The settings of
-`settings.py` may be given as annotations on any of the objects: `holdfast.dev/failureGracePeriod: 30s`,
+Pods are counted for the known kinds of `pods.py`; any other object has none, unless its annotation
+`holdfast.dev/pod-sets` declares them: `[{"path": "template.spec.template", "replicas": 3}]`. The settings of
+`settings.py` may be set as annotations on any of the objects: `holdfast.dev/failureGracePeriod: 30s`,
 `holdfast.dev/retryLimit: "5"`, `holdfast.dev/profile: streams`.
 """
 
@@ -45,7 +45,7 @@ _SERVICES = {("apps", "Deployment"), ("apps", "StatefulSet")}
 def read(documents: Sequence[Document], context: Context) -> list[Workload]:
     """Read all plain manifests of a stream as one workload.
 
-    It is named as asked for, or else as the first object that brings pods.
+    Its name is the requested one, or else that of the first object with pods.
 
     Raises:
         InvalidWorkload: with every problem found; each path begins with its object, `Job train: spec...`.
@@ -58,7 +58,7 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
     places: dict[str, str] = {}
     for index, document in enumerate(documents):
         place = str(document)
-        # A model's own path of a field, and how its author finds it.
+        # Maps the model's path of a field to the path that its author knows.
         places[f"components[{index}].template"] = f"{place}: "
         before = len(problems)
         pod_sets = _pod_sets(document.content, place, problems)
@@ -119,7 +119,7 @@ def _workload(
 
 
 def _policy(settings: Settings, context: Context, problems: list[Problem]) -> Policy:
-    """Return the profile asked for by `holdfast.dev/profile`; note what is wrong with that."""
+    """Return the profile named by `holdfast.dev/profile`; add any problem with it to `problems`."""
     name = settings.profile or POLICY.profile
     policy = context.profiles.get(name)
     if policy is None:
@@ -134,7 +134,7 @@ def _source(documents: Sequence[Document]) -> str:
 
 
 def _at(place: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Return problems of one object with the object before their paths; `template` itself is left out."""
+    """Return problems of one object, with the object before their paths and without the leading `template`."""
     found: list[Problem] = []
     for one in problems:
         path = one.path.removeprefix("template").removeprefix(".")
@@ -143,7 +143,7 @@ def _at(place: str, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def brings_pods(content: Json) -> bool:
-    """Whether pods come of an object, as far as is known here or as it says itself."""
+    """Whether an object has pods, by its kind or by its own annotation."""
     declared = inside(content, "metadata", "annotations", ANNOTATION_POD_SETS)
     inferred, wrong = infer(content)
     return declared is not None or bool(inferred or wrong) or group_kind(content) in UNCOUNTED
@@ -183,7 +183,7 @@ def _pod_sets(content: Json, place: str, problems: list[Problem]) -> tuple[PodSe
 
 
 def _given(content: Json, place: str, problems: list[Problem]) -> Iterable[Given]:
-    """Yield the settings among an object's annotations; a name that is nearly one is a problem."""
+    """Yield the settings among an object's annotations; a misspelled name is a problem."""
     annotations: Any = inside(content, "metadata", "annotations")
     if not isinstance(annotations, dict):
         return
@@ -207,9 +207,9 @@ def _knows(document: Json) -> bool:
 
 
 def status(workload: Workload, status: Status) -> Json:
-    """Return the status as Holdfast tells it: a list of manifests has none of its own."""
+    """Return the status in Holdfast's own form: a list of manifests has none."""
     return status.model_dump(mode="json")
 
 
 FORMAT = Format("manifests", _knows, read, status, frozenset({(SOURCE.api_version, SOURCE.kind)}))
-"""This format's entry. It knows anything that looks like a Kubernetes object, so it comes last."""
+"""This format's entry. It accepts anything that looks like a Kubernetes object, so it comes last."""

@@ -1,4 +1,4 @@
-"""Data sets given as text, by annotation or by `--set mounts=...`: a list as in Holdfast's own document."""
+"""Data sets as text, from an annotation or `--set mounts=...`: the same list as in Holdfast's own document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPECTED = "expected a list such as [{name: corpus, source: s3://datasets/corpu
 
 
 def read_mounts(text: str, path: str) -> tuple[Mount, ...] | Problem:
-    """Read data sets, YAML or JSON; of what is wrong the first thing is told, by its own path."""
+    """Read data sets from YAML or JSON; on error return the first problem, with its path."""
     try:
         (found,) = documents(f"mounts:\n{textwrap.indent(text, '  ')}\n")
     except (InvalidWorkload, ValueError):

@@ -1,4 +1,4 @@
-"""Holdfast's own document: `kind: Workload` with its fields under `spec`, or the model's bare JSON."""
+"""Holdfast's own document: `kind: Workload` with its fields under `spec`, or the model's plain JSON."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _read_one(document: Document, context: Context) -> Workload:
 
 
 def _policy(given: Any, context: Context, usual: str) -> Any:
-    """Return the policy with what it leaves out taken from the profile it names, or else from the usual one."""
+    """Return the policy with omitted fields filled in from the profile it names, or else from the usual one."""
     if not isinstance(given, dict):
         return given
     policy = cast("Json", given)
@@ -71,7 +71,7 @@ def _policy(given: Any, context: Context, usual: str) -> Any:
     base: Json = profile.model_dump(mode="json")
     timings = policy.get("timings")
     if isinstance(timings, dict):
-        # A model's own JSON repeats what its profile says: only another period is the document's own.
+        # The model's own JSON repeats the profile's period: only a different period was set by the document.
         grace = cast("Json", timings).get("failureGracePeriod", base["timings"]["failureGracePeriod"])
         if grace != base["timings"]["failureGracePeriod"]:
             base["ownFailureGrace"] = True
@@ -80,9 +80,9 @@ def _policy(given: Any, context: Context, usual: str) -> Any:
 
 
 def _components(given: Any, least: int | None = None) -> Any:
-    """Return the components with what they leave out filled in, where their kind is known.
+    """Return the components with omitted fields filled in, if their kind is known.
 
-    Of a gang at least so many pods are expected; how many its Job has is not the document's to say.
+    A gang has at least `least` expected pods; the document does not set the number of pods of its Job.
     """
     if not isinstance(given, list):
         return given
@@ -103,7 +103,7 @@ def _components(given: Any, least: int | None = None) -> Any:
 
 
 def _status_problems(components: Any, prefix: str) -> list[Problem]:
-    """Return what is wrong with status rules in annotations of the components' templates."""
+    """Return the problems of status rules in annotations of the components' templates."""
     found: list[Problem] = []
     for index, one in enumerate(cast("list[Any]", components) if isinstance(components, list) else []):
         template = inside(one, "template")
@@ -116,7 +116,7 @@ def _status_problems(components: Any, prefix: str) -> list[Problem]:
 
 
 def _unwrapped(content: Json, problems: list[Problem]) -> Json:
-    """Return the fields of `spec`, with the name, namespace and labels of `metadata` among them."""
+    """Return the fields of `spec`, plus the name, namespace and labels of `metadata`."""
     allowed = ("apiVersion", "kind", "metadata", "spec", "status")
     problems.extend(Problem(key, "is not a field here", allowed=allowed) for key in content if key not in allowed)
     if content["apiVersion"] != names.API_VERSION:
@@ -137,7 +137,7 @@ def _unwrapped(content: Json, problems: list[Problem]) -> Json:
 
 
 def status(workload: Workload, status: Status) -> Json:
-    """Return the status as Holdfast tells it."""
+    """Return the status in Holdfast's own form."""
     return status.model_dump(mode="json")
 
 

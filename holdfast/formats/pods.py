@@ -1,4 +1,4 @@
-"""What is known of kinds that bring pods: where their pod templates are, how many pods come, how their status speaks.
+"""Known kinds with pods: where their pod templates are, how many pods they have, how their status is read.
 
 A new kind is one entry in `KINDS`.
 """
@@ -21,20 +21,20 @@ from holdfast.model.spec.component import FieldRule
 _PATH = re.compile(r"^template(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*\Z")
 PODS_MAXIMUM = 1_000_000
 ANNOTATION_STATUS: Final = f"{names.GROUP}/status-rules"
-"""Of an object of a kind that is not known here: which fields of its status say that it has succeeded, and so on."""
+"""Annotation on an object of an unknown kind: which status fields report success, failure and readiness."""
 _STATUS_WORDS: Final = {"succeeded": "succeeded_when", "failed": "failed_when", "ready": "ready_when"}
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]+)\]")
 
 
 class Inferred(NamedTuple):
-    """A pod set as the object itself tells it: the path of its pod template, and how many pods come of it."""
+    """A pod set inferred from the object: the path of its pod template, and its number of pods."""
 
     path: str
     replicas: int
 
 
 class PathProblem(ValueError):
-    """A path that leads nowhere, or to something of another shape; `path` is how far it is to be told."""
+    """A path that leads nowhere, or to a value of another shape; `path` is the path to report."""
 
     def __init__(self, path: str, message: str, value: Any = None) -> None:
         super().__init__(message)
@@ -43,14 +43,14 @@ class PathProblem(ValueError):
 
 
 class KnownKind(NamedTuple):
-    """What is known of a kind: its pod sets, and the condition types that settle it."""
+    """A known kind: its pod sets, and how its status is read."""
 
     pod_sets: Callable[[Json], Iterator[Inferred]]
     status: StatusRule = StatusRule()
 
 
 def resolve(template: Json, path: str) -> Any:
-    """Return what stands at a path of a component, `template.spec.jobs[0].template`.
+    """Return the value at a path of a component, `template.spec.jobs[0].template`.
 
     Raises:
         PathProblem: naming the step that leads nowhere.
@@ -78,7 +78,7 @@ def pod_template(template: Json, path: str) -> Json:
     """Return the pod template at a path: an object whose `spec` has containers.
 
     Raises:
-        PathProblem: if there is none.
+        PathProblem: if there is no pod template.
     """
     found = resolve(template, path)
     spec: Any = cast("Json", found).get("spec") if isinstance(found, dict) else None
@@ -89,7 +89,7 @@ def pod_template(template: Json, path: str) -> Json:
 
 
 def _count(template: Json, path: str, absent: int = 1) -> int:
-    """Return the count at a path, or `absent` where none is given."""
+    """Return the count at a path, or `absent` if there is none."""
     try:
         value = resolve(template, path)
     except PathProblem:
@@ -102,7 +102,7 @@ def _count(template: Json, path: str, absent: int = 1) -> int:
 
 
 def _items(template: Json, path: str) -> int:
-    """Return how many items the list at a path has, 0 where there is none."""
+    """Return how many items the list at a path has, 0 if there is none."""
     try:
         value = resolve(template, path)
     except PathProblem:
@@ -118,7 +118,7 @@ def _has(template: Json, path: str) -> bool:
 
 
 def _job_pods(template: Json, spec: str) -> int:
-    """Return how many pods of a Job are to run at a time: its parallelism, or its completions where they are fewer."""
+    """Return how many pods a Job runs at a time: its parallelism, or its completions if they are fewer."""
     parallelism = _count(template, f"{spec}.parallelism")
     return min(parallelism, _count(template, f"{spec}.completions", absent=parallelism))
 
@@ -162,13 +162,13 @@ def _ray_cluster(template: Json) -> Iterator[Inferred]:
 
 
 def _ray_job(template: Json) -> Iterator[Inferred]:
-    # A RayJob that selects an existing cluster brings no pods that are its own.
+    # A RayJob that selects an existing cluster has no pods of its own.
     if _has(template, "template.spec.rayClusterSpec") or not _has(template, "template.spec.clusterSelector"):
         yield from _ray(template, "template.spec.rayClusterSpec")
 
 
 def _declared(_: Json) -> Iterator[Inferred]:
-    """Of a kind whose pods the document declares."""
+    """Yield nothing, for a kind whose pods the document declares."""
     yield from ()
 
 
@@ -195,7 +195,7 @@ KINDS: dict[tuple[str, str], KnownKind] = {
     ("kubeflow.org", "MPIJob"): KnownKind(_declared, _TRAINING),
     ("trainer.kubeflow.org", "TrainJob"): KnownKind(_declared, StatusRule(complete=("Complete",), failed=("Failed",))),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): KnownKind(_declared, StatusRule(ready=("Available",))),
-    # "failed" of a cluster's state may pass again: it is no verdict.
+    # A cluster may recover from the state "failed", so it is not final.
     ("ray.io", "RayCluster"): KnownKind(_ray_cluster, StatusRule(ready_when=(_is("status.state", "ready"),))),
     ("ray.io", "RayService"): KnownKind(
         _declared, StatusRule(ready=("Ready",), ready_when=(_is("status.serviceStatus", "Running"),))
@@ -205,7 +205,7 @@ KINDS: dict[tuple[str, str], KnownKind] = {
         StatusRule(
             succeeded_when=(_is("status.jobStatus", "SUCCEEDED"),),
             failed_when=(
-                # While its controller tries again within its backoffLimit, it says so beside the last try's end.
+                # While its controller retries within its backoffLimit, it shows that next to the last result.
                 _is("status.jobStatus", "FAILED", unless=_RAY_RETRIES),
                 _is("status.jobStatus", "STOPPED", unless=_RAY_RETRIES),
                 _is("status.jobDeploymentStatus", "Failed"),
@@ -227,7 +227,7 @@ KINDS: dict[tuple[str, str], KnownKind] = {
 UNCOUNTED = frozenset(
     {("apps", "DaemonSet"), ("apps", "ReplicaSet"), ("", "ReplicationController"), ("batch", "CronJob")}
 )
-"""Kinds that bring pods whose number is not read here."""
+"""Kinds with pods whose number is not inferred."""
 
 
 def group_kind(template: Json) -> tuple[str, str]:
@@ -237,7 +237,7 @@ def group_kind(template: Json) -> tuple[str, str]:
 
 
 def infer(template: Json) -> tuple[list[Inferred], list[Problem]]:
-    """Return the pod sets of an object of a known kind, and what is wrong with it; of other kinds neither is known."""
+    """Return the pod sets and the problems of an object of a known kind; for other kinds, two empty lists."""
     known = KINDS.get(group_kind(template))
     if known is None:
         return [], []
@@ -258,9 +258,9 @@ def infer(template: Json) -> tuple[list[Inferred], list[Problem]]:
 
 
 def pods_wanted(thing: Mapping[str, Any], api_version: str, kind: str) -> int | None:
-    """Return how many pods an object's own spec asks for as it is now; None where its kind does not tell that.
+    """Return how many pods an object's spec requests now; None if that cannot be read for its kind.
 
-    It is read as at submission, so that the two can be compared. Items of a list name neither version nor kind.
+    It is read as at submission, so that the two can be compared. Items of a list response lack version and kind.
     """
     known = KINDS.get(group_kind({"apiVersion": api_version, "kind": kind}))
     if known is None or known.pod_sets is _declared:
@@ -272,10 +272,10 @@ def pods_wanted(thing: Mapping[str, Any], api_version: str, kind: str) -> int | 
 
 
 def status_rule(template: Json) -> StatusRule:
-    """Return what an object's own status says of it: as is known of its kind, or as its annotation says (row D15).
+    """Return how to read an object's status: from its kind, if known, or from its annotation (row D15).
 
-    Of another kind without the annotation only its pods speak. An annotation that cannot be read counts as none here:
-    `status_problems` names what is wrong with it.
+    For an unknown kind without the annotation only its pods count. An invalid annotation is ignored here:
+    `status_problems` reports its problems.
     """
     known = KINDS.get(group_kind(template))
     if known is not None and known.status.speaks:
@@ -287,12 +287,12 @@ def status_rule(template: Json) -> StatusRule:
 
 
 def status_problems(template: Json) -> list[Problem]:
-    """Return what is wrong with the status rules in an object's annotation, if it has one."""
+    """Return the problems of the status rules in an object's annotation, if it has one."""
     path = f"template.metadata.annotations[{ANNOTATION_STATUS}]"
     try:
         rule = _annotated(template)
     except ValidationError as error:
-        # As its author wrote it: `succeeded`, and not `succeededWhen`.
+        # Use the author's field name: `succeeded`, not `succeededWhen`.
         found = problems_of(error, StatusRule, path)
         return [Problem(one.path.replace("When[", "[", 1), one.message, one.value, one.allowed) for one in found]
     except ValueError as error:
@@ -304,10 +304,10 @@ def status_problems(template: Json) -> list[Problem]:
 
 
 def _annotated(template: Json) -> StatusRule | None:
-    """Return the status rules of an object's annotation; None where it has none.
+    """Return the status rules of an object's annotation; None if it has none.
 
     Raises:
-        ValueError: if it cannot be read; a ValidationError where it is JSON of the right shape.
+        ValueError: if it cannot be read; a ValidationError if it is JSON with valid keys but invalid rules.
     """
     text = inside(template, "metadata", "annotations", ANNOTATION_STATUS)
     if text is None:
@@ -326,9 +326,9 @@ def _annotated(template: Json) -> StatusRule | None:
 
 
 def component_name(index: int, template: Json) -> str:
-    """Return a component's name: its place, kind and object's name, as a DNS label (`0-job-train`).
+    """Return a component's name: its index, kind and object's name, as a DNS label (`0-job-train`).
 
-    The same document gives the same names; the place makes them differ, however much of the rest is cut off.
+    The same document gives the same names; the index keeps them unique even if the rest is cut off.
     """
     name = str(inside(template, "metadata", "name") or inside(template, "metadata", "generateName") or "")
     text = re.sub(r"[^a-z0-9]+", "-", f"{index}-{template.get('kind', '')}-{name}".lower())

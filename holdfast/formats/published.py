@@ -1,4 +1,4 @@
-"""What the documents of published controllers have in common: metadata, a queue, a controller; and how one is read."""
+"""Common parts of the documents of published controllers: metadata, queue, controller; and how to read one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 class Part(BaseModel):
-    """A part of the document: as strict as the API server about types and fields."""
+    """A part of a document, as strict as the API server about types and fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class MetadataPart(Part):
-    """What is read of an object's metadata; the rest is the API server's."""
+    """The fields read from an object's metadata; the API server checks the rest."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -40,10 +40,10 @@ Read = TypeVar("Read", bound=BaseModel)
 
 
 def shaped(document: Json, shape: type[Read], source: str) -> Read:
-    """Return a document in its own shape.
+    """Return a document parsed into its shape.
 
     Raises:
-        InvalidWorkload: with every field that is not as the shape has it.
+        InvalidWorkload: with every field that does not match the shape.
     """
     try:
         return shape.model_validate(document)
@@ -52,7 +52,7 @@ def shaped(document: Json, shape: type[Read], source: str) -> Read:
 
 
 def check_controller(kind: str, metadata: MetadataPart, managed_by: str | None, controller: str) -> None:
-    """Check that a document is its published controller's, in whose place we stand, or ours.
+    """Check that a document is managed by its published controller, which we replace, or by us.
 
     Raises:
         ManagedElsewhere: if `managedBy` names another.
@@ -62,7 +62,7 @@ def check_controller(kind: str, metadata: MetadataPart, managed_by: str | None, 
 
 
 def name_in(metadata: MetadataPart, asked: str | None, kind: str, problems: list[Problem]) -> str:
-    """Return a document's name, empty if it has none and none was asked for; `kind` bears its article."""
+    """Return a document's name, empty if it has none and none was requested; `kind` includes its article."""
     if not metadata.name and not asked:
         problems.append(Problem("metadata.name", f"is required: {kind} with a generateName is named by --name"))
     if metadata.name and asked and metadata.name != asked:
@@ -71,7 +71,7 @@ def name_in(metadata: MetadataPart, asked: str | None, kind: str, problems: list
 
 
 def namespace_in(metadata: MetadataPart, asked: str | None, problems: list[Problem]) -> str:
-    """Return a document's namespace, or the one asked for, which must agree."""
+    """Return a document's namespace, or the requested one; if both are given they must be equal."""
     if asked is not None and metadata.namespace not in {None, "", asked}:
         problems.append(Problem("metadata.namespace", f"expected {asked!r}, as asked for", metadata.namespace))
     return metadata.namespace or asked or "default"
@@ -83,12 +83,12 @@ def workload_of(
     places: Mapping[str, str],
     source: str,
 ) -> Workload:
-    """Return the workload that a document's values make.
+    """Return the workload built from a document's values.
 
     Args:
-        metadata: the document's, for its queue.
-        values: gives the workload's fields; what is wrong with them is told as what is wrong with it.
-        places: where in the document a field of the workload comes from; `components` is where the whole is told.
+        metadata: the document's metadata, for its queue.
+        values: returns the workload's fields; their validation errors are reported as the workload's.
+        places: the document path of each workload field; problems of the whole workload go to `components`.
         source: what to call the document.
 
     Raises:
@@ -105,7 +105,7 @@ def workload_of(
             "queue": f"metadata.labels[{LABEL_QUEUE}]",
         }
         found = relocated(problems_of(error, Workload), {**own, **places})
-        # What is wrong with the whole, such as its size, is wrong with what it is made of.
+        # A problem of the whole workload, such as its size, is reported at its components.
         problems = [replace(one, path=one.path or places["components"]) for one in found]
         raise InvalidWorkload(problems, source) from None
 
@@ -116,12 +116,12 @@ class Reader(Protocol):
     def __call__(
         self, document: Json, *, cluster: str, namespace: str | None, name: str | None, defaults: Policy, source: str
     ) -> Workload:
-        """Return the workload that it stands for."""
+        """Return the workload that the document describes."""
         ...
 
 
 def each_by(read: Reader, api_version: str, profile: str) -> Callable[[Sequence[Document], Context], list[Workload]]:
-    """Return what reads all documents of a form that has one version, each by itself, under a profile's policy."""
+    """Return a function that reads each document of a single-version format under a profile's policy."""
 
     def read_all(documents: Sequence[Document], context: Context) -> list[Workload]:
         found: list[Workload] = []

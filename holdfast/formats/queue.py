@@ -1,4 +1,4 @@
-"""Admission queues in documents of their own: `kind: Queue`, as an operator writes them down (row L9)."""
+"""Admission queues in their own documents: `kind: Queue`, as an operator writes them (row L9)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SPEC_FIELDS: Final = ("quota", "strategy", "stopPolicy")
 
 
 def read_queues(text: str, *, cluster: str) -> tuple[Queue, ...]:
-    """Read admission queues: all of them are right, or nothing is accepted.
+    """Read admission queues: all of them are valid, or nothing is accepted.
 
     Args:
         text: One document of kind Queue, or several; YAML or JSON.
-        cluster: The cluster whose workloads they let in.
+        cluster: The cluster whose workloads they admit.
 
     Raises:
-        InvalidWorkload: with what is wrong, each with its path and what is allowed there.
+        InvalidWorkload: with the problems found, each with its path and what is allowed there.
     """
     found = documents(text)
     if not found:
@@ -69,7 +69,7 @@ def _queue(document: Document, cluster: str) -> Queue:
 
 
 def _placed(problem: Problem) -> Problem:
-    """Return a problem under the path that its author knows: the name stands in the metadata, the rest in the spec."""
+    """Return a problem under the document's path: the name is in the metadata, the rest in the spec."""
     path = problem.path.lstrip(".")
     where = "metadata.name" if path == "name" else path if path == "cluster" else f"spec.{path}"
     return Problem(where, problem.message, problem.value, problem.allowed)

@@ -1,4 +1,4 @@
-"""What pods read of other components: ConfigMaps by volume and by environment. A change of one concerns its readers."""
+"""ConfigMaps among the components that pods read, by volume or environment. A change of one affects its readers."""
 
 from __future__ import annotations
 

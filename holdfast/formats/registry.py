@@ -1,4 +1,4 @@
-"""What a format is: how its documents are known, how they are read, how a status is given back in its terms."""
+"""The definition of a format: how its documents are recognized and read, and how a status is written in it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from holdfast.profiles import PROFILES
 
 
 def among_components(copies: Sequence[int | None], index: int, path: str) -> str:
-    """Return where a field of one component stands in a document that lists its components."""
+    """Return the path of a component's field in a document that lists its components."""
     return f"spec.components[{index}].{path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the reader of a document is told besides it."""
+    """The inputs of a reader other than the document."""
 
     cluster: str
     namespace: str | None = None
@@ -28,34 +28,34 @@ class Context:
 
 
 class Resource(NamedTuple):
-    """How the documents of a form ask for workloads as custom resources in the cluster (rows F1 to F4)."""
+    """How documents of a format request workloads as custom resources in the cluster (rows F1 to F4)."""
 
     api_version: str
     kind: str
     managed_by: Callable[[Json], str | None]
-    """Which controller a document says is its own."""
+    """The controller that a document names in `managedBy`."""
     is_suspended: Callable[[Json], bool]
     bare: Callable[[Json], Json]
-    """A document without what whoever admits it adds to it, such as Kueue: that is read anew before each attempt."""
+    """Return a document without an admission controller's additions, such as Kueue's: each attempt reads them anew."""
     status: Callable[[Json, Report, datetime], Json]
-    """The status of a document that is in the cluster, for a report on its way to it."""
+    """Return the status of a document in the cluster for a report that is about to be written to it."""
 
 
 class Format(NamedTuple):
-    """One published form of a workload."""
+    """One published format of a workload."""
 
     name: str
     knows: Callable[[Json], bool]
-    """Whether a document is of this form."""
+    """Whether a document has this format."""
     read: Callable[[Sequence[Document], Context], list[Workload]]
-    """Read all of a stream's documents of this form."""
+    """Read all of a stream's documents of this format."""
     status: Callable[[Workload, Status], Json]
-    """Give a status in the terms of this form."""
+    """Return a status in this format."""
     source_kinds: frozenset[tuple[str, str]]
-    """API versions and kinds that `Workload.source` names for this form."""
+    """API versions and kinds that `Workload.source` has for this format."""
     has_status: bool = False
-    """Whether documents of this form have a status of their own."""
+    """Whether documents of this format have a status of their own."""
     place: Callable[[Sequence[int | None], int, str], str] = among_components
-    """Where a field of a component stands in the document; given: how many copies each has, which one, the path."""
+    """Path of a component's field in the document, given each component's copies, an index and the field's path."""
     resource: Resource | None = None
-    """How its documents are custom resources; None: clients alone submit them."""
+    """Its custom resource in the cluster; None: only clients submit its documents."""

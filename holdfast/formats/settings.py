@@ -1,4 +1,4 @@
-"""Settings a submitter gives as text, by annotation or by `--set`: their names, their values, and how they apply."""
+"""Settings given as text, by annotation or by `--set`: their names, their values, and how they apply."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from holdfast.profiles.rules import LAUNCH, RESTART
 RETRIES_MAXIMUM = 1_000_000
 
 TIMING_NAMES: Final[Mapping[str, str]] = {info.alias or name: name for name, info in Timings.model_fields.items()}
-"""Names of the waits as written (`failureGracePeriod`), and as the model has them."""
+"""Names of the waits in documents (`failureGracePeriod`), mapped to their names in the model."""
 
 NEVER: Final = "never"
 _MAY_BE_NEVER: Final = {"success_ttl", "deletion_on_failure_grace_period", "launch_grace_period", "submission_timeout"}
@@ -66,21 +66,21 @@ _CHECKPOINT: Final[Mapping[str, str]] = {
     "checkpointOnUnresponsive": "on_unresponsive",
     "checkpointComponents": "components",
 }
-"""What says how a workload saves its state, and the field of its checkpoint that it is."""
+"""Names of the checkpoint settings, mapped to fields of `Checkpoint`."""
 NAMES: Final = (*TIMING_NAMES, *_OTHERS, *_CHECKPOINT)
-"""All settings that can be given."""
+"""Names of all settings."""
 
 _LIMITS: Final[Mapping[str, str]] = {"retryLimit": RESTART, "launchLimit": LAUNCH}
 _RESETS: Final[Mapping[str, str]] = {"restartBudgetResetAfter": RESTART, "launchBudgetResetAfter": LAUNCH}
 _BOUNDS: Final[Mapping[str, str]] = {"walltime": "walltime", "extendable_to": "walltimeExtendableTo"}
 _RULES: Final[Mapping[str, str]] = {"ruleLimits": "limit", "rulePauses": "pause"}
-"""What is given by rules' names, `{oom: 2}`, and the field of their actions that it is."""
+"""Settings given per rule, `{oom: 2}`, mapped to fields of the rules' actions."""
 
 _SPELLINGS: Final[Mapping[str, str]] = {"successTTL": "successTtl"}
 
 
 class Given(NamedTuple):
-    """One setting as given, and where."""
+    """One setting as given, and its path."""
 
     path: str
     name: str
@@ -89,7 +89,7 @@ class Given(NamedTuple):
 
 @dataclass(slots=True)
 class Settings:
-    """Settings that have been read; what was not given is left as it was."""
+    """Parsed settings; a setting that was not given changes nothing."""
 
     timings: dict[str, timedelta | None] = field(default_factory=dict[str, "timedelta | None"])
     """None: never."""
@@ -97,20 +97,20 @@ class Settings:
     limits: dict[str, int] = field(default_factory=dict[str, int])
     """Limits of budgets, by their names."""
     resets: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
-    """How long health must last to renew a budget, by their names."""
+    """How long health must last to renew a budget, by budget name."""
     rules: dict[str, Json] = field(default_factory=dict[str, Json])
     """Fields of rules' actions, by the rules' names."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the workload itself."""
     checkpoint: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Fields of how it saves its state."""
+    """Fields of the workload's checkpoint."""
     bounds: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
-    """How long it may run, and how long after extensions."""
+    """The walltime, and the longest walltime after extensions."""
     paths: dict[str, str] = field(default_factory=dict[str, str])
-    """Where each field of the workload was given."""
+    """The path at which each setting was given."""
 
     def policy(self, policy: Policy) -> Policy:
-        """Return the policy with these settings in place of its own."""
+        """Return the policy with these settings applied."""
         budgets = tuple(
             budget.model_copy(
                 update={
@@ -133,7 +133,7 @@ class Settings:
         return policy.model_copy(update=changed)
 
     def rule_problems(self, policy: Policy) -> list[Problem]:
-        """Return which of these settings are of rules that the policy has not, or that restart nothing."""
+        """Return a problem for each setting of a rule that the policy does not have, or that does not restart."""
         actions: dict[str, Action] = {DEFAULT_RULE: policy.default, **{one.name: one.action for one in policy.rules}}
         restarts = tuple(name for name, action in actions.items() if action.kind is ActionKind.RESTART)
         return [
@@ -144,7 +144,7 @@ class Settings:
         ]
 
     def problems(self, policy: Policy) -> list[Problem]:
-        """Return what of these settings the policy has no place for; its rules apart."""
+        """Return a problem for each setting that does not fit the policy's budgets; rules apart."""
         known = {budget.name: budget for budget in policy.budgets}
         over = [
             Problem(self.paths[name], f"expected at most {known[budget].maximum}", limit)
@@ -169,7 +169,7 @@ def _exceeds(budget: Budget, limit: int) -> bool:
 
 
 def read_duration(text: str, path: str, *, floor: bool = False) -> timedelta | Problem:
-    """Read a duration; with `floor` a negative one is read as none at all, as AppWrapper's limits say."""
+    """Read a duration; with `floor` a negative one is read as 0, as AppWrapper's limits specify."""
     try:
         if floor and text.strip().startswith("-"):
             parse_duration(text.strip()[1:])
@@ -187,7 +187,7 @@ def read_retry_limit(text: str, path: str) -> int | Problem:
 
 
 def read_reset(text: str, path: str) -> timedelta | Problem:
-    """Read how long health must last to renew a budget: some time, or it would be renewed by every failure."""
+    """Read how long health must last to renew a budget: more than 0, or every failure would renew it."""
     span = read_duration(text, path)
     if isinstance(span, timedelta) and not span:
         return Problem(path, "expected more than 0s; leave it out for a budget that counts for ever", text)
@@ -195,7 +195,7 @@ def read_reset(text: str, path: str) -> timedelta | Problem:
 
 
 def read_rules(text: str, key: str, path: str) -> dict[str, Json] | Problem:
-    """Read what is given by rules' names: `{oom: 2}` or `{oom: 10m}`, YAML or JSON."""
+    """Read values given by rule name: `{oom: 2}` or `{oom: 10m}`, YAML or JSON."""
     try:
         (found,) = documents(text)
     except (InvalidWorkload, ValueError):
@@ -212,18 +212,18 @@ def read_rules(text: str, key: str, path: str) -> dict[str, Json] | Problem:
 
 
 def known_name(name: str) -> str | None:
-    """Return a setting's name as it is kept, or None if there is no such setting."""
+    """Return a setting's canonical name, or None if there is no such setting."""
     spelled = _SPELLINGS.get(name, name)
     return spelled if spelled in NAMES else None
 
 
 def nearest(name: str) -> str | None:
-    """Return the setting that was probably meant."""
+    """Return the setting with the most similar name, or None."""
     return next(iter(difflib.get_close_matches(name, [*NAMES, *_SPELLINGS], n=1, cutoff=0.75)), None)
 
 
 def read_settings(given: Iterable[Given]) -> tuple[Settings, list[Problem]]:
-    """Read settings given by name; what is unknown, malformed or contradicts itself is a problem."""
+    """Read settings given by name; an unknown, malformed or contradictory setting is a problem."""
     settings = Settings()
     problems: list[Problem] = []
     seen: dict[str, Given] = {}
@@ -248,7 +248,7 @@ def read_settings(given: Iterable[Given]) -> tuple[Settings, list[Problem]]:
 
 
 def _read_checkpoint(settings: Settings) -> list[Problem]:
-    """Put together how the workload saves its state, and return what is wrong with it."""
+    """Build the workload's checkpoint from its settings, and return the problems."""
     written = {name: info.alias or name for name, info in Checkpoint.model_fields.items()}
     places = {written[field]: settings.paths[name] for name, field in _CHECKPOINT.items() if name in settings.paths}
     if "protocol" not in settings.checkpoint:
@@ -264,7 +264,7 @@ def _read_checkpoint(settings: Settings) -> list[Problem]:
 
 
 def _bounded(settings: Settings) -> list[Problem]:
-    """Make the lifecycle of what was given of the walltime; what they contradict is a problem."""
+    """Build the lifecycle from the walltime settings; a contradiction between them is a problem."""
     given = {name: settings.bounds[name] for name in ("walltime", "extendable_to") if name in settings.bounds}
     if not given:
         return []
@@ -347,7 +347,7 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
 
 
 def overridden(workload: Workload, settings: Settings) -> tuple[Workload, list[Problem]]:
-    """Return the workload with settings in place of its own, checked anew, and what is wrong with the result."""
+    """Return the workload with settings applied, validated again, and the problems of the result."""
     if settings.profile is not None and settings.profile != workload.policy.profile:
         message = f"is decided by the document: give it there, as {names.GROUP}/profile"
         return workload, [Problem(settings.paths["profile"], message, settings.profile, (workload.policy.profile,))]
@@ -362,11 +362,11 @@ def overridden(workload: Workload, settings: Settings) -> tuple[Workload, list[P
 
 
 def relocated(problems: Iterable[Problem], places: Mapping[str, str]) -> list[Problem]:
-    """Return problems of a model with the paths at which their author wrote the fields.
+    """Return problems of a model with the document paths of their fields.
 
     Args:
-        problems: What the model has against it, by its own paths.
-        places: For the beginnings of those paths, where the field stands in the document.
+        problems: The model's problems, with the model's paths.
+        places: Maps prefixes of the model's paths to paths in the document.
     """
     moved: list[Problem] = []
     for problem in problems:

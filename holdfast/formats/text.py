@@ -1,7 +1,7 @@
-"""From text to documents: YAML and JSON as the API server would read them, refusing what it would refuse.
+"""Parsing text into documents: reads YAML and JSON as the API server does, and refuses what it would refuse.
 
-Text stays text where YAML 1.1 would make a date or a base-60 number of it, a key given twice is refused with both its
-lines, and a document that unfolds to more than a workload may be (through aliases) is refused before it is unfolded.
+Text stays text where YAML 1.1 would convert it to a date or a base-60 number. A duplicate key is refused with both line
+numbers. A document whose aliases expand beyond the maximum size of a workload is refused before it is expanded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a stream, and the line it begins on (0 where that is not known)."""
+    """One document of a stream, and the line on which it begins (0 if unknown)."""
 
     content: Json
     line: int = 0
@@ -42,7 +42,7 @@ class Document:
 
 
 def inside(value: Any, *names: str) -> Any:
-    """Return what stands under names within names of a document, None where any of them is missing."""
+    """Return the value at a path of nested names in a document, None if any of them is missing."""
     for name in names:
         if not isinstance(value, dict):
             return None
@@ -51,20 +51,20 @@ def inside(value: Any, *names: str) -> Any:
 
 
 def is_graph(content: Json) -> bool:
-    """Whether a document is a graph of workloads, and no workload itself."""
+    """Whether a document is a graph of workloads, not a workload."""
     return content.get("kind") == names.GRAPH_KIND and str(content.get("apiVersion", "")).startswith(f"{names.GROUP}/")
 
 
 def is_queue(content: Json) -> bool:
-    """Whether a document is an admission queue, and no workload."""
+    """Whether a document is an admission queue, not a workload."""
     return content.get("kind") == names.QUEUE_KIND and str(content.get("apiVersion", "")).startswith(f"{names.GROUP}/")
 
 
 def documents(text: str) -> list[Document]:
-    """Read all documents of a text, each a mapping; empty ones are passed over.
+    """Read all documents of a text, each a mapping; empty ones are skipped.
 
     Raises:
-        InvalidWorkload: if the text is no YAML or JSON, or holds anything but mappings; the problem names the line.
+        InvalidWorkload: if the text is not YAML or JSON, or a document is not a mapping; the problem names the line.
     """
     if len(text) > TEXT_BYTES_MAXIMUM:
         raise InvalidWorkload(
@@ -108,12 +108,12 @@ def _word(node: yaml.Node) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader with the API server's scalars and without its silence about doubled keys."""
+    """A SafeLoader with the API server's scalars that refuses duplicate keys."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 
     def measure(self, root: yaml.Node) -> None:
-        """Refuse a document that aliases unfold beyond what a workload may be, or without end."""
+        """Refuse a document whose aliases expand beyond the maximum size of a workload, or without end."""
         sizes: dict[int, int] = {}
         above: set[int] = set()
 
@@ -137,7 +137,7 @@ class _Loader(yaml.SafeLoader):
             )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Read a mapping whose keys are texts, each given once."""
+        """Read a mapping whose keys are strings, each given once."""
         self._check_keys(node)
         self.flatten_mapping(node)
         # Keys are taken as written: `8080: x` has the key "8080", as the API server reads it.
@@ -184,17 +184,17 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_plain_float
 
 
 def half_letter(value: Any) -> str:
-    """Return where a text holds half of a UTF-16 pair, which no UTF-8 can carry; empty if none does."""
+    """Return the path of a string with an unpaired surrogate, which UTF-8 cannot encode; empty if there is none."""
     return _first(value, lambda one: isinstance(one, str) and any("\ud800" <= letter <= "\udfff" for letter in one))
 
 
 def endless(value: Any) -> str:
-    """Return where a value has a number that JSON does not know, empty if nowhere."""
+    """Return the path of a number that JSON cannot represent (infinity or NaN), empty if there is none."""
     return _first(value, lambda one: isinstance(one, float) and not math.isfinite(one))
 
 
 def _first(value: Any, wrong: Callable[[Any], bool], path: str = "") -> str:
-    """Return where the first key or value within a document is that is wrong, empty if none is."""
+    """Return the path of the first wrong key or value in a document, empty if there is none."""
     if isinstance(value, dict):
         for key, inner in cast("Json", value).items():
             here = field_path((key,), path)
@@ -210,10 +210,10 @@ def _first(value: Any, wrong: Callable[[Any], bool], path: str = "") -> str:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as JSON would carry it, so that documents from Python and from text are alike.
+    """Return a value after a JSON round trip, so that documents from Python and from text are equal.
 
     Raises:
-        InvalidWorkload: if it cannot be carried.
+        InvalidWorkload: if JSON cannot represent it.
     """
     try:
         return json.loads(json.dumps(value, allow_nan=False))

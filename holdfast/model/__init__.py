@@ -1,4 +1,4 @@
-"""The contract: what is submitted, what is seen, what is remembered, what is told. No I/O, no clock."""
+"""The contract: types of submission, observation, memory and report. No I/O, no clock."""
 
 from holdfast.model.base import Duration, Model, Time, format_duration, parse_duration
 from holdfast.model.entities.nodes import (

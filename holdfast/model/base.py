@@ -1,4 +1,4 @@
-"""What all models share: strict, frozen, camelCase on the wire; and the two scalar types of the model."""
+"""The base of all models: strict, frozen, camelCase on the wire; and the two scalar types of the model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECONDS = {
     "d": 86400.0,
 }
 DURATION_MAXIMUM = timedelta(days=106_751)
-"""The longest duration Go can hold, 292 years: no later deadline can be reached, and none can leave the calendar."""
+"""The longest duration Go can hold, 292 years: no later deadline can be reached, and none leaves the calendar."""
 
 
 def _word(value: str) -> str:
@@ -33,7 +33,7 @@ def _word(value: str) -> str:
 
 
 Word = Annotated[str, AfterValidator(_word)]
-"""What Kubernetes, or another document, calls something: who reads it sees all of it, no line end included."""
+"""A name in Kubernetes or another document: printable, so that a reader sees all of it, and without line ends."""
 
 
 class Model(BaseModel):
@@ -99,7 +99,7 @@ def _in_range(value: timedelta) -> timedelta:
         raise ValueError(f"a duration cannot be negative: {format_duration(value)}")
     if value > DURATION_MAXIMUM:
         raise ValueError(f"{format_duration(value)} is too long: expected at most {format_duration(DURATION_MAXIMUM)}")
-    # What is kept is what is written, so that a workload comes back from JSON as it was.
+    # Keep only the precision that is written, so that a workload read back from JSON is equal.
     return timedelta(milliseconds=round(value / timedelta(milliseconds=1)))
 
 
@@ -119,16 +119,16 @@ Duration = Annotated[
 """A span of time, `1m30s` on the wire, never negative."""
 
 TEXT_KEPT = 1024
-"""Characters that are kept of a text from outside."""
+"""Maximum length, in characters, that is kept of a text from outside."""
 
 
 def shortened(text: str, at_most: int = TEXT_KEPT) -> str:
-    """Return what is kept of a text from outside, so that the memory stays small whatever it is."""
+    """Return a text from outside, cut to its maximum length, so that memory stays bounded."""
     return text if len(text) <= at_most else text[: at_most - 1] + "…"
 
 
 Outside = Annotated[str, AfterValidator(shortened)]
-"""A text from outside: a node's, a service's, a person's; cut where it is too long."""
+"""A text from outside: from a node, a service or a person; cut if it is too long."""
 
 Time = Annotated[datetime, AfterValidator(_utc)]
 """An instant, always in UTC."""

@@ -10,7 +10,7 @@ LABEL_NAME = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
 def check_label(key: str, value: str) -> None:
-    """Refuse what the API server would refuse as a label.
+    """Refuse a label that the API server would refuse.
 
     Raises:
         ValueError: naming the key or value and what is expected.

@@ -1,7 +1,7 @@
-"""When workloads are due at the earliest, remembered for 100,000 of them in less than a MiB (D7).
+"""The earliest time at which each workload is due: 100,000 workloads in less than 1 MiB (D7).
 
-A workload is known by 40 bits of its id's digest. It is taken for another one with odds of one in ten million, and is
-then looked at when that one is due.
+The key of a workload is 40 bits of its id's digest. It collides with another workload's key with odds of one in ten
+million; the workload is then checked when the other one is due.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pydantic import BeforeValidator, PlainSerializer
 from holdfast.model.base import Time
 
 LATER_MAXIMUM: Final = 100_000
-"""Workloads that are remembered: those due last. The others are looked at in each cycle, which costs a query each."""
+"""Maximum number of workloads kept: those due last. The others are checked in each cycle, at one query each."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BYTES: Final = 5
 
 
 def key_of(workload: str) -> str:
-    """Return by what a workload is remembered, given its workflow's id."""
+    """Return the key of a workload, given its workflow's id."""
     return hashlib.blake2b(workload.encode(), digest_size=_BYTES).hexdigest()
 
 
 def _pack(later: Mapping[str, datetime]) -> dict[str, Any]:
-    """Write them in the order of their times, in whole seconds: of each its key, and how long after the one before."""
+    """Encode the entries in time order, in whole seconds: for each, its key and the time since the previous one."""
     due = sorted((math.ceil((at - _EPOCH).total_seconds()), key) for key, at in later.items())[-LATER_MAXIMUM:]
     rows, last = bytearray(), due[0][0] if due else 0
     since = last
@@ -48,7 +48,7 @@ def _unpack(value: Any) -> Any:
         return value
     wire = cast("Mapping[str, Any]", value)
     if set(wire) != {"since", "due"}:
-        # By id, as it was written before; or as it is in memory.
+        # The earlier form, by id; or the form in memory.
         return {key_of(key) if "/" in key else key: at for key, at in wire.items()}
     rows, found, at, place = base64.b64decode(wire["due"]), dict[str, datetime](), int(wire["since"]), 0
     while place < len(rows):
@@ -65,4 +65,4 @@ def _unpack(value: Any) -> Any:
 
 
 Later = Annotated[dict[str, Time], BeforeValidator(_unpack), PlainSerializer(_pack, when_used="json")]
-"""When each is due, by `key_of`; given by id it is turned into that."""
+"""When each workload is due, by `key_of`; input by id is converted to that key."""

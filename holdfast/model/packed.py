@@ -1,8 +1,8 @@
-"""How a memory or an answer that has become large is written: compressed, so that Temporal takes it (D7).
+"""Compression of large workflow memory and answers, so that Temporal accepts them (D7).
 
-Temporal refuses a payload above 2 MiB, and a workflow that has to write one down can never go on. What entities
-remember of thousands of nodes, workloads or members repeats itself: names of one pattern, times of one minute, the same
-reason. Compressed it takes a fifth to a tenth. What is small is written as it is, so that people can read it in the
+Temporal refuses a payload above 2 MiB, and a workflow that must write such a payload is stuck for ever. An entity's
+memory of thousands of nodes, workloads or members is repetitive: names of one pattern, times of one minute, the same
+reason. Compressed, it takes a fifth to a tenth. A small value is written as it is, so that people can read it in the
 Temporal UI.
 """
 
@@ -19,16 +19,16 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer, model_vali
 from holdfast.model.observation import Payload
 
 PLAIN_MAXIMUM: Final = 256 * 1024
-"""Bytes up to which JSON is written as it is."""
+"""Maximum size, in bytes, of JSON that is written uncompressed."""
 BYTES_MAXIMUM: Final = 1024 * 1024
-"""Bytes that what an entity carries over, and each of its answers, may take at its documented maximum."""
+"""Maximum size, in bytes, of an entity's carried-over memory, and of each of its answers, at its documented maximum."""
 _UNPACKED_MAXIMUM: Final = 256 * 1024 * 1024
-"""Bytes that something packed may stand for: what is longer is a mistake, or an attack."""
+"""Maximum size, in bytes, of unpacked JSON: anything longer is a mistake, or an attack."""
 _KEY: Final = "zlib"
 
 
 def packed(wire: Any) -> Any:
-    """Return JSON as it is written: itself, or compressed where it is large and is not yet."""
+    """Return JSON in its written form: itself, or compressed if it is large and not yet compressed."""
     if _is_packed(wire):
         return wire
     text = json.dumps(wire, separators=(",", ":")).encode()
@@ -42,10 +42,10 @@ def _is_packed(value: Any) -> bool:
 
 
 def unpacked(value: Any) -> Any:
-    """Return what was packed; anything else as it is.
+    """Return packed JSON unpacked; anything else as it is.
 
     Raises:
-        ValueError: for what stands for more than 256 MiB, or is damaged.
+        ValueError: if it unpacks to more than 256 MiB, or is damaged.
     """
     if not _is_packed(value):
         return value
@@ -60,7 +60,7 @@ def unpacked(value: Any) -> Any:
 
 
 class PackedPayload(Payload):
-    """A payload that is compressed where it is large."""
+    """A payload that is compressed if it is large."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Patterns on messages: RE2, so that no pattern and no message, both from outside, can hold up a worker.
+"""Patterns on messages: RE2, so that no pattern or message from outside can block a worker.
 
 Unanchored, as in the published JobSet API (row J16).
 """
@@ -24,7 +24,7 @@ def compiled(pattern: str) -> Pattern:
     """Return the compiled pattern.
 
     Raises:
-        ValueError: if it is not one, saying why. Back references and look-around are not part of RE2.
+        ValueError: if it is not a valid pattern, with the reason. Back references and look-around are not part of RE2.
     """
     library = cast("Any", re2)
     options = library.Options()

@@ -19,7 +19,7 @@ def parse_quantity(text: str | float) -> int:
     """Return a quantity in thousandths, rounded up as Kubernetes does: `500m` is 500, `1Gi` is 1,073,741,824,000.
 
     Raises:
-        ValueError: if it is no quantity, is negative, or is more than an exbibyte's order of magnitude.
+        ValueError: if it is no quantity, is negative, or has an exponent above 18.
     """
     found = _FORM.fullmatch(str(text).strip())
     if found is None:
@@ -34,7 +34,7 @@ def parse_quantity(text: str | float) -> int:
 
 
 def format_quantity(thousandths: int) -> str:
-    """Write thousandths as a person reads them: 500 is `500m`, 2,000 is `2`, what divides by it is in `Ki` to `Ei`."""
+    """Format thousandths: 500 is `500m`, 2,000 is `2`; a multiple of 1,024 units is in `Ki` to `Ei`."""
     if thousandths % 1000:
         return f"{thousandths}m"
     whole = thousandths // 1000

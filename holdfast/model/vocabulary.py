@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What sort of work this is; profiles choose defaults by it."""
+    """The sort of work; profiles choose defaults by it."""
 
     BATCH = "batch"
     INTERACTIVE = "interactive"
@@ -14,7 +14,7 @@ class Kind(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where a workload's life stands (DESIGN: phases)."""
+    """The phase of a workload's lifecycle (DESIGN: phases)."""
 
     PENDING = "Pending"
     RESUMING = "Resuming"
@@ -36,7 +36,7 @@ class Phase(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a phase or condition is what it is: conditions, Events, timers, the CLI and metrics all read this."""
+    """The reason for a phase or condition: conditions, Events, timers, the CLI and metrics all use it."""
 
     # pending
     BLOCKED = "Blocked"
@@ -79,14 +79,14 @@ class Reason(StrEnum):
     STAGED = "Staged"
     STORAGE_UNAVAILABLE = "StorageUnavailable"
     STAGING_FAILED = "StagingFailed"
-    # what a gang came to
+    # how a gang ended
     MAX_RESTARTS_EXHAUSTED = "MaxRestartsExhausted"
     MAX_ROUNDS_EXHAUSTED = "MaxRoundsExhausted"
     EXIT_BARRIER_TIMEOUT = "ExitBarrierTimeout"
     JOIN_TIMEOUT = "JoinTimeout"
     MEMBER_FAILED = "MemberFailed"
     MEMBER_LOST = "MemberLost"
-    # what was asked for
+    # requests
     SUSPEND_REQUESTED = "SuspendRequested"
     PREEMPTED = "Preempted"
     CANCEL_REQUESTED = "CancelRequested"
@@ -114,7 +114,7 @@ class Reason(StrEnum):
     SUSPENDED_IN_PLACE = "SuspendedInPlace"
     RESETTING = "Resetting"
     REQUEUED = "Requeued"
-    # what is written down before it is done
+    # recorded before it is done
     AUDITED = "Audited"
     # ends
     COMPLETED = "Completed"
@@ -123,7 +123,7 @@ class Reason(StrEnum):
 
 
 class FailureClass(StrEnum):
-    """What kind of failure it is; rules match on it."""
+    """The kind of failure; rules match on it."""
 
     APP = "App"
     NODE_LOST = "NodeLost"
@@ -138,11 +138,11 @@ class FailureClass(StrEnum):
 
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
-"""Kubernetes' own word for a pod or Job that was ended by its `activeDeadlineSeconds`."""
+"""Kubernetes' reason for a pod or Job that was ended by its `activeDeadlineSeconds`."""
 
 
 class Scope(StrEnum):
-    """How much of a workload a failure, a budget or a restart concerns."""
+    """The part of a workload that a failure, a budget or a restart concerns."""
 
     MEMBER = "Member"
     COMPONENT = "Component"
@@ -159,43 +159,43 @@ class ActionKind(StrEnum):
 
 
 class SuccessOperator(StrEnum):
-    """How many of the components that success looks at must be complete (row J12)."""
+    """How many of the components that success depends on must be complete (row J12)."""
 
     ALL = "All"
     ANY = "Any"
 
 
 class AtEnd(StrEnum):
-    """What of a workload stays in the cluster, once it has succeeded or failed, until that time is over (row J12)."""
+    """What stays of a workload in the cluster after success or failure, until its TTL or grace is over (row J12)."""
 
     ALL = "All"
-    """All of it, whether it runs on or not."""
+    """All objects, whether they still run or not."""
     ACTIVE = "Active"
-    """What has ended itself, and what brings no pods; what is still active is deleted, and proven gone."""
+    """Objects that have ended, and objects without pods; active objects are deleted, and proven gone."""
 
 
 class SuspendMode(StrEnum):
-    """What becomes of a workload's objects while it is suspended (row J14)."""
+    """What happens to a workload's objects while it is suspended (row J14)."""
 
     DELETE = "Delete"
-    """They are deleted and proven gone; what is resumed is the next attempt."""
+    """They are deleted and proven gone; a resumption starts the next attempt."""
     IN_PLACE = "InPlace"
-    """They stay, suspended and proven to have no pods; what is resumed is the same attempt."""
+    """They stay, suspended and proven to have no pods; a resumption continues the same attempt."""
 
 
 class Parking(StrEnum):
-    """How far an attempt is that is suspended in place (row J14)."""
+    """The progress of an attempt's suspension in place (row J14)."""
 
     GOING = "Going"
-    """Its objects are being suspended, and its pods go."""
+    """Its objects are being suspended, and its pods are terminating."""
     PARKED = "Parked"
-    """Its objects are suspended, and it is proven that no pod of it is left."""
+    """Its objects are suspended, and it is proven to have no pods."""
     COMING = "Coming"
     """Its objects are being resumed."""
 
 
 class StartStatus(StrEnum):
-    """What a component must be before another one is created (row J13)."""
+    """The status that a component must have before another one is created (row J13)."""
 
     READY = "Ready"
     """All its expected pods run or have succeeded, or it is complete."""
@@ -203,44 +203,44 @@ class StartStatus(StrEnum):
 
 
 class NodeAvoidance(StrEnum):
-    """What becomes of a failure's node once the workload is made again (rows A17, U9)."""
+    """How a failure's node is treated once the workload is restarted (rows A17, U9)."""
 
     NEVER = "Never"
-    """It may be chosen again."""
+    """The node may be used again."""
     PREFER = "Prefer"
-    """Others are preferred while there are any with room: this never makes a pod unschedulable."""
+    """Other nodes are preferred while any has room: this never makes a pod unschedulable."""
     REQUIRE = "Require"
-    """It is not chosen, even where no other has room."""
+    """The node is not used, even if no other node has room."""
 
 
 class Renewal(StrEnum):
-    """When what was used of a budget is forgiven, beside health (rows L16, L24)."""
+    """When the use of a budget is forgiven, in addition to health (rows L16, L24)."""
 
     NEVER = "Never"
     REQUEUE = "Requeue"
-    """As the workload goes back to its queue."""
+    """When the workload returns to its queue."""
 
 
 class InterruptedCreate(StrEnum):
-    """What becomes of a creation that its worker did not live to end (row S4)."""
+    """How a creation is handled whose worker died before it finished (row S4)."""
 
     ADOPT = "Adopt"
-    """What is there and is ours is kept, what is missing is added."""
+    """Our existing objects are kept, and missing ones are added."""
     REPLACE = "Replace"
-    """All of it is removed and made again as the next attempt, charged to no budget."""
+    """All objects are removed and created again as the next attempt, which charges no budget."""
 
 
 class RefusedCreate(StrEnum):
-    """What becomes of a creation that the cluster refuses for a reason that may pass: a quota, a webhook, a right."""
+    """How a creation is handled that the cluster refuses for a transient reason: a quota, a webhook, a right."""
 
     FAIL = "Fail"
-    """It is borne for the admission grace, then it is a failure on which the rules decide; a missing right is final."""
+    """It is retried for the admission grace, and then is a failure that the rules decide; a missing right is final."""
     WAIT = "Wait"
-    """It stays in submission until it is let, or until the submission timeout (rows S2, S10)."""
+    """It stays in submission until it is accepted, or until the submission timeout (rows S2, S10)."""
 
 
 class ConditionType(StrEnum):
-    """The conditions a status carries."""
+    """The condition types of a status."""
 
     QUOTA_RESERVED = "QuotaReserved"
     RESOURCES_DEPLOYED = "ResourcesDeployed"

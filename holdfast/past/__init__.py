@@ -1,4 +1,4 @@
-"""What a workload has lived through, read from its workflow's history: it needs Temporal's record, and no worker."""
+"""A workload's past, reconstructed from its workflow's history: this needs Temporal's history, and no worker."""
 
 from holdfast.past.decode import read_run
 from holdfast.past.export import history_of

@@ -1,4 +1,4 @@
-"""A run's history events turned into values: payloads are read with the client's own data converter and codec."""
+"""Decodes a run's history events into values: payloads are read with the client's own data converter and codec."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ASKED: Final[dict[str, Any]] = {
     names.ACTIVITY_BEGIN_GANG: GangBegin,
     names.ACTIVITY_SCALE: ScaleInput,
 }
-"""Activities that may come back although another attempt lives by then, and what they are given."""
+"""Activities that may complete after another attempt has begun, and the types of their input."""
 _CHANGES: Final = {
     names.UPDATE_POLICY: PolicyChange,
     names.UPDATE_COMPONENTS: ComponentsChange,
@@ -58,12 +58,12 @@ _CHANGES: Final = {
     names.UPDATE_SCALE: GangScale,
 }
 _SINGLE_BATCH: Final = 2
-"""The SDK's flag of histories whose tasks are told everything at once."""
+"""The SDK flag of histories whose workflow tasks get all their jobs in one activation."""
 
 
 @dataclass(slots=True)
 class _Raw:
-    """A workflow task as its events have it."""
+    """A workflow task, as raw events."""
 
     started: HistoryEvent
     completed: int
@@ -73,14 +73,14 @@ class _Raw:
 
 
 async def read_run(events: Sequence[HistoryEvent], converter: DataConverter) -> Run:
-    """Return the run whose history these events are.
+    """Return the run with this history.
 
     Args:
         events: All of the run's events so far, oldest first.
-        converter: As the client that started it has it; its codec is applied.
+        converter: The data converter of the client that started the run; its codec is applied.
 
     Raises:
-        ValueError: if it is no history of a workload's workflow.
+        ValueError: if it is not the history of a workload's workflow.
     """
     if not events or events[0].event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
         raise ValueError("expected the history of one run, from its first event on")
@@ -132,7 +132,7 @@ _INPUTS: Final = {
 
 
 def _raw_tasks(events: Iterable[HistoryEvent]) -> list[_Raw]:
-    """Part the events by workflow tasks; what a task that failed or timed out was told, the next one is told."""
+    """Group the events by workflow task; the inputs of a task that failed or timed out go to the next one."""
     tasks: list[_Raw] = []
     inputs: list[HistoryEvent] = []
     started: HistoryEvent | None = None
@@ -154,19 +154,19 @@ def _raw_tasks(events: Iterable[HistoryEvent]) -> list[_Raw]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads one run; what cannot be read is noted and left out."""
+    """Reads one run; unreadable values are recorded in `unreadable` and left out."""
 
     converter: DataConverter
     events: dict[int, HistoryEvent]
     unreadable: list[str] = field(default_factory=list[str])
 
     async def value(self, payloads: Sequence[Payload], type_: Any, what: str) -> Any:
-        """Return the one value of some payloads, or None."""
+        """Return the single value of these payloads, or None."""
         if not payloads:
             return None
         try:
             return (await self.converter.decode(payloads, [type_]))[0]
-        except Exception as error:  # The codec and the converter are the user's, and may raise anything.
+        except Exception as error:  # The codec and the converter are user code, and may raise anything.
             self.unreadable.append(f"{what} cannot be read: {str(error).splitlines()[0] if str(error) else error!r}")
             return None
 
@@ -286,7 +286,7 @@ class _Reading:
         return Finished(self._activity(scheduled), broken_off=True)
 
     async def _heard(self, telling: int, *, missed: bool = False) -> Heard | None:
-        """Return what its graph or its queue was told; nothing where it was told something else."""
+        """Return the news sent to its graph or its queue; None for any other signal."""
         begun = self.events[telling].signal_external_workflow_execution_initiated_event_attributes
         if begun.signal_name != names.SIGNAL_NEWS:
             return None
@@ -345,5 +345,5 @@ class _Reading:
 
 
 def _time(event: HistoryEvent) -> datetime:
-    # As `workflow.now()` works it out, to the last digit.
+    # Computed exactly as `workflow.now()` does.
     return datetime.fromtimestamp(event.event_time.ToNanoseconds() / 1e9, UTC)

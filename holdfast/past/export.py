@@ -1,4 +1,4 @@
-"""A story as the document that is exported: attempts put together from the turns, and a word on what is missing."""
+"""Exports a story as a document: attempts assembled from the turns, and notes on what is missing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def history_of(story: Story) -> History:
 
 
 def _attempts(story: Story) -> tuple[PastAttempt, ...]:
-    """Put the attempts together from what each turn knew of them."""
+    """Assemble the attempts from the state at each turn."""
     found: dict[int, PastAttempt] = {}
     for run in story.runs:
         if run.carried is not None and run.carried.attempt is not None:
@@ -87,7 +87,7 @@ def _see(found: dict[int, PastAttempt], attempt: Attempt) -> None:
     old = found.get(attempt.number) or PastAttempt(number=attempt.number, begun_at=attempt.begun_at)
     found[attempt.number] = edit(
         old,
-        # One that is resumed in place is submitted, and runs, once more: when it first was so is what is asked.
+        # A resumption in place submits and starts the attempt again: keep the first times.
         submitted_at=old.submitted_at or attempt.submitted_at,
         ready_at=old.ready_at or attempt.ready_at,
         removing_at=attempt.removing_at or old.removing_at,
@@ -98,7 +98,7 @@ def _see(found: dict[int, PastAttempt], attempt: Attempt) -> None:
 
 
 def _end(found: dict[int, PastAttempt], taken: Taken) -> None:
-    """Take note of a decision that ends an attempt."""
+    """Record a decision that ends an attempt."""
     attempt = taken.before.attempt
     record = found.get(attempt.number) if attempt is not None else None
     if record is None or attempt is None or attempt.stage not in {Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED}:
@@ -113,7 +113,7 @@ def _end(found: dict[int, PastAttempt], taken: Taken) -> None:
         case Succeed(why):
             end = edit(record, ended_by=Reason.COMPLETED, why=why)
         case Suspend(in_place=True):
-            return  # It has not ended: it is resumed where it is.
+            return  # It has not ended: it is resumed in place.
         case Suspend(reason, why) | Cancel(reason, why) | Release(reason, why):
             end = edit(record, ended_by=record.ended_by or reason, why=record.why or why)
         case Resubmit(why):

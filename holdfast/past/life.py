@@ -1,6 +1,6 @@
-"""A run lived again: the loop of the workload's workflow, driven by what its history says it was told. Pure.
+"""Replays a run: the loop of the workload's workflow, driven by the inputs in its history. Pure.
 
-It mirrors `holdfast.workflows.workload` step by step, and has the engine decide anew; a test compares the two.
+It mirrors `holdfast.workflows.workload` step by step, and runs the engine's decisions again; a test compares the two.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ _BESIDE: Final = {
     names.ACTIVITY_BEGIN_GANG,
     names.ACTIVITY_SCALE,
 }
-"""Activities that may be under way beside the one operation."""
+"""Activities that may run in parallel with the one operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of the workflow's loop: what was known, what was decided, what was carried out."""
+    """One turn of the workflow's loop: the known state, the decisions, the step carried out."""
 
     event: int
-    """The event that began its workflow task."""
+    """The id of the event that started its workflow task."""
     at: datetime
     spec: Workload
     folded: State
-    """After what had come was taken in, and before anything was decided."""
+    """The state after the inbox was folded in, and before any decision."""
     taken: tuple[Taken, ...]
     after: State
     step: Step | None
-    """None where it only took in what had come, to hand it on to the next run."""
+    """None if the turn only folded in the inbox, to pass it to the next run."""
 
 
 @dataclass(slots=True)
@@ -74,33 +74,33 @@ class Life:
     spec: Workload
     uid: str
     state: State | None
-    """None before the first task of a life: it begins at that task's time."""
+    """None before the first task of the first run: the state begins at that task's time."""
     causes: dict[int, Cause] = field(default_factory=dict[int, Cause])
-    """By number, from 1 on: those that were added in this run."""
+    """Causes that were added in this run, by number, from 1 on."""
     _turned: bool = False
     _inbox: list[events.Event] = field(default_factory=list[events.Event])
     _busy: bool = False
     _finished: Finished | None = None
     _timer: int | None = None
-    """The event that started the timer that is kept; 0 for one that this task has set."""
+    """The id of the event that started the current timer; 0 for a timer that this task has set."""
     _until: datetime | None = None
     _cancelled: bool = False
     _leaving: Continue | Leave | None = None
-    """What it waits to do until its handlers have finished."""
+    """The exit that waits until all handlers have finished."""
     _left: bool = False
     _telling: set[int] = field(default_factory=set[int])
-    """What its graph or its queue is being told, by the events that began it."""
+    """Pending signals to its graph or its queue, by the ids of the events that initiated them."""
     _heard: list[events.Event] = field(default_factory=list[events.Event])
-    """What its queue has heard: that it heard before it said what is in the inbox."""
+    """News that its queue has received: the queue received it before it sent what is in the inbox."""
     _begun: list[str] = field(default_factory=list[str])
     _changes: list[ComponentsChange] = field(default_factory=list[ComponentsChange])
-    """Changes that are not in force yet; about the first of them the API server is being asked."""
+    """Changes that are not in force yet; the first of them is being validated by the API server."""
 
     def live(self, task: Task) -> list[Turn]:
-        """Live one workflow task, and return its turns.
+        """Replay one workflow task, and return its turns.
 
         Raises:
-            ValueError: if the history says something else than this release would have done.
+            ValueError: if the history differs from what this release would have done.
         """
         if self.state is None:
             self.state = submitted(self.spec, task.at)
@@ -109,7 +109,7 @@ class Life:
         first, self._turned, timer = not self._turned, True, self._timer
         for wish in task.wishes:
             self._wish(wish, task)
-        # The SDK lets the workflow act on signals and updates before it tells it the rest; not so in its first task.
+        # The SDK runs the workflow on signals and updates before it delivers the rest; not so in the first task.
         if self._inbox and not (first or task.batched):
             turns += self._turns(task)
         woken = first or bool(self._inbox)
@@ -152,7 +152,7 @@ class Life:
                     self.state = extended(self.state, total)
                     self._inbox.append(events.WalltimeExtended(total, change.note))
                     return
-                # An older release put changes in force without asking the API server.
+                # An older release put changes in force without validation by the API server.
                 if self._changes or names.ACTIVITY_REHEARSE in task.begun:
                     self._changes.append(change)
                     self._consider()
@@ -168,7 +168,7 @@ class Life:
             self._inbox.append(events.Reconfigured(again, change.note))
 
     def _consider(self) -> None:
-        """Deal with changes up to the first that makes a difference: about that one the API server is asked."""
+        """Process changes up to the first that makes a difference: that one waits for the API server's validation."""
         assert self.state is not None
         while self._changes:
             try:
@@ -178,24 +178,24 @@ class Life:
                     return
                 self.spec = after
             except ValueError:
-                pass  # Its author was told, and nothing was changed.
+                pass  # Its author got the error, and nothing changed.
             self._changes.pop(0)
 
     def _rehearsed(self, finished: Finished) -> bool:
-        """Put the change in force about which the API server was asked, if it said that it would do."""
+        """Put the change that the API server validated in force, if the API server accepted it."""
         assert self.state is not None
         if not self._changes:
             raise ValueError(f"{finished.activity} came back, and no change waited for it")
         change = self._changes.pop(0)
         if isinstance(finished.result, Rehearsed) and not finished.result.refusal:
-            with suppress(ValueError):  # It ended meanwhile: its author was told.
+            with suppress(ValueError):  # The workload ended meanwhile: the author got the error.
                 check_changeable(self.state)
                 self._reconfigure(change)
         self._consider()
         return bool(self._inbox) or self._leaving is not None
 
     def _result(self, result: Finished | Fired | Heard | CancelAsked, timer: int | None) -> bool:
-        """Take note of what has ended; say whether it wakes the loop."""
+        """Record a result; return whether it wakes the loop."""
         match result:
             case Heard(news, telling, missed):
                 self._telling.discard(telling)
@@ -221,7 +221,7 @@ class Life:
                 return True
             case Fired(number):
                 if number != timer or self._timer != timer:
-                    return False  # It was taken back in the same task.
+                    return False  # It was cancelled in the same task.
                 self._timer, self._until = None, None
                 return True
             case CancelAsked():
@@ -232,7 +232,7 @@ class Life:
                 assert_never(result)
 
     def _met(self, finished: Finished) -> list[events.Event]:
-        """Return what an activity for the gang has come to; one that was broken off has told the rendezvous or not."""
+        """Return the events from a gang activity's end; a cancelled one may or may not have reached the rendezvous."""
         number = finished.attempt
         if number is None:
             living = self.state.attempt if self.state is not None else None
@@ -252,13 +252,13 @@ class Life:
         if self._left:
             return []
         turns = [self._turn(task)]
-        # What was broken off before it could begin has ended at once.
+        # An activity that was cancelled before it could start has ended at once.
         while self._busy and self._finished is not None and self._leaving is None:
             turns.append(self._turn(task))
         return turns
 
     def _turn(self, task: Task) -> Turn:
-        """Turn the loop once: take in, decide, and say what is carried out."""
+        """Run one turn of the loop: fold in the inbox, decide, and return what is carried out."""
         assert self.state is not None
         now, spec = task.at, self.spec
         if self._leaving is not None:
@@ -293,7 +293,7 @@ class Life:
         return isinstance(self._leaving, Continue) and task.ended is not None
 
     def _stay(self, task: Task) -> Turn:
-        """Wait for handlers to finish; what comes meanwhile is taken in when it hands its memory on."""
+        """Wait for handlers to finish; the inbox of that time is folded in when the run passes on its memory."""
         assert self.state is not None
         folded = self.state
         if self._continues(task):
@@ -339,7 +339,7 @@ class Life:
         self._timer, self._until = (None, None) if until is None else (0, until)
 
     def _check(self, task: Task) -> None:
-        # What is asked beside the operation changes nothing: only the answer counts.
+        # The start of a parallel activity changes nothing: only its result counts.
         begun = [one for one in task.begun if one not in _BESIDE]
         if self._begun != begun:
             ours, theirs = (", ".join(each) or "nothing" for each in (self._begun, begun))

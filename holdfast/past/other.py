@@ -1,8 +1,8 @@
-"""What another policy would have decided on what really happened: the same observations, at the same times. Pure.
+"""Compares the real decisions with another policy's decisions on the same observations, at the same times. Pure.
 
-The other policy judges each turn of the real life with its own clocks and its own budget figures, and between two turns
-each of its deadlines that comes before the real one. Where it would have acted otherwise, reality took another way from
-there: the real course is taken as given again, and only the other's budget figures go on.
+The other policy decides at each turn of the real life, with its own clocks and its own budget figures. Between two
+turns it decides at each of its deadlines that comes before the real one. If it would have acted otherwise, the two
+courses diverge there: the comparison continues on the real course, and keeps only the other policy's budget figures.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ _SAME: Final = "same"
 
 
 class Point(Model):
-    """One moment at which reality decided something, or the other policy would have."""
+    """One moment of a decision, by the real policy or by the other policy."""
 
     at: Time
     attempt: int
     real: str
-    """What was really decided; empty where nothing was."""
+    """The real decision; empty if there was none."""
     other: str
-    """What the other policy would have decided; empty where nothing."""
+    """The other policy's decision; empty if there was none."""
     verdict: str
-    """`same`; `earlier`, `later`, `instead` or `not at all`, seen from the other policy; `not really` where only the
+    """`same`; `earlier`, `later`, `instead` or `not at all`, from the other policy's view; `not really` if only the
     other policy would have acted."""
     note: str = ""
     budgets: tuple[BudgetStatus, ...]
@@ -74,30 +74,30 @@ class Point(Model):
 
 
 class Comparison(Model):
-    """A real life beside what another policy would have decided on it."""
+    """A real life, compared with another policy's decisions on it."""
 
     name: str
     points: tuple[Point, ...]
     parted_at: Time | None = None
-    """When reality first took another way; what came after it is not what the other policy would have met."""
+    """When the two courses first diverged; the other policy would not have met the later events."""
     outcome: Phase | None = None
     other_outcome: Phase | None = None
-    """None where it is not known: reality ended where the other policy would have gone on, or has not ended."""
+    """None if unknown: the real workload ended where the other policy would have continued, or has not ended."""
     end: str
     notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class _Ahead:
-    """What the other policy has done already, and reality has not."""
+    """An action that the other policy has taken, and the real one has not yet."""
 
     decision: Decision
     point: int
-    """Where in the list it stands."""
+    """Its index in the list of points."""
 
 
 def compared(story: Story, policy: Policy) -> Comparison:
-    """Return what another policy would have decided on a real life, point by point."""
+    """Return another policy's decisions on a real life, point by point."""
     other = _Other.of(policy, story.runs[0].carried)
     for index, turn in enumerate(story.turns):
         after = story.turns[index + 1].at if index + 1 < len(story.turns) else turn.at
@@ -111,29 +111,29 @@ def compared(story: Story, policy: Policy) -> Comparison:
 
 @dataclass(slots=True)
 class _Other:
-    """The other policy's own memory beside the real one."""
+    """The other policy's own memory, next to the real one."""
 
     policy: Policy
     used: dict[str, int]
     member: dict[str, int] = field(default_factory=dict[str, int])
-    """What members have used of their budgets, in the attempt below."""
+    """Budget use of the members, in the attempt below."""
     attempt: int = 0
     unhealthy: Unhealthy | None = None
     acted: dict[str, int] = field(default_factory=dict[str, int])
     ahead: _Ahead | None = None
     remade: dict[str, int] = field(default_factory=dict[str, int])
-    """Components that it has made again in the attempt below and reality has not, each by its point in the list."""
+    """Components that only the other policy has replaced in the attempt below, each with the index of its point."""
     points: list[Point] = field(default_factory=list[Point])
     parted: datetime | None = None
     failed: datetime | None = None
     unknown: bool = False
-    """Whether one of the two would have ended the workload where the other went on, had nothing healed before."""
+    """Whether one policy would have ended the workload where the other continued, if nothing had healed before."""
     reset: tuple[int, timedelta | None, bool] = (0, None, False)
-    """Which attempt it has reset last, with which pause of the rule's own, and whether to the queue."""
+    """The attempt that it reset last, the rule's own pause, and whether the reset requeued the workload."""
 
     @classmethod
     def of(cls, policy: Policy, carried: State | None) -> _Other:
-        """Begin with the figures and the clock that an earlier run handed on, where Temporal no longer keeps it."""
+        """Begin with the figures and the clock carried over from an earlier run that Temporal no longer keeps."""
         if carried is None:
             return cls(policy, {})
         other = cls(policy, dict(carried.used), acted=dict(carried.acted), unhealthy=carried.unhealthy)
@@ -142,7 +142,7 @@ class _Other:
         return other
 
     def judge(self, turn: Turn, raw: State, real: Taken) -> None:
-        """Judge what reality has just decided on, and compare."""
+        """Decide at the point of a real decision, and compare."""
         if self.remade:
             self._heal(turn, raw)
         taken = self._decide(turn.spec, raw, turn.at, looks=isinstance(real.decision, Look))
@@ -153,7 +153,7 @@ class _Other:
         elif not was_ahead:
             self._compare(turn.at, real, taken)
         if isinstance(real.decision, Retry) and real.before.outcome is not None:
-            self.used, self.acted, self.failed = {}, {}, None  # Whatever had failed by then begins anew.
+            self.used, self.acted, self.failed = {}, {}, None  # A retry after the end starts all figures anew.
 
     def _compare(self, at: datetime, real: Taken, taken: Taken) -> None:
         acted = isinstance(real.decision, _ACTING)
@@ -165,7 +165,7 @@ class _Other:
             self._only_other(at, real.after, taken)
 
     def wait(self, turn: Turn, raw: State, until: datetime) -> None:
-        """Let the other policy's own deadlines pass, until reality goes on."""
+        """Process the other policy's own deadlines up to the next real turn."""
         last = turn.taken[-1].decision if turn.taken else None
         real = last.until if isinstance(last, Wait) else None
         if self.ahead is not None or isinstance(last, Look):
@@ -186,7 +186,7 @@ class _Other:
                     return
 
     def _decide(self, spec: Workload, raw: State, at: datetime, *, looks: bool) -> Taken:
-        """Return what the other policy decides; where it would look, what is known is what it would see."""
+        """Return the other policy's decision; if it would read the cluster, assume that it sees the known state."""
         state = self._remaking(self._seen(raw))
         taken = next(decisions(spec, state, at))
         if isinstance(taken.decision, Look) and not looks:
@@ -194,7 +194,7 @@ class _Other:
         return taken
 
     def _seen(self, raw: State) -> State:
-        """Return the real memory with the other's policy, clocks and budget figures in place of its own."""
+        """Return the real memory with the other policy, its clocks and its budget figures."""
         attempt = raw.attempt
         if attempt is not None and attempt.number != self.attempt:
             self.attempt, self.member, self.unhealthy, self.remade = attempt.number, {}, None, {}
@@ -217,14 +217,14 @@ class _Other:
         return state
 
     def _remaking(self, state: State) -> State:
-        """Return the memory with what the other policy alone makes again as it sees that: under way."""
+        """Return the memory with the components that only the other policy replaces marked as being replaced."""
         attempt = state.attempt
         if attempt is None or not self.remade:
             return state
         return edit(state, attempt=edit(attempt, replacing=joined(attempt, self.remade)))
 
     def _paused(self, attempt: Attempt) -> dict[str, Any]:
-        """Return what of an attempt's end the other policy has decided: its pause, and where it goes."""
+        """Return the fields of an attempt's end that the other policy decides: its pause, and whether it requeues."""
         number, pause, requeue = self.reset
         if not attempt.pause_after:
             return {}
@@ -236,7 +236,7 @@ class _Other:
             self.member = state.attempt.used
 
     def _charge(self, taken: Taken, at: datetime) -> None:
-        """Take over what acting cost the other policy, and whether it ended the workload."""
+        """Record the cost of the other policy's action, and whether it ended the workload."""
         self.used, self.acted = taken.after.used, taken.after.acted
         if taken.after.attempt is not None and taken.after.attempt.number == self.attempt:
             self.member = taken.after.attempt.used
@@ -256,7 +256,7 @@ class _Other:
         self._add(at, real.after, _said(real), _said(taken), _SAME if same else "instead", note)
 
     def _only_real(self, at: datetime, real: Taken, taken: Taken) -> None:
-        """Note what the other policy would not have decided yet, or not at all."""
+        """Record a real decision that the other policy would have taken later, or not at all."""
         self._part(at)
         other = taken.decision
         failure = real.decision.failure if isinstance(real.decision, Restart | Fail) else None
@@ -270,7 +270,7 @@ class _Other:
             self._add(at, real.after, _said(real), "", "not at all", getattr(other, "why", ""))
 
     def _later(self, failure: Failure) -> tuple[str, bool]:
-        """Charge what a failure would cost later; say what it would come to, and whether that is the end."""
+        """Charge the later cost of a failure; return the consequence in words, and whether it ends the workload."""
         ruling = rule_on(self.policy, failure)
         rule, action = ruling.rule, ruling.action
         if action.kind is ActionKind.IGNORE:
@@ -299,7 +299,7 @@ class _Other:
         return f"then it resets, charged to {charged}", False
 
     def _only_other(self, at: datetime, state: State, taken: Taken) -> None:
-        """Note that the other policy acts now, and reality does not yet."""
+        """Record that only the other policy acts now."""
         self._part(at)
         self._charge(taken, at)
         if isinstance(taken.decision, Replace):
@@ -310,7 +310,7 @@ class _Other:
         self._add(at, state, "", _said(taken), "not really", note)
 
     def _catch_up(self, at: datetime, real: Taken, ahead: _Ahead, *, healed: bool) -> None:
-        """See whether reality has come to what the other policy did before, or will not."""
+        """Check whether the real course has reached the other policy's earlier action, or will not reach it."""
         if isinstance(real.decision, _ACTING):
             self._come(at, real, ahead.point, same=type(real.decision) is type(ahead.decision))
             self.ahead = None
@@ -319,7 +319,7 @@ class _Other:
             self.ahead = None
 
     def _was_ahead(self, at: datetime, real: Taken) -> bool:
-        """See whether reality has come to what the other policy had made again before, and to nothing else."""
+        """Match a real decision with the other policy's earlier replacements; return whether they cover all of it."""
         decision = real.decision
         if not self.remade or not isinstance(decision, _ACTING):
             return False
@@ -330,7 +330,7 @@ class _Other:
         return come == made
 
     def _heal(self, turn: Turn, raw: State) -> None:
-        """See which of those that the other policy alone has made again need it no more."""
+        """Record which components that only the other policy has replaced no longer need it."""
         state = next(decisions(turn.spec, self._seen(raw), turn.at)).before
         seen = current(state)
         if state.unhealthy is not None or seen is None:
@@ -380,7 +380,7 @@ def _words_of_failure(decision: Decision) -> str:
 
 
 def _said(taken: Taken) -> str:
-    """Say a decision in a few words."""
+    """Describe a decision in a few words."""
     match taken.decision:
         case Create():
             number = taken.after.attempt.number if taken.after.attempt is not None else 0

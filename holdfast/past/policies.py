@@ -1,4 +1,4 @@
-"""Reading the other policy: a document that names what is to differ, checked field by field."""
+"""Reads the alternative policy: a document with the fields that differ, validated field by field."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from holdfast.model import Policy, Workload
 
 _SECTIONS = ("policy", "spec.policy")
 _PARTS = ("timings", "exclusion", "deletion")
-"""Parts of a policy whose fields stand each for itself: those that are left out stay. Any other is given whole."""
+"""Parts of a policy that are merged by field: omitted fields keep their values. Other parts are replaced whole."""
 
 
 def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], source: str) -> Policy:
-    """Return the policy that a document asks for.
+    """Return the policy that a document describes.
 
     Args:
-        text: YAML or JSON: the `policy` section of a workload's document, or a document that has one. What it leaves
-            out stays as the workload has it, or, where it names another profile, as that profile has it.
-        spec: The workload that really lived.
-        profiles: By name.
-        source: What was read, for messages.
+        text: YAML or JSON: the `policy` section of a workload's document, or a document that has one. Omitted fields
+            keep the workload's values, or, if it names another profile, have that profile's values.
+        spec: The workload that really ran.
+        profiles: Policies by profile name.
+        source: The name of the document, for messages.
 
     Raises:
-        InvalidWorkload: with the path of each field that is wrong.
+        InvalidWorkload: with the path of each invalid field.
     """
     try:
         given: Any = yaml.safe_load(text)
@@ -61,10 +61,10 @@ def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], sourc
 
 
 def with_settings(policy: Policy, given: Mapping[str, str], spec: Workload) -> Policy:
-    """Return the policy with settings in place of its own (`--set failureGracePeriod=30s`).
+    """Return the policy with settings applied (`--set failureGracePeriod=30s`).
 
     Raises:
-        InvalidWorkload: if a setting is none of a policy, or the policy has no place for it.
+        InvalidWorkload: if a setting does not belong to a policy, or does not fit this policy.
     """
     settings, problems = read_settings(Given(f"--set {name}", name, value) for name, value in given.items())
     problems += settings.problems(policy)
@@ -88,10 +88,10 @@ def _base(document: dict[str, Any], spec: Workload, profiles: Mapping[str, Polic
 
 
 def _fitting(policy: Policy, spec: Workload, source: str) -> Policy:
-    """Return the policy, if the workload's components can be ruled by it."""
+    """Return the policy, if it is valid for the workload's components."""
     try:
         Workload.model_validate({**spec.model_dump(mode="json"), "policy": policy.model_dump(mode="json")})
     except ValidationError as error:
-        # What could not be submitted rules nothing: a rule that names no component would match nothing, in silence.
+        # Refuse what could not be submitted: a rule for an unknown component would silently match nothing.
         raise InvalidWorkload(problems_of(error, Workload), source) from None
     return policy

@@ -1,8 +1,8 @@
-"""The runs of one life put together: its causes by number, what its workflow wrote down, and where the two differ.
+"""Assembles the runs of one life: its causes by number, the workflow's own records, and where the two differ.
 
-What this release works out is believed as far as it agrees with what the workflow wrote of itself: its memo at each
-phase, the memory it handed on, its result. Where an older release decided otherwise, or kept other causes of the same
-decisions, only what was written counts from there to the end of that run; the next begins with what was handed on.
+A replayed value is trusted only as far as it agrees with the workflow's own records: its memo at each phase, the memory
+it passed on, its result. If an older release decided otherwise, or kept other causes of the same decisions, only the
+records count from there to the end of that run; the next run begins with the memory that was passed on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.past.tasks import Run, Task
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A cause, and whether the workflow's own words of it were found."""
+    """A cause, and whether the workflow's own record of it was found."""
 
     cause: Cause
     written: bool
@@ -28,36 +28,36 @@ class Told:
 
 @dataclass(slots=True)
 class Story:
-    """A whole life, as far as Temporal still has it."""
+    """A workload's whole life, as far as Temporal still keeps it."""
 
     spec: Workload
-    """As it was at last."""
+    """The workload as of the last run."""
     uid: str
     runs: tuple[Run, ...]
     turns: list[Turn] = field(default_factory=list[Turn])
     causes: dict[int, Told] = field(default_factory=dict[int, Told])
-    """By number, from 1 on."""
+    """Causes by number, from 1 on."""
     total: int = 0
     state: State | None = None
-    """The memory at its end, where it could be worked out to its end."""
+    """The memory at the end, if the replay reached the end."""
     status: Status | None = None
-    """The last one it wrote down."""
+    """The last status that the workflow wrote."""
     contradictions: list[str] = field(default_factory=list[str])
-    """Where this release would have decided otherwise than the one that lived it; one sentence each."""
+    """Where this release decides otherwise than the one that ran the workflow; one sentence each."""
     other_causes: list[str] = field(default_factory=list[str])
-    """Where it decided the same, and kept other causes of it; one sentence each."""
+    """Where it decides the same, but keeps other causes; one sentence each."""
     reworded: int = 0
-    """Causes that this release words otherwise; the workflow's own words stand."""
+    """Number of causes with another text in this release; the workflow's own text is kept."""
     unread: list[str] = field(default_factory=list[str])
 
     @property
     def exact(self) -> bool:
-        """Whether all that was worked out agrees with all that was written down."""
+        """Whether the whole replay agrees with all records."""
         return not (self.contradictions or self.other_causes or self.unread)
 
     @property
     def ended_at(self) -> datetime | None:
-        """When its workflow was over."""
+        """When its workflow ended."""
         return self.runs[-1].ended_at
 
 
@@ -65,10 +65,10 @@ def told(runs: Sequence[Run]) -> Story:
     """Return the story of a life.
 
     Args:
-        runs: Each of its runs that Temporal still has, oldest first.
+        runs: All of its runs that Temporal still keeps, oldest first.
 
     Raises:
-        ValueError: if there is none, or the document is no workload to this release.
+        ValueError: if there is none, or this release cannot read the document as a workload.
     """
     if not runs:
         raise ValueError("expected at least one run")
@@ -87,21 +87,21 @@ def told(runs: Sequence[Run]) -> Story:
 
 @dataclass(slots=True)
 class _Reliving:
-    """One run being lived again."""
+    """One run being replayed."""
 
     story: Story
     run: Run
     life: Life
     sure: int
-    """Up to which cause what was worked out is confirmed by what was written."""
+    """The number of the last replayed cause that the records confirm."""
     counts: bool = True
-    """Whether the causes that are worked out are those that were kept."""
+    """Whether the replayed causes agree with the recorded ones."""
 
     def live(self, task: Task) -> None:
-        """Live a task, and compare.
+        """Replay a task, and compare it with the records.
 
         Raises:
-            ValueError: where something else was decided.
+            ValueError: if the replay decides otherwise.
         """
         turns = self.life.live(task)
         left = list(turns)
@@ -110,7 +110,7 @@ class _Reliving:
                 left.pop(0)
             if not left:
                 raise ValueError(f"it wrote {_figures(status)}, where this release has {_figures_of(turns)}")
-            # Of several turns of one task, that one wrote it which had as many causes.
+            # Of several turns of one task, the one with the same number of causes wrote the status.
             alike = [turn for turn in left if _same(turn.after, status)]
             total = {turn.after.causes_total for turn in alike}
             self._compare(task, status.causes, status.causes_total, status.causes_total in total)
@@ -145,7 +145,7 @@ class _Reliving:
         self.story.other_causes.append(f"run {self.run.run_id}, event {task.event}: from cause {self.sure + 1} on")
 
     def kept(self) -> dict[int, Cause]:
-        """Return the causes that may be believed."""
+        """Return the causes that can be trusted."""
         if self.counts:
             return self.life.causes
         return {number: cause for number, cause in self.life.causes.items() if number <= self.sure}
@@ -184,7 +184,7 @@ def _same(state: State, status: Status) -> bool:
 
 
 def _essence(state: State) -> object:
-    """Return the memory without words and causes: those another release may keep otherwise."""
+    """Return the memory without texts and causes, which may differ between releases."""
     attempt = state.attempt
     return (
         (state.phase, state.since, state.outcome, state.intent.suspend, state.intent.cancel, state.held is not None),
@@ -211,7 +211,7 @@ def _numbered(causes: Sequence[Cause], total: int) -> list[tuple[int, Cause]]:
 
 
 def _read(story: Story, task: Task) -> None:
-    """Take over what the workflow itself wrote down in a task."""
+    """Take over the workflow's own records of a task."""
     for status in (*task.statuses, *((task.ended.status,) if task.ended and task.ended.status else ())):
         story.status = status
         _write(story, status.causes, status.causes_total)

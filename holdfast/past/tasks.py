@@ -1,4 +1,4 @@
-"""One run of a workflow as it lived it: what each of its tasks was told, and what it wrote down. Values alone."""
+"""One run of a workflow as values: the inputs of each of its tasks, and what the workflow wrote. No logic."""
 
 from __future__ import annotations
 
@@ -20,70 +20,70 @@ from holdfast.policy.verdicts.walltime import WalltimeExtension
 
 @dataclass(frozen=True, slots=True)
 class Signalled:
-    """A signal: its name, and its reason or its snapshot."""
+    """A signal: its name, and its argument, such as a reason or a snapshot."""
 
     name: str
     value: Observation | RequeueRequest | GangOutcome | GraphOrder | QueueOrder | str
     within: float | None = None
-    """Of a preemption: for how many seconds a checkpoint is waited for at most."""
+    """For a preemption: the maximum wait for a checkpoint, in seconds."""
     uid: str = ""
-    """Of the submission that it is meant for, where it says so."""
+    """The uid of the submission that it addresses, if it names one."""
     phases: tuple[Phase, ...] = ()
-    """Of a cancel: the phases in which it holds; none: all."""
+    """For a cancel: the phases in which it applies; none: all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """An update that was accepted; a change of components is in force once the API server has said that it would do."""
+    """An accepted update; a change of components takes effect once the API server has validated it."""
 
     change: PolicyChange | ComponentsChange | StripRequest | CheckpointAsk | WalltimeExtension | GangScale
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An activity came back: with a result, with an error of its own, or (neither) broken off."""
+    """An activity that ended: with a result, with an application error, or (neither) interrupted."""
 
     activity: str
     result: Any = None
     error: str | None = None
-    """The type of its own error."""
+    """The type of its application error."""
     message: str = ""
     details: tuple[Any, ...] = ()
     broken_off: bool = False
     attempt: int | None = None
-    """Of which attempt it told: of probes alone, whose word may come late."""
+    """The attempt that it concerns: only for activities whose result may come late, such as probes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """A timer came due."""
+    """A timer that fired."""
 
     timer: int
-    """The event that started it."""
+    """The id of the event that started the timer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Its graph or its queue was told something, or is not there."""
+    """A signal with news that its graph or its queue received, or that failed since there is none."""
 
     news: GraphNews | QueueNews
     telling: int
-    """The event that began to tell it."""
+    """The id of the event that initiated the signal."""
     missed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """The workflow itself was cancelled."""
+    """A cancellation of the workflow itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the run ended, in its own words."""
+    """How the run ended, as the run itself recorded it."""
 
     how: Literal["continued", "completed", "failed", "cancelled", "other"]
     state: State | None = None
-    """The memory it handed on (continued)."""
+    """The memory it passed on (continued)."""
     status: Status | None = None
     """Its last status (completed, failed)."""
     message: str = ""
@@ -91,25 +91,25 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One workflow task that was completed: what it was told, and what came of it."""
+    """One completed workflow task: its inputs and its results."""
 
     event: int
-    """The event that began it."""
+    """The id of the event that started it."""
     at: datetime
     suggested: bool
-    """Whether Temporal suggested to continue as new."""
+    """Whether Temporal suggested continue-as-new."""
     batched: bool
-    """Whether the SDK told it everything at once, and not signals and updates first."""
+    """Whether the SDK delivered everything in one activation, and not signals and updates first."""
     wishes: tuple[Signalled | Updated, ...]
     results: tuple[Finished | Fired | Heard | CancelAsked, ...]
     begun: tuple[str, ...]
-    """The activities it began."""
+    """The activities it started."""
     timers: tuple[int, ...]
-    """The events of the timers it started."""
+    """The ids of the events of the timers it started."""
     telling: tuple[int, ...]
-    """The events by which it began to tell its graph or its queue something."""
+    """The ids of the events that initiated signals to its graph or its queue."""
     statuses: tuple[Status, ...]
-    """What it wrote down in its memo."""
+    """The statuses it wrote to its memo."""
     ended: Ended | None
 
 
@@ -121,16 +121,16 @@ class Run:
     run_id: str
     first_run_id: str
     previous_run_id: str
-    """Of the run that it continues; empty for the first."""
+    """The id of the run that it continues; empty for the first."""
     next_run_id: str
-    """Of the run that continues it, where there is one."""
+    """The id of the run that continues it, if there is one."""
     began_at: datetime
     ended_at: datetime | None
     closed: str
-    """Temporal's word for how it ended: `Completed`, `ContinuedAsNew`, `Terminated`, ...; empty while it runs."""
+    """Temporal's close status: `Completed`, `ContinuedAsNew`, `Terminated`, ...; empty while it runs."""
     events: int
     document: Any
     carried: State | None
     tasks: tuple[Task, ...]
     unreadable: tuple[str, ...] = ()
-    """What in it could not be read, one sentence each."""
+    """The parts that could not be read, one sentence each."""

@@ -2,16 +2,16 @@
 
 What differs from the other profiles, and why:
 
-- only a Job's own word counts: a failed, late or lost pod is its Job controller's to replace, so none has a rule here,
+- only a Job's own status counts: the Job controller replaces failed, late or lost pods, so they have no rules here,
   and no grace runs;
-- nothing is waited for before the next attempt;
-- at its end, by success or failure, Jobs that have ended stay, for ever unless the document has a TTL; those that are
+- the next attempt starts without a wait;
+- at the end, by success or failure, Jobs that have ended stay, for ever unless the document has a TTL; Jobs that are
   still active are deleted;
-- what is suspended stays where it is, its Jobs suspended: it is resumed as the same attempt;
-- a Job that somebody deleted is made again, charged to nothing, as the published controller does; with it those of
-  its replicated job, which are one component;
-- a creation that the cluster refuses for now is waited for without end, as the published controller does; one that it
-  always will refuse fails at once, where that controller tries for ever.
+- a suspension leaves the Jobs in place, suspended: a resumption continues the same attempt;
+- a deleted Job is created again and charged to no budget, as the published controller does; the other Jobs of its
+  replicated job, which are the same component, are created again with it;
+- a transient refusal of a creation is retried without end, as the published controller does; a permanent refusal
+  fails at once, where that controller retries for ever.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ from holdfast.model import (
 from holdfast.profiles.rules import CREATE_FAILED, FAIL_AT_ONCE, RESTART
 
 FAILED_JOB = Match(classes=(FailureClass.APP,), scopes=(Scope.COMPONENT,))
-"""A Job whose own status says that it has failed."""
+"""A Job whose own status reports failure."""
 
 MISSING_JOB = Rule(
     name="missing-job",
     match=Match(classes=(FailureClass.MISSING,), scopes=(Scope.COMPONENT,)),
     action=Action(kind=ActionKind.RESTART, unit=Scope.COMPONENT, charge=None, grace=False),
 )
-"""Whoever deleted it did not mean the set: it is made again, and nobody's failure."""
+"""The deletion of one Job is not meant for the set: the Job is created again, and no failure is charged."""
 
 OWNER_DELETED = Rule(
     name="owner-deleted",
     match=Match(classes=(FailureClass.MISSING,), scopes=(Scope.WORKLOAD,)),
     action=Action(kind=ActionKind.RESTART, charge=None, grace=False),
 )
-"""With the attempt's owner all of it goes: it is made anew. Whoever wants it gone cancels it."""
+"""Deleting the attempt's owner deletes the whole attempt: it is created again. To remove the workload, cancel it."""
 
 NO_POLICY = Rule(name="no-failure-policy", match=FAILED_JOB, action=FAIL_AT_ONCE)
-"""Without a failure policy the first failed Job ends it (row J1)."""
+"""Without a failure policy the first failed Job fails the set (row J1)."""
 
 NO_RULE = Rule(
     name="no-failure-policy-rule",
     match=FAILED_JOB,
     action=Action(kind=ActionKind.RESTART, charge=RESTART, grace=False),
 )
-"""Of a failure that no rule of the document speaks of (row J5)."""
+"""For a failure that no rule of the document matches (row J5)."""
 
 RULES_BEFORE = (CREATE_FAILED, MISSING_JOB, OWNER_DELETED)
-"""What stands before the rules of a document."""
+"""The rules before those of a document."""
 
 POLICY = Policy(
     profile="jobset",

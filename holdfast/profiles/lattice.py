@@ -1,6 +1,6 @@
 """Lattice's failure matrix, as data: a profile for each kind of allocation, by its requeue policy (rows L16 to L29).
 
-| profile | requeue | what brings it back to its queue |
+| profile | requeue | what requeues it |
 |---|---|---|
 | `lattice-batch` | `on_node_failure` | a node that is lost or broken |
 | `lattice-interactive` | `never` | nothing |
@@ -8,15 +8,15 @@
 
 What differs from the other profiles, and why:
 
-- a requeue lets go of the workload's quota and goes back to the queue, at most 3 times (100 may be asked for);
-- nothing waits for a grace but what a clock tells: the document decides at once, and a lost node has had its grace
-  before it is told; what a kubelet tries again by itself, such as the pull of an image, has one minute for it;
-- a service whose pods have gone, and have not failed, may be being renewed one by one by its own controller: that
-  has the failure grace;
-- a prologue that fails (its node would not start it) is tried on other nodes, first try and 3 retries, which a requeue
-  renews: it is no requeue, so that it holds for all three;
-- a walltime that is over is final, whatever the policy: it stands above the rules;
-- a creation that the cluster refuses for now is waited for: staging that is held up burns no attempt.
+- a requeue releases the workload's quota and returns it to the queue, at most 3 times (a limit up to 100 may be set);
+- only time-based failures wait for a grace: the document decides at once, and a lost node has had its grace before it
+  is reported; an operation that a kubelet retries by itself, such as an image pull, has one minute;
+- a service whose pods are gone, but have not failed, may be in a rolling replacement by its own controller: that has
+  the failure grace;
+- a prologue that fails (its node would not start it) is tried on other nodes: a first try and 3 retries, which a
+  requeue renews. It is not a requeue, so it applies to all three profiles;
+- an exceeded walltime is final under every policy: it takes precedence over the rules;
+- a transient refusal of a creation is waited out: delayed staging uses up no attempt.
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ UNKNOWN = Rule(
     match=Match(classes=(FailureClass.UNKNOWN,)),
     action=Action(kind=ActionKind.IGNORE, charge=None, grace=False),
 )
-"""What is not known is no failure."""
+"""An unknown state is no failure."""
 
 DEADLINE = Rule(name="deadline", match=Match(classes=(FailureClass.DEADLINE,)), action=FAIL_AT_ONCE)
-"""A pod or Job that was ended by its own deadline, the walltime's backstop among them: final under every policy."""
+"""A pod or Job that its own deadline ended, including the walltime's backstop: final under every policy."""
 
 JOB_DEADLINE = Rule(
     name="job-deadline",
     match=Match(scopes=(Scope.COMPONENT,), reasons=(DEADLINE_EXCEEDED,)),
     action=FAIL_AT_ONCE,
 )
-"""The same, as a Job says it of itself."""
+"""The same, as the Job's own status reports it."""
 
 PROLOGUE = Rule(
     name="prologue",
     match=Match(classes=(FailureClass.LAUNCH,), scopes=(Scope.MEMBER,)),
     action=Action(kind=ActionKind.RESTART, charge=LAUNCH, grace=False, avoid=NodeAvoidance.REQUIRE),
 )
-"""Its node would not start it: others are tried, for this workload alone (row L16)."""
+"""Its node would not start the pod: this workload, and no other, avoids that node (row L16)."""
 
 HARDWARE = Match(classes=(FailureClass.HARDWARE,))
-"""A node that somebody found broken: it is not chosen again."""
+"""A node that was found broken: it is not used again."""
 
 NODE_LOST = Match(classes=(FailureClass.NODE_LOST,))
-"""A node whose agent is silent, or that cannot be reached: others are preferred, since it may come back."""
+"""A node that is unreachable, or whose agent is silent: other nodes are preferred, since it may come back."""
 
 REQUEUE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=False, avoid=NodeAvoidance.PREFER, requeue=True)
 REQUEUE_ELSEWHERE = REQUEUE.model_copy(update={"avoid": NodeAvoidance.REQUIRE})
@@ -118,7 +118,7 @@ BATCH = _policy(
     FAIL_AT_ONCE,
     (_REQUEUES, _LAUNCHES),
 )
-"""Requeue `on_node_failure`: an application that fails has failed (rows L17, L22)."""
+"""Requeue `on_node_failure`: an application failure is final (rows L17, L22)."""
 
 INTERACTIVE = _policy(
     "lattice-interactive",
@@ -129,14 +129,14 @@ INTERACTIVE = _policy(
     FAIL_AT_ONCE,
     (_LAUNCHES,),
 )
-"""Requeue `never`: nobody sits before a session that comes back (row L21)."""
+"""Requeue `never`: no user waits for a session that comes back later (row L21)."""
 
 ABSENT_PODS = Rule(
     name="absent-pods",
     match=Match(classes=(FailureClass.TIMEOUT,), reasons=(Reason.INSUFFICIENT_PODS_READY,)),
     action=REQUEUE.model_copy(update={"grace": True}),
 )
-"""Pods that have gone, which their controller may be replacing one by one: it has the failure grace for it."""
+"""Missing pods, which their controller may be replacing one by one: it has the failure grace to do so."""
 
 SERVICE = _policy(
     "lattice-service",
@@ -148,6 +148,6 @@ SERVICE = _policy(
     REQUEUE,
     (_REQUEUES, _LAUNCHES),
 )
-"""Requeue `always`: any failure, an application's too (row L23)."""
+"""Requeue `always`: for any failure, including an application's (row L23)."""
 
 POLICIES = (BATCH, INTERACTIVE, SERVICE)

@@ -1,9 +1,9 @@
-"""Plain manifests, as data: AppWrapper's machine with waits that suit a cluster of any kind.
+"""Plain manifests, as data: AppWrapper's policy with waits that suit any cluster.
 
 What differs from AppWrapper, and why:
 
 - warm-up 15 m, not 5 m: an autoscaled node and a first pull of a large image take longer than 5 m;
-- retry pause 10 s, not 90 s: no queue is known to stand behind these objects, so there is nothing to let settle.
+- retry pause 10 s, not 90 s: no queue is known to manage these objects, so nothing needs time to settle.
 
 All other waits and the limit of 3 restarts are AppWrapper's.
 """

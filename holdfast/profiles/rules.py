@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from holdfast.model import Action, ActionKind, FailureClass, Match, NodeAvoidance, Policy, Reason, Rule, Scope
 
 RESTART = "restart"
-"""The budget that restarts are charged to."""
+"""The budget that restarts charge."""
 
 LAUNCH = "launch"
-"""The budget that launches which fail are charged to."""
+"""The budget that failed launches charge."""
 
 AT_ONCE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=False)
 AFTER_GRACE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=True)
@@ -18,53 +18,53 @@ ELSEWHERE_AFTER_GRACE = Action(kind=ActionKind.RESTART, charge=RESTART, grace=Tr
 FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
 PASSING_REFUSALS = ("QuotaExceeded", "WebhookFailed", "Conflict", "BeingDeleted")
-"""Reasons for which a component was not created, that may have passed by the next time."""
+"""Transient reasons for a refused creation, which may be gone at the next try."""
 
 NOT_YET_CREATED = Rule(
     name="not-yet-created",
     match=Match(classes=(FailureClass.LAUNCH,), scopes=(Scope.COMPONENT, Scope.WORKLOAD), reasons=PASSING_REFUSALS),
     action=AT_ONCE,
 )
-"""The API server's no was borne for as long as the admission grace, and may be a yes after the pause."""
+"""The API server refused for the whole admission grace, and may accept after the pause."""
 
 CREATE_FAILED = Rule(
     name="create-failed",
     match=Match(classes=(FailureClass.LAUNCH,), scopes=(Scope.COMPONENT, Scope.WORKLOAD)),
     action=FAIL_AT_ONCE,
 )
-"""Any other no (invalid, forbidden, the name is taken) would be the same the next time.
+"""Any other refusal (invalid, forbidden, the name is taken) would be repeated at the next try.
 
-A pod that its node turned away is a member's failure, and not this."""
+A pod that its node rejected is a member's failure, and does not match."""
 
 MISSING_COMPONENT = Rule(name="missing-component", match=Match(classes=(FailureClass.MISSING,)), action=AT_ONCE)
-"""No controller brings a deleted top-level resource back, so waiting is in vain (row A6)."""
+"""No controller recreates a deleted top-level resource, so waiting does not help (row A6)."""
 
 FAILED_COMPONENT = Rule(
     name="failed-component",
     match=Match(classes=(FailureClass.APP,), scopes=(Scope.COMPONENT,)),
     action=AT_ONCE,
 )
-"""A component that calls itself failed has given up, so waiting is in vain (row A7)."""
+"""A component whose status reports failure has given up, so waiting does not help (row A7)."""
 
 MARKED_NODE = Rule(
     name="marked-node",
     match=Match(classes=(FailureClass.HARDWARE,)),
     action=Action(kind=ActionKind.RESTART, charge=None, grace=False, avoid=NodeAvoidance.REQUIRE),
 )
-"""The node's fault is none of the workload's, and nothing heals while its pods stay there (row A17)."""
+"""The fault is the node's, not the workload's, and nothing heals while its pods stay there (row A17)."""
 
 DISPLACED = Match(
     classes=(FailureClass.NODE_LOST,),
     scopes=(Scope.MEMBER,),
     reasons=("Preempting", "Preempted", "PreemptionByScheduler", "EvictionByEvictionAPI"),
 )
-"""Pods whose place somebody else needed: nothing is wrong with their node."""
+"""Pods that were preempted, or evicted through the API: nothing is wrong with their node."""
 
 DISPLACED_PODS = Rule(name="displaced-pods", match=DISPLACED, action=AFTER_GRACE)
-"""As any failed pod (row A3), but for the node, which is not blamed."""
+"""Treated like any failed pod (row A3), except that the node is not blamed."""
 
 FAILED_PODS = Rule(name="failed-pods", match=Match(scopes=(Scope.MEMBER,)), action=ELSEWHERE_AFTER_GRACE)
-"""A pod's own controller is given the grace period to replace it (row A3); next time another node is preferred (U9)."""
+"""A pod's own controller has the grace period to replace it (row A3); the next attempt prefers another node (U9)."""
 
 LATE_PODS = Rule(
     name="late-pods",
@@ -74,7 +74,7 @@ LATE_PODS = Rule(
     ),
     action=AFTER_GRACE,
 )
-"""Pods that are late, or have gone, are given the grace period to come (rows A4, A5, U13)."""
+"""Late or missing pods have the grace period to appear (rows A4, A5, U13)."""
 
 COMMON = (
     NOT_YET_CREATED,
@@ -89,14 +89,14 @@ COMMON = (
 
 
 def with_exit_codes(policy: Policy, terminal: Iterable[int] = (), retryable: Iterable[int] = ()) -> Policy:
-    """Return the policy led by rules that decide at once by a failed container's exit code (row A15).
+    """Return the policy, preceded by rules that decide at once by a failed container's exit code (row A15).
 
     Args:
-        policy: The policy to lead.
-        terminal: Codes after which a retry is pointless. They win over `retryable`.
+        policy: The policy to extend.
+        terminal: Codes after which a retry is pointless. They take precedence over `retryable`.
         retryable: If any, every other code is terminal.
     """
-    # 0 is no failure: a pod may fail while one of its containers exits with it.
+    # 0 is no failure: a pod may fail while one of its containers exits with 0.
     fatal, worth = sorted(set(terminal) - {0}), sorted(set(retryable))
     rules: list[Rule] = []
     if fatal:

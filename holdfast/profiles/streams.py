@@ -1,14 +1,14 @@
-"""The Streams instance operator, as data: a submission is whole or made anew, pods are made again alone (S1 to S12).
+"""The Streams instance operator, as data: a submission is all or nothing, and pods are replaced alone (S1 to S12).
 
 What differs from the other profiles, and why:
 
-- an interrupted creation is replaced whole, and a refusal that may pass is waited for: the document knows no partial
-  submission, and no failed one either; with `submissionTimeout` it gives up (off by default, as upstream);
-- a pod that failed or was deleted is made again within its attempt, one that completed is not (the operator's own
-  defaults); each pod's own launch budget bounds that (unlimited by default);
-- no failure of a pod restarts the workload: what is not made again stays as it is, and is told by PodsReady;
-- a pod that failed is made again on another node, where one has room; a marked node is left to whoever marked it, as
-  upstream: its pods run until they end, and then are made again elsewhere.
+- an interrupted creation is replaced as a whole, and a transient refusal is waited out: the document defines neither a
+  partial nor a failed submission; with `submissionTimeout` it gives up (off by default, as upstream);
+- a failed or deleted pod is replaced within its attempt, a completed pod is not (the operator's own defaults); each
+  pod's own launch budget limits the replacements (unlimited by default);
+- no failure of a pod restarts the workload: a pod that is not replaced stays as it is, and PodsReady shows it;
+- a failed pod is replaced on another node, if one has room; a marked node is left to whoever marked it, as upstream:
+  its pods run until they end, and then are replaced elsewhere.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ OWNER_DELETED = Rule(
     match=Match(classes=(FailureClass.MISSING,), scopes=(Scope.WORKLOAD,)),
     action=Action(kind=ActionKind.RESTART, charge=None, grace=False),
 )
-"""With the attempt's owner all of it goes: it is submitted anew. Whoever wants it gone cancels it."""
+"""Deleting the attempt's owner deletes the whole attempt: it is submitted again. To remove the workload, cancel it."""
 
 DISPLACED_PODS = Rule(
     name="displaced-pods", match=DISPLACED, action=Action(kind=ActionKind.IGNORE, charge=None, grace=False)
 )
-"""Nothing is wrong with a node on which somebody else needed the place."""
+"""Nothing is wrong with a node from which a pod was displaced."""
 
 POLICY = Policy(
     profile="streams",

@@ -2,12 +2,12 @@
 
 What differs from the other profiles, and why:
 
-- pods that fail, are late or have gone are nobody's failure here: their Job makes them again, and the rendezvous says
-  whether the gang goes on without them, is charged, or is over (rows T3, T6, T8, T9, T13);
-- a gang that has failed has failed (rows T2, T4, T5): its members' own budgets, `gang.maxRestarts`, were the retries;
-- the one loss that is charged here is that of a member where members have no restarts (row T9): all of it is made
-  again, by a budget that is the workload's;
-- the rest, of what cannot be created or is deleted by another hand, is as for plain manifests.
+- failed, late or missing pods are no failure here: their Job replaces them, and the rendezvous decides whether the
+  gang continues without them, is charged, or ends (rows T3, T6, T8, T9, T13);
+- a gang's failure is final (rows T2, T4, T5): its members' own budgets, `gang.maxRestarts`, were the retries;
+- the only loss charged here is that of a member whose gang allows no restarts (row T9): the whole workload is
+  restarted, and charges the workload's budget;
+- everything else (objects that cannot be created, or that others delete) is as for plain manifests.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ GANG_FAILED = Rule(
     ),
     action=FAIL_AT_ONCE,
 )
-"""The rendezvous is closed: what was to be tried again has been."""
+"""The rendezvous is closed: all retries have been made."""
 
 MEMBER_LOST = Rule(
     name="member-lost",
     match=Match(reasons=(Reason.MEMBER_LOST,)),
     action=Action(kind=ActionKind.RESTART, charge=RESTART, grace=False, avoid=NodeAvoidance.PREFER),
 )
-"""The underlying scheduler's to make good (torchelastic-failover.md: "if TE agent launched with max_restarts=0")."""
+"""The underlying scheduler restarts it (torchelastic-failover.md: "if TE agent launched with max_restarts=0")."""
 
 JOB_FAILED = Rule(
     name="job-failed",
     match=Match(classes=(FailureClass.APP,), scopes=(Scope.COMPONENT,)),
     action=FAIL_AT_ONCE,
 )
-"""A Job that gives up says so by limits that its author gave it."""
+"""A failed Job has reached a limit that its author set."""
 
 POLICY = Policy(
     profile="torchelastic",

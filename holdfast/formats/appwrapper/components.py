@@ -30,13 +30,13 @@ POD_SETS_MAXIMUM = 8
 def read_components(
     given: list[ComponentPart], owner: str, namespace: str, problems: list[Problem]
 ) -> tuple[Component, ...]:
-    """Return an AppWrapper's components; what is wrong with them is added to `problems`.
+    """Return an AppWrapper's components; problems found are added to `problems`.
 
     Args:
         given: The components as parsed.
         owner: The AppWrapper's name.
         namespace: Its namespace, which its components must share.
-        problems: Where to put what is wrong.
+        problems: List to which problems are added.
     """
     if not given:
         problems.append(Problem("spec.components", "expected at least one component"))
@@ -86,7 +86,7 @@ def read_components(
 
 
 def _check_restarts(template: Json, path: str, problems: list[Problem]) -> None:
-    """Refuse a JobSet that restarts itself: its life is the AppWrapper's alone (row F10)."""
+    """Refuse a JobSet that restarts itself: only the AppWrapper controls its lifecycle (row F10)."""
     if group_kind(template) != document.GROUP_KIND:
         return
     where, says = f"{path}.spec.failurePolicy", "the AppWrapper restarts it, as often as its own retryLimit says"
@@ -101,7 +101,7 @@ def _check_restarts(template: Json, path: str, problems: list[Problem]) -> None:
 
 
 def _check_name(template: Json, index: int, seen: dict[tuple[str, str, str], int], problems: list[Problem]) -> None:
-    """Refuse a name that is no text, and one that an earlier component of the same kind has."""
+    """Refuse a name that is not a string, or that an earlier component of the same kind has."""
     path = f"spec.components[{index}].template.metadata"
     for field in ("name", "generateName"):
         found = inside(template, "metadata", field)
@@ -118,7 +118,7 @@ def _check_name(template: Json, index: int, seen: dict[tuple[str, str, str], int
 
 
 def _pod_sets(component: ComponentPart, path: str, problems: list[Problem]) -> list[PodSetPart]:
-    """Return the pod sets as declared, where they agree with what the object itself tells, or else as it tells them."""
+    """Return the declared pod sets, checked against the object, or else those inferred from the object."""
     inferred, wrong = infer(component.template)
     problems.extend(Problem(f"{path}.{one.path}", one.message, one.value) for one in wrong)
     declared = component.podSets or []
@@ -170,7 +170,7 @@ def _pod_set(
         "labels": info.labels or {},
         "annotations": info.annotations or {},
         "node_selector": info.nodeSelector or {},
-        # Kubernetes reads an empty text as an absent one.
+        # Kubernetes treats an empty string as absent.
         "tolerations": [{k: v for k, v in one.items() if v not in ("", None)} for one in info.tolerations or []],
         "scheduling_gates": info.schedulingGates or [],
     }
@@ -185,7 +185,7 @@ def _pod_set(
                 problems.append(replace(problem, path=path))
         return None
     except PathProblem:
-        return None  # Told where the path was given.
+        return None  # Reported at the declared path.
     additions = (
         ("labels", inside(pods, "metadata", "labels"), pod_set.labels),
         ("annotations", inside(pods, "metadata", "annotations"), pod_set.annotations),
@@ -201,7 +201,7 @@ def _pod_set(
 
 
 def _check_labels(template: Json, paths: list[str], owner: str, path: str, problems: list[Problem]) -> None:
-    """Refuse a component or pod template that says it belongs to another AppWrapper, or to a queue (row F10)."""
+    """Refuse a component or pod template with the label of another AppWrapper, or of a queue (row F10)."""
     for place in dict.fromkeys(["template", *paths]):
         try:
             labels = inside(pod_template(template, place) if place != "template" else template, "metadata", "labels")

@@ -10,11 +10,11 @@ API_VERSION: Final = "workload.codeflare.dev/v1beta2"
 KIND: Final = "AppWrapper"
 GROUP_KIND: Final = ("workload.codeflare.dev", KIND)
 LABEL: Final = "workload.codeflare.dev/appwrapper"
-"""On every component and pod; its value is the AppWrapper's name."""
+"""Label on every component and pod; its value is the AppWrapper's name."""
 
 
 class PodSetPart(Part):
-    """Where a pod template is, and how many pods come of it."""
+    """Path of a pod template, and its number of pods."""
 
     path: str
     replicas: int | None = None
@@ -41,7 +41,7 @@ class ComponentPart(Part):
 
 
 class SpecPart(Part):
-    """What is asked for."""
+    """The spec of an AppWrapper."""
 
     components: list[ComponentPart]
     suspend: bool | None = None

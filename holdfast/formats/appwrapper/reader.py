@@ -1,6 +1,6 @@
 """AppWrapper `workload.codeflare.dev/v1beta2`, accepted unmodified: from its document to a workload.
 
-What needs the cluster (kinds that are served, rights of the submitter) is checked by the worker, at the first creation.
+The worker checks what needs the cluster (served kinds, rights of the submitter), at the first creation.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ TERMINAL: Final = f"{PREFIX}terminalExitCodes"
 RETRYABLE: Final = f"{PREFIX}retryableExitCodes"
 ANNOTATIONS: Final = (*DURATIONS, RETRY_LIMIT, TERMINAL, RETRYABLE)
 RESET_AFTER: Final = f"{names.GROUP}/restartBudgetResetAfter"
-"""Ours: the published annotations have no word for it."""
+"""Our annotation: no published annotation sets this."""
 MOUNTS: Final = f"{names.GROUP}/mounts"
-"""Likewise: the data sets that its pods read."""
+"""Our annotation: the data sets that its pods read."""
 RUN_AS: Final = f"{names.GROUP}/runAs"
-"""Likewise: the account that its components are made as. Whoever creates it must have the right to use that (F5)."""
+"""Our annotation: the account that creates its components. The AppWrapper's creator needs the right to use it (F5)."""
 
 _ANNOTATIONS_PATH = "metadata.annotations"
 
@@ -77,8 +77,8 @@ def read(
     Args:
         document: The document, as YAML or JSON hold it.
         cluster: The cluster to run it on.
-        namespace: Its namespace if it names none; one that it names must be the same.
-        name: Its name if it has none but a `generateName`; one that it has must be the same.
+        namespace: Its namespace if it names none; a named one must be the same.
+        name: Its name if it has only a `generateName`; its own name, if any, must be the same.
         defaults: The operator's policy, which the annotations override (row A14).
         source: What to call the document in errors.
 
@@ -135,7 +135,7 @@ def _name(metadata: MetadataPart, asked: str | None, problems: list[Problem]) ->
 
 
 def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Problem]) -> Policy:
-    """Return the operator's policy with what the annotations say in place of it (rows A14, A15)."""
+    """Return the operator's policy with the annotations applied (rows A14, A15)."""
     settings = Settings()
     codes: dict[str, list[int]] = {TERMINAL: [], RETRYABLE: []}
     for key, value in annotations.items():
@@ -143,7 +143,7 @@ def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Proble
         found: object = None
         if key in DURATIONS:
             field = DURATIONS[key]
-            # Grace and pause periods are held within [0, maximum]; a TTL below 0 means nothing and is refused.
+            # Grace and pause periods are clamped to [0, maximum]; a negative TTL has no meaning and is refused.
             found = read_duration(value, path, floor=field != "success_ttl")
             if isinstance(found, timedelta):
                 settings.timings[field] = found
@@ -167,7 +167,7 @@ def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Proble
 
 
 def _warn(path: str, key: str) -> None:
-    """Name an annotation that looks like AppWrapper's and is none: its own controller ignores it."""
+    """Warn of an annotation that looks like AppWrapper's but is not: AppWrapper's own controller ignores it."""
     written = {one.removeprefix(PREFIX): one for one in ANNOTATIONS}
     near = difflib.get_close_matches(key.rpartition("/")[2], written, n=1, cutoff=0.7)
     if not near and not key.startswith(PREFIX):
@@ -207,12 +207,12 @@ def _reported(document: Json, report: Report, now: datetime) -> Json:
     previous: Json = document.get("status") or {}
     components = previous.get("componentStatus")
     if not components:
-        # What was accepted once can be read again; of what was refused nothing is told by component.
+        # An accepted document can be read again; for a refused one there is no status by component.
         with warnings.catch_warnings(), contextlib.suppress(HoldfastError):
             warnings.simplefilter("ignore", DocumentWarning)
             components = component_status(read({**document, "status": None}, cluster="cluster"))
             for told, written in zip(components, document["spec"]["components"], strict=True):
-                # Kueue reads them here: how pods of a set are placed together.
+                # Kueue reads these annotations here: they set how pods of a set are placed together.
                 noted = {one["path"]: one.get("annotations") for one in written.get("podSets") or ()}
                 for one in told["podSets"]:
                     one.update({"annotations": noted[one["path"]]} if noted.get(one["path"]) else {})
@@ -227,7 +227,7 @@ RESOURCE: Final = Resource(
     bare=_bare,
     status=_reported,
 )
-"""How an AppWrapper asks for a workload in the cluster."""
+"""How an AppWrapper in the cluster requests a workload."""
 
 FORMAT = Format(
     KIND,

@@ -1,4 +1,4 @@
-"""A workload's status in AppWrapper's terms: the `status` that its users and Kueue read."""
+"""A workload's status in AppWrapper's format: the `status` that its users and Kueue read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def status(
     """Return the `v1beta2` status of an AppWrapper.
 
     Args:
-        workload: What was submitted; its components give `componentStatus`.
-        status: What became of it.
-        previous: The AppWrapper's status so far: a condition that has not turned keeps its transition time.
-        now: The transition time of conditions that have turned; the time the phase was entered where it is not given.
+        workload: The submitted workload; its components determine `componentStatus`.
+        status: The workload's status.
+        previous: The AppWrapper's status so far: a condition that has not changed keeps its transition time.
+        now: The transition time of conditions that have changed; by default the time at which the phase was entered.
     """
     used = next((budget.used for budget in status.budgets if budget.name == RESTART), 0)
     return {
@@ -33,13 +33,13 @@ def status(
 
 
 def reported(components: Sequence[Json], report: Report, previous: Mapping[str, Any], now: datetime) -> Json:
-    """Return the status of an AppWrapper in the cluster, for a report on its way to it (row F2).
+    """Return the status of an AppWrapper in the cluster for a report that is about to be written to it (row F2).
 
     Args:
         components: Their `componentStatus`.
-        report: What is told.
+        report: The report to write.
         previous: The AppWrapper's status so far.
-        now: The transition time of conditions that have turned.
+        now: The transition time of conditions that have changed.
     """
     return {
         "phase": phase(report),
@@ -65,11 +65,11 @@ def component_status(workload: Workload) -> list[Json]:
 def phase(status: Status | Report) -> str:
     """Return AppWrapper's phase.
 
-    There, Resuming ends once all components are created; pods that are still starting are told by PodsReady.
+    In AppWrapper, Resuming ends once all components are created; PodsReady shows pods that are still starting.
     """
     match status.phase:
         case Phase.PENDING:
-            # AppWrapper's phase is empty until it is first looked at, and Suspended while it waits for admission.
+            # AppWrapper's phase is empty until its first reconciliation, and Suspended while it waits for admission.
             return "Suspended" if status.conditions else ""
         case Phase.RESUMING:
             submitted = any(one.type is ConditionType.SUBMITTED and one.status for one in status.conditions)
@@ -93,7 +93,7 @@ def phase(status: Status | Report) -> str:
 
 
 def reason(reason: Reason) -> str:
-    """Return AppWrapper's word for a reason."""
+    """Return AppWrapper's reason for a reason of ours."""
     match reason:
         case Reason.BLOCKED | Reason.QUEUED | Reason.STAGING | Reason.HELD | Reason.ADMITTED:
             return "Suspended"
@@ -166,5 +166,5 @@ def _conditions(told: Status | Report) -> list[Json]:
             "message": condition.message,
         }
         for condition in told.conditions
-        if condition.type is not ConditionType.SUBMITTED  # AppWrapper tells this by its phase.
+        if condition.type is not ConditionType.SUBMITTED  # AppWrapper shows this by its phase.
     ]

@@ -1,4 +1,4 @@
-"""What the published admission refuses of a JobSet, and what it lets pass and then never runs; each with its path."""
+"""Checks of a JobSet: what the published admission refuses, and what it accepts but never runs; each with its path."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RULE_NAME: Final = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
 _DNS_1035: Final = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 _LABEL: Final = "expected a DNS label: lower-case letters, digits and -, a letter first, at most 63 characters"
 _ANY_BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
-"""What the published syntax leaves out of RE2's."""
+"""A part of RE2's syntax that the published syntax excludes."""
 
 
 def problems(document: JobSet, shape: Shape) -> Iterator[Problem]:
-    """Yield all that is wrong with a JobSet."""
+    """Yield all problems of a JobSet."""
     if not shape.jobs:
         yield Problem("spec.replicatedJobs", "expected at least one replicated job")
     for index, job in enumerate(shape.jobs):
@@ -47,7 +47,7 @@ def problems(document: JobSet, shape: Shape) -> Iterator[Problem]:
 
 
 def rule_name(rule: RulePart, index: int) -> str:
-    """Return a rule's name, or the one it has by default."""
+    """Return a rule's name, or its default name."""
     return rule.name or f"failurePolicyRule{index}"
 
 
@@ -121,7 +121,7 @@ def _dependencies(shape: Shape, job: ReplicatedJobPart, index: int, path: str) -
 
 
 def _depends(shape: Shape, start: str, wanted: str) -> bool:
-    """Whether a replicated job depends on another, directly or by way of others."""
+    """Whether a replicated job depends on another, directly or transitively."""
     named = {job.name: [one.name for one in job.dependsOn or ()] for job in shape.jobs}
     open_, seen = [start], set[str]()
     while open_:

@@ -1,4 +1,4 @@
-"""A JobSet's components: one for each replicated job, and the headless Service; labelled as published."""
+"""A JobSet's components: one for each replicated job, and the headless Service, with the published labels."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _SERVICE: Final = "network"
 
 
 def read_components(shape: Shape, problems: list[Problem]) -> tuple[tuple[Component, ...], dict[str, str]]:
-    """Return a JobSet's components, and where in the document each of them stands.
+    """Return a JobSet's components, and the document path of each.
 
     Args:
         shape: The JobSet, checked.
-        problems: Where to put what is wrong with the components.
+        problems: List to which problems of the components are added.
     """
     found: list[Component] = []
     places: dict[str, str] = {}
@@ -69,7 +69,7 @@ def read_components(shape: Shape, problems: list[Problem]) -> tuple[tuple[Compon
 
 
 def place(copies: Sequence[int | None], index: int, path: str) -> str:
-    """Return where a field of a component stands: replicated jobs have copies, and the one without is the Service."""
+    """Return the document path of a component's field: a replicated job has copies, and the Service has none."""
     name = path == "template.metadata.name"
     if copies[index] is None:
         return "spec.network.subdomain" if name else "spec.network"
@@ -92,9 +92,9 @@ def service(shape: Shape) -> Json:
 
 
 def job_template(shape: Shape, job: ReplicatedJobPart) -> Json:
-    """Return the Job of which the copies are made: its own fields, the published defaults, the labels all copies share.
+    """Return the Job template of the copies: its own fields, the published defaults, the labels that all copies share.
 
-    Whatever the template says, a Job is created running: one submitted suspended is created when resumed.
+    A Job is always created running, even if its template is suspended: a suspended JobSet is created when resumed.
     """
     spec: Json = copy.deepcopy(job.template.spec)
     if spec.get("completionMode") is None:
@@ -118,7 +118,7 @@ def job_template(shape: Shape, job: ReplicatedJobPart) -> Json:
 
 
 def copy_labels(shape: Shape, job: ReplicatedJobPart) -> dict[str, CopyLabel]:
-    """Return what differs from copy to copy, or is known only once it is made."""
+    """Return the labels that differ between copies, or are known only once the copy is created."""
     group = group_name(job)
     return {
         JOBSET_UID: CopyLabel(word=CopyWord.WORKLOAD_UID),
@@ -131,7 +131,7 @@ def copy_labels(shape: Shape, job: ReplicatedJobPart) -> dict[str, CopyLabel]:
 
 
 def _labelled(shape: Shape, job: ReplicatedJobPart, metadata: Json) -> Json:
-    """Return metadata with the labels and annotations that all copies of a replicated job bear."""
+    """Return metadata with the labels and annotations that all copies of a replicated job carry."""
     group = group_name(job)
     added = {
         JOBSET_NAME: shape.name,
@@ -144,7 +144,7 @@ def _labelled(shape: Shape, job: ReplicatedJobPart, metadata: Json) -> Json:
     coordinator = shape.coordinator()
     if coordinator is not None:
         added[COORDINATOR] = coordinator
-    # What the template says in their place is replaced as it is there, and never a contradiction.
+    # The template's values of these labels are replaced, as JobSet does, and never count as a contradiction.
     copied = copy_labels(shape, job)
     found: Json = dict(metadata)
     for field in ("labels", "annotations"):
@@ -154,7 +154,7 @@ def _labelled(shape: Shape, job: ReplicatedJobPart, metadata: Json) -> Json:
 
 
 def _after(shape: Shape, job: ReplicatedJobPart, index: int) -> list[Json]:
-    """Return what must have come how far before a replicated job is created (row J13)."""
+    """Return which components must have which status before a replicated job is created (row J13)."""
     if shape.in_order:
         return [{"component": shape.jobs[index - 1].name, "status": "Ready"}] if index else []
     return [{"component": one.name, "status": one.status} for one in job.dependsOn or ()]

@@ -13,10 +13,10 @@ KIND: Final = "JobSet"
 GROUP_KIND: Final = ("jobset.x-k8s.io", KIND)
 CONTROLLER: Final = "jobset.sigs.k8s.io/jobset-controller"
 PREFIX: Final = "jobset.sigs.k8s.io/"
-"""Of the labels and annotations on child Jobs and pods."""
+"""Prefix of the labels and annotations on child Jobs and pods."""
 
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-"""Asks for one job per topology domain, which the published admission webhooks see to."""
+"""Requests one job per topology domain, which the published admission webhooks enforce."""
 
 INT32_MAXIMUM: Final = 2**31 - 1
 Int32 = Annotated[int, Field(ge=-(2**31), le=INT32_MAXIMUM)]
@@ -24,28 +24,28 @@ Int32 = Annotated[int, Field(ge=-(2**31), le=INT32_MAXIMUM)]
 FailureAction = Literal[
     "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts", "RestartReplicatedJob", "FailJob"
 ]
-"""The published three, and the two that the proposal leaves to the future (row J19)."""
+"""The three published actions, and the two that the proposal defers (row J19)."""
 JobFailureReason = Literal[
     "BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"
 ]
 
 
 class JobTemplatePart(Part):
-    """The Job that each copy is made of; its `spec` is the Job's own, which the API server judges."""
+    """The Job template of each copy; its `spec` is the Job's own, which the API server validates."""
 
     metadata: MetadataPart | None = None
     spec: dict[str, Any]
 
 
 class DependsOnPart(Part):
-    """What must have come how far before a replicated job is created."""
+    """A replicated job, and the status it must have before this one is created."""
 
     name: str
     status: Literal["Ready", "Complete"]
 
 
 class ReplicatedJobPart(Part):
-    """One Job template, and how many Jobs are made of it."""
+    """One Job template, and the number of Jobs created from it."""
 
     name: str
     groupName: str | None = None
@@ -62,13 +62,13 @@ class SuccessPolicyPart(Part):
 
 
 class StartupPolicyPart(Part):
-    """In which order the replicated jobs start."""
+    """The order in which the replicated jobs start."""
 
     startupPolicyOrder: Literal["AnyOrder", "InOrder"]
 
 
 class RulePart(Part):
-    """What to do about a Job that failed."""
+    """What to do about a failed Job."""
 
     name: str | None = None
     action: FailureAction
@@ -78,7 +78,7 @@ class RulePart(Part):
 
 
 class FailurePolicyPart(Part):
-    """What to do about Jobs that failed; the first rule that matches decides."""
+    """What to do about failed Jobs; the first rule that matches decides."""
 
     maxRestarts: Int32 | None = None
     restartStrategy: Literal["Recreate", "BlockingRecreate"] | None = None
@@ -86,7 +86,7 @@ class FailurePolicyPart(Part):
 
 
 class NetworkPart(Part):
-    """How the pods are found by name."""
+    """How pods are resolved by name."""
 
     enableDNSHostnames: bool | None = None
     subdomain: str | None = None
@@ -102,7 +102,7 @@ class CoordinatorPart(Part):
 
 
 class SpecPart(Part):
-    """What is asked for."""
+    """The spec of a JobSet."""
 
     replicatedJobs: list[ReplicatedJobPart] | None = None
     network: NetworkPart | None = None
@@ -148,14 +148,14 @@ class Shape:
         return f"{self.name}-{job.name}-{index}"
 
     def coordinator(self) -> str | None:
-        """Return where the coordinator is reached, `<jobset>-<job>-<index>-<pod>.<subdomain>`, if there is one."""
+        """Return the coordinator's address, `<jobset>-<job>-<index>-<pod>.<subdomain>`, if there is one."""
         one = self.spec.coordinator
         if one is None:
             return None
         return f"{self.name}-{one.replicatedJob}-{one.jobIndex or 0}-{one.podIndex or 0}.{self.subdomain}"
 
     def before(self, job: ReplicatedJobPart, group: str | None = None) -> int:
-        """Return how many Jobs come before a replicated job's first, of one group or of all."""
+        """Return how many Jobs come before a replicated job's first Job, in one group or in all."""
         total = 0
         for one in self.jobs:
             if one is job:
@@ -164,12 +164,12 @@ class Shape:
         return total
 
     def total(self, group: str | None = None) -> int:
-        """Return how many Jobs there are, of one group or of all."""
+        """Return how many Jobs there are, in one group or in all."""
         return sum(replicas(one) for one in self.jobs if group in {None, group_name(one)})
 
 
 def replicas(job: ReplicatedJobPart) -> int:
-    """Return how many Jobs are made of a replicated job."""
+    """Return how many Jobs are created from a replicated job."""
     return 1 if job.replicas is None else job.replicas
 
 

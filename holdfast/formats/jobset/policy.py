@@ -12,7 +12,7 @@ from holdfast.profiles.jobset import FAILED_JOB, NO_POLICY, NO_RULE
 from holdfast.profiles.rules import FAIL_AT_ONCE, RESTART
 
 LIMIT_MAXIMUM: Final = 1_000_000
-"""More restarts than this are as good as no limit."""
+"""A higher limit counts as no limit."""
 
 ACTIONS: Final[dict[FailureAction, Action]] = {
     "FailJobSet": FAIL_AT_ONCE,
@@ -21,14 +21,14 @@ ACTIONS: Final[dict[FailureAction, Action]] = {
     "RestartReplicatedJob": Action(kind=ActionKind.RESTART, unit=Scope.COMPONENT, charge=RESTART, grace=False),
     "FailJob": Action(kind=ActionKind.IGNORE, charge=None, grace=False),
 }
-"""What each action is here."""
+"""The model's action for each published action."""
 
 
 def read_policy(shape: Shape, defaults: Policy) -> Policy:
-    """Return the operator's policy with what the document says in place of it.
+    """Return the operator's policy with the document's settings applied.
 
-    Without a failure policy the first failed Job fails the set (row J1); with one, what no rule matches restarts it
-    (row J5). Rules of the operator's own stay where they stand, before the document's.
+    Without a failure policy the first failed Job fails the set (row J1); with one, a failure that no rule matches
+    restarts it (row J5). The operator's own rules keep their place, before the document's.
     """
     spec, failure = shape.spec, shape.spec.failurePolicy
     rules = [rule for rule in defaults.rules if rule.name != NO_POLICY.name]

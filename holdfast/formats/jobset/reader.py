@@ -1,7 +1,6 @@
 """JobSet `jobset.x-k8s.io/v1alpha2`, accepted unmodified: from its document to a workload.
 
-What needs the cluster (fields of the Job templates, kinds that are served, rights) is checked by the worker, before the
-first creation.
+The worker checks what needs the cluster (fields of the Job templates, served kinds, rights), before the first creation.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ def read(
     Args:
         document: The document, as YAML or JSON hold it.
         cluster: The cluster to run it on.
-        namespace: Its namespace if it names none; one that it names must be the same.
-        name: Its name if it has none but a `generateName`; one that it has must be the same.
-        defaults: The operator's policy, which the document's own overrides.
+        namespace: Its namespace if it names none; a named one must be the same.
+        name: Its name if it has only a `generateName`; its own name, if any, must be the same.
+        defaults: The operator's policy, which the document's policy overrides.
         source: What to call the document in errors.
 
     Raises:
@@ -61,7 +60,7 @@ def read(
     metadata, spec = parsed.metadata, parsed.spec
     check_controller(KIND, metadata, spec.managedBy, CONTROLLER)
     problems: list[Problem] = []
-    # A name that is missing has been told: what is made of it is checked as if it had the shortest.
+    # A missing name has been reported: derived names are checked as if it were one character long.
     own_name = name_in(metadata, name, "a JobSet", problems) or "x"
     own_namespace = namespace_in(metadata, namespace, problems)
     shape = Shape(own_name, spec)
@@ -99,7 +98,7 @@ def read(
 
 
 def _settings(metadata: MetadataPart, problems: list[Problem]) -> Settings:
-    """Return the settings of Holdfast's own that the annotations give, for what JobSet has no word for."""
+    """Return Holdfast's own settings from the annotations, for what JobSet has no field for."""
     given = [
         Given(f"metadata.annotations[{key}]", key.removeprefix(_OWN), value)
         for key, value in (metadata.annotations or {}).items()

@@ -1,4 +1,4 @@
-"""A workload's status in JobSet's terms: the `status` that its users and tools read, words as published in v0.10.1."""
+"""A workload's status in JobSet's format: the `status` that its users and tools read, with the texts of v0.10.1."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ STARTED: Final = (
     "in order startup policy has completed",
 )
 _OWN_ENDS: Final = (Reason.RULE_LIMIT_EXCEEDED, Reason.SUCCESS_UNREACHABLE)
-"""Ends by what JobSet has no word for: a rule's own limit, and Jobs that were let fail."""
+"""Ends for which JobSet has no reason: a rule's own limit, and Jobs whose failure was ignored."""
 _SUSPENSIONS: Final = (Reason.SUSPEND_REQUESTED, Reason.PREEMPTED)
 
 
 def status(workload: Workload, status: Status) -> Json:
-    """Return the `v1alpha2` status of a JobSet; what is nought or empty there is left out as it is there.
+    """Return the `v1alpha2` status of a JobSet; zero and empty fields are omitted, as JobSet does.
 
     Args:
-        workload: What was submitted.
-        status: What became of it.
+        workload: The submitted workload.
+        status: The workload's status.
     """
     counted = next((budget.used for budget in status.budgets if budget.name == RESTART), 0)
     conditions = _conditions(workload, status)
@@ -55,12 +55,12 @@ def status(workload: Workload, status: Status) -> Json:
 
 
 def counts(status: Status, component: Component) -> CopyCounts:
-    """Return how the Jobs of a replicated job stand; nought of each where nothing has been seen."""
+    """Return the counts of a replicated job's Jobs by state; all zero if nothing has been seen."""
     return status.copies.get(component.name, CopyCounts())
 
 
 def failed(workload: Workload, status: Status) -> tuple[str, str, str]:
-    """Return the condition of a set that has failed: type, reason, message (rows J1 to J3)."""
+    """Return the condition of a failed JobSet: type, reason, message (rows J1 to J3)."""
     failure = status.failure
     if failure is None or failure.scope is not Scope.COMPONENT or status.reason is Reason.CREATE_FAILED:
         return "Failed", status.reason.value, status.message or status.reason.value
@@ -114,7 +114,7 @@ def _started(status: Status, component: Component) -> bool:
 
 
 def _in_order(workload: Workload) -> bool:
-    """Whether each replicated job waits for the one before it to be ready: that is what InOrder was read as."""
+    """Whether each replicated job waits for the one before it to be ready: the reader turns InOrder into this."""
     jobs = _replicated_jobs(workload)
     if len(jobs) < 2:
         return False

@@ -1,1 +1,1 @@
-"""What is submitted: a workload, its components, and how its failures are ruled."""
+"""The spec that a user submits: a workload, its components and its failure policy."""

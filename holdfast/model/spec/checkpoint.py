@@ -1,4 +1,4 @@
-"""Checkpoints: how pods are asked to save their state, what came of it, where the next attempt goes on (row L32)."""
+"""Checkpoints: how pods are asked to save their state, the result, and where the next attempt resumes (row L32)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.model.observation import Failure, Payload
 from holdfast.model.vocabulary import Reason
 
 URI_MAXIMUM = 1024
-"""Characters of what a pod names as the place of its checkpoint."""
+"""Maximum length, in characters, of the checkpoint URI that a pod names."""
 
 
 class CheckpointProtocol(StrEnum):
-    """By what way pods are asked to save their state, and answer."""
+    """How pods are asked to save their state, and how they answer."""
 
     ANNOTATION = "annotation"
     """The request is annotations on the pod, and so is the answer."""
@@ -26,44 +26,44 @@ class CheckpointProtocol(StrEnum):
 
 
 class OnUnresponsive(StrEnum):
-    """What becomes of a workload that is to make room and has not saved its state in time."""
+    """What happens to a workload that must make room and has not saved its state in time."""
 
     SUSPEND = "Suspend"
-    """It is suspended as one without checkpoints is: its pods get their termination grace."""
+    """It is suspended like a workload without checkpoints: its pods get their termination grace."""
     KILL = "Kill"
     """It is suspended, and its pods are killed at once."""
 
 
 class CheckpointState(StrEnum):
-    """What became of one request."""
+    """The state of one request."""
 
     NONE = "None"
-    """Nothing has been asked for yet."""
+    """No request has been made yet."""
     REQUESTED = "Requested"
     COMPLETE = "Complete"
-    """All pods that ran have saved, and name one place: an attempt may go on from there."""
+    """All pods that ran have saved, and name the same place: an attempt may resume from there."""
     PARTIAL = "Partial"
-    """Some have saved. It is never resumed from."""
+    """Some pods have saved. No attempt resumes from it."""
     DISCARDED = "Discarded"
-    """None has saved, or it was not needed any more."""
+    """No pod has saved, or the checkpoint was no longer needed."""
 
 
 class Checkpoint(Model):
-    """How a workload saves its state when it is asked to, so that its next attempt goes on from there (row L32)."""
+    """How a workload saves its state on request, so that its next attempt resumes from there (row L32)."""
 
     protocol: CheckpointProtocol
     timeout: Annotated[Duration, Field(gt=timedelta(0))] = timedelta(minutes=10)
-    """How long pods have, from the request on; capped by the operator's grace period maximum. Time in which the cluster
-    could not be seen does not count."""
+    """How long pods have, from the request on; capped by the operator's grace period maximum. Time in which the worker
+    could not see the cluster does not count."""
     extension: Duration = timedelta(minutes=5)
-    """How much longer they get, once, where all that have not saved yet say that they are at it; 0s: not at all."""
+    """How much longer pods get, once, if all that have not saved yet report that they are saving; 0s: no extension."""
     on_unresponsive: OnUnresponsive = OnUnresponsive.SUSPEND
     components: tuple[str, ...] = ()
-    """Whose pods are asked; empty: all that bring pods."""
+    """Components whose pods are asked; empty: all components with pods."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Of the endpoint in each pod, for the protocol http alone."""
+    """Port of the endpoint in each pod; only for protocol http."""
     path: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^/[!-~]*$")] = "/checkpoint"
-    """Of the endpoint, likewise."""
+    """Path of the endpoint; only for protocol http."""
 
     @model_validator(mode="after")
     def _is_reachable(self) -> Self:
@@ -75,59 +75,59 @@ class Checkpoint(Model):
 
 
 class Answers(Payload):
-    """How the pods that are asked stood when they were last looked at."""
+    """The answers of the asked pods, as last observed."""
 
     at: Time
-    """When it was told."""
+    """When the answers were reported."""
     running: int = 0
-    """Those that had not ended, done or not."""
+    """Pods that had not ended, whether they have saved or not."""
     done: int = 0
-    """Those that have saved."""
+    """Pods that have saved."""
     working: int = 0
-    """Those that say they are at it."""
+    """Pods that report that they are saving."""
     silent: int = 0
-    """Those that have said nothing."""
+    """Pods that have not answered."""
     failed: int = 0
-    """Those that say they cannot, or that ended badly."""
+    """Pods that report that they cannot save, or that failed."""
     finished: int = 0
-    """Those that have succeeded: nothing of theirs is to be saved."""
+    """Pods that have succeeded: they have nothing to save."""
     uri: str = ""
-    """The place they name, if they agree."""
+    """The place that the saved pods name, if they agree."""
     disagree: bool = False
-    """Whether those that have saved name different places."""
+    """Whether the saved pods name different places."""
     left: tuple[str, ...] = ()
-    """What is said of those that have not saved, at most 4 of them."""
+    """Messages about the pods that have not saved, at most 4 of them."""
 
 
 class CheckpointRequest(Payload):
-    """One request to save, and what came of it."""
+    """One request to save, and its result."""
 
     number: int
-    """In the workload's life; by it pods tell a request from the one before."""
+    """Counted over the workload's life; pods use it to tell a request from the one before."""
     attempt: int
     state: CheckpointState = CheckpointState.REQUESTED
     reason: Reason
     """Preempted, SuspendRequested or CheckpointRequested."""
     at: Time
     running: int = 0
-    """How many pods ran, of those that are asked."""
+    """How many of the asked pods ran."""
     finished: int = 0
-    """How many had succeeded by then."""
+    """How many of the asked pods had succeeded by then."""
     extended_at: Time | None = None
-    """When they got their extension."""
+    """When the pods got their extension."""
     answers: Answers | None = None
     conflict: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
-    """The end of the walltime, where it came while pods were saving: they have their termination grace (row L19)."""
+    """The walltime failure, if it came while pods were saving: they get their termination grace (row L19)."""
     ended_at: Time | None = None
     answered: bool = False
-    """Whether the suspension that stands has waited for it, and need wait for no other."""
+    """Whether the current suspension has waited for this request, and need not wait for another."""
     uri: str = ""
     why: str = ""
-    """What it came to, in words."""
+    """The result, in words."""
 
 
 class Saved(Payload):
-    """The last complete checkpoint: where the next attempt goes on."""
+    """The last complete checkpoint: where the next attempt resumes."""
 
     uri: str
     number: int

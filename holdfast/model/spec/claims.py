@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims that a StatefulSet makes for its pods, and whether they outlive it (row D25)."""
+"""PersistentVolumeClaims that a StatefulSet creates for its pods, and whether they outlive it (row D25)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 
 def claims_of(template: dict[str, Any]) -> tuple[str, ...]:
-    """Return what the claims of a StatefulSet's pods are called, before its own name and the pod's number."""
+    """Return the names of a StatefulSet's volume claim templates: prefixes of `<claim>-<StatefulSet>-<pod number>`."""
     if (template.get("apiVersion"), template.get("kind")) != ("apps/v1", "StatefulSet"):
         return ()
     claims = _mapping(template.get("spec")).get("volumeClaimTemplates")
@@ -15,7 +15,7 @@ def claims_of(template: dict[str, Any]) -> tuple[str, ...]:
 
 
 def keeps_claims(template: dict[str, Any]) -> bool:
-    """Whether a StatefulSet's claims outlive it, which Kubernetes does if it is not told otherwise."""
+    """Whether a StatefulSet's claims outlive it, which is Kubernetes' default."""
     policy = _mapping(_mapping(template.get("spec")).get("persistentVolumeClaimRetentionPolicy"))
     return bool(claims_of(template)) and policy.get("whenDeleted") != "Delete"
 

@@ -1,4 +1,4 @@
-"""What one component of a workload is: its template, its pod sets, its copies, and how its own status is read."""
+"""One component of a workload: its template, its pod sets, its copies, and how its own status is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.model.vocabulary import StartStatus
 
 POD_SETS_MAXIMUM = 8
 WORD_MAXIMUM: Final = 64
-"""Characters of a status field's value that a rule may compare."""
+"""Maximum length, in characters, of a status field's value that a rule may compare."""
 WORD_PATH_MAXIMUM: Final = 128
 WORD_STEPS_MAXIMUM: Final = 4
 
@@ -27,7 +27,7 @@ PLACEMENT: Final[dict[str, tuple[str, ...]]] = {
     "metadata": ("labels", "annotations"),
     "spec": ("nodeSelector", "tolerations", "schedulingGates"),
 }
-"""What of a pod template is merged into an object that is resumed in place (row J14)."""
+"""The fields of a pod template that are merged into an object when it is resumed in place (row J14)."""
 
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
 _STATUS_PATH = re.compile(rf"status(\.[A-Za-z0-9_-]+){{1,{WORD_STEPS_MAXIMUM}}}")
@@ -51,10 +51,10 @@ class SchedulingGate(Model):
 
 
 class PodSet(Model):
-    """One pod template inside a component: where it is, how many pods come of it, what is added to them."""
+    """One pod template inside a component: its path, the number of its pods, and what is added to them."""
 
     path: str
-    """From the component, for example `template.spec.template`; `[n]` indexes a list."""
+    """Path from the component, for example `template.spec.template`; `[n]` indexes a list."""
     replicas: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     labels: dict[Word, Word] = {}
     annotations: dict[str, str] = {}
@@ -73,14 +73,14 @@ class PodSet(Model):
 
 
 class FieldRule(Model):
-    """A field of an object's status, and the value that says something of it: `status.jobStatus` is `SUCCEEDED`."""
+    """A field of an object's status, and the value it must have: `status.jobStatus` is `SUCCEEDED`."""
 
     path: Annotated[str, Field(max_length=WORD_PATH_MAXIMUM)]
-    """From the object, through names alone: no list, and at most four steps below `status`."""
+    """Path from the object, of field names only: no list index, and at most four steps below `status`."""
     equals: Annotated[str, Field(min_length=1, max_length=WORD_MAXIMUM)]
-    """Text; a number or a truth value as JSON writes it."""
+    """The value as text; a number or a boolean as JSON writes it."""
     unless: Annotated[FieldRule | None, Field(exclude_if=lambda value: value is None)] = None
-    """What takes it back: a controller that tries again says so elsewhere."""
+    """A rule that overrides this one: a controller that retries says so in another field."""
 
     @field_validator("equals", mode="before")
     @classmethod
@@ -95,17 +95,17 @@ class FieldRule(Model):
         return value
 
     def holds(self, words: Mapping[str, str]) -> bool:
-        """Whether it is true of these fields."""
+        """Whether the rule holds for these fields."""
         said = words.get(self.path) == self.equals
         return said and (self.unless is None or not self.unless.holds(words))
 
     def __str__(self) -> str:
-        """Say it as a condition: `status.jobStatus is SUCCEEDED`."""
+        """Write the rule as a condition: `status.jobStatus is SUCCEEDED`."""
         return f"{self.path} is {self.equals}"
 
 
 def word(value: str | bool | int) -> str:
-    """Return a field's value as rules compare it."""
+    """Return a field's value as the text that rules compare."""
     return json.dumps(value) if isinstance(value, bool | int) else value
 
 
@@ -113,15 +113,15 @@ _Fields = Annotated[tuple[FieldRule, ...], Field(max_length=8, exclude_if=lambda
 
 
 class StatusRule(Model):
-    """What a component's own status says of it. Empty: only its pods speak."""
+    """How to read a component's own status. Empty: only its pods count."""
 
     complete: tuple[str, ...] = ()
-    """Types of conditions, any of which is enough."""
+    """Condition types, any one of which means complete."""
     failed: tuple[str, ...] = ()
     ready: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
-    """That what waits for it may start (row J13). Where this and `ready_when` are empty, its pods tell."""
+    """Condition types that let dependents start (row J13). If this and `ready_when` are empty, its pods decide."""
     succeeded_when: _Fields = ()
-    """Fields of the status, for a kind that does not speak by conditions (row D15)."""
+    """Fields of the status, for a kind that does not use conditions (row D15)."""
     failed_when: _Fields = ()
     ready_when: _Fields = ()
 
@@ -134,36 +134,36 @@ class StatusRule(Model):
 
     @property
     def tells_completion(self) -> bool:
-        """Whether its status has a word for its success."""
+        """Whether its status can report success."""
         return bool(self.complete or self.succeeded_when)
 
     @property
     def tells_readiness(self) -> bool:
-        """Whether its status has a word for its being ready."""
+        """Whether its status can report readiness."""
         return bool(self.ready or self.ready_when)
 
     @property
     def settles(self) -> bool:
-        """Whether its status says that it has ended, so that whoever may not read it would not learn of its end."""
+        """Whether its status can report its end, so that a worker without the right to read it would miss the end."""
         return self.tells_completion or bool(self.failed or self.failed_when)
 
     @property
     def speaks(self) -> bool:
-        """Whether its status says anything at all."""
+        """Whether its status can report anything at all."""
         return self.settles or self.tells_readiness
 
 
 class After(Model):
-    """Another component, and what it must be before this one is created."""
+    """Another component, and the status it must have before this one is created."""
 
     component: str
     status: StartStatus
 
 
 class Component(Model):
-    """One Kubernetes object of a workload, or several copies of one, with the pods that come of it.
+    """One Kubernetes object of a workload, or several copies of it, with its pods.
 
-    It is AppWrapper's component, JobSet's replicated job, Streams' group, torchelastic's role.
+    It corresponds to AppWrapper's component, JobSet's replicated job, Streams' group and torchelastic's role.
     """
 
     name: str
@@ -171,18 +171,18 @@ class Component(Model):
     template: dict[str, Any]
     """The object to create, as its user wrote it."""
     pod_sets: Annotated[tuple[PodSet, ...], Field(max_length=POD_SETS_MAXIMUM)] = ()
-    """Empty for an object that brings no pods."""
+    """Empty for an object without pods."""
     status: StatusRule = StatusRule()
     config: tuple[str, ...] = ()
-    """Components without pods whose content this one's pods read: when one of them changes, these are made again."""
+    """Components without pods whose content this one's pods read: when one changes, this one's pods are replaced."""
     replacement: Replacement | None = None
-    """Which of its pods are made again alone; none: as the policy says."""
+    """Which of its pods are replaced alone; none: as the policy says."""
     after: Annotated[tuple[After, ...], Field(max_length=64, exclude_if=lambda value: not value)] = ()
-    """What it waits for in each attempt, all of it; none: it is created at once (row J13)."""
+    """The components it waits for in each attempt, all of them; none: it is created at once (row J13)."""
     copies: Annotated[int | None, Field(ge=0, le=COPIES_MAXIMUM, exclude_if=lambda value: value is None)] = None
-    """How many objects are made of the template, named `<its name>-<index>`; none: one, under its own name."""
+    """How many objects are created from the template, named `<its name>-<index>`; none: one, under its own name."""
     copy_labels: Annotated[dict[str, CopyLabel], Field(exclude_if=lambda value: not value)] = {}
-    """What each copy bears by key, as a label and as an annotation, on its object and on its pods."""
+    """What each copy carries by key, as a label and as an annotation, on its object and on its pods."""
 
     @field_validator("name")
     @classmethod
@@ -208,18 +208,18 @@ class Component(Model):
 
     @property
     def title(self) -> str:
-        """What a person calls it: its kind and its object's name."""
+        """Its display name: its kind and its object's name."""
         title = f"{self.template['kind']} {self.template['metadata'].get('name') or self.name}"
         return title if self.copies is None else f"{title} ({self.copies} {'copy' if self.copies == 1 else 'copies'})"
 
     @property
     def bare(self) -> bool:
-        """Whether it is itself a pod: no controller stands behind it."""
+        """Whether it is itself a pod, without a controller."""
         return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What the claims of its pods are called, before its object's name and the pod's number (row D25)."""
+        """The claim names of its pods, without the suffix of its object's name and the pod's number (row D25)."""
         return claims_of(self.template)
 
     @property
@@ -229,16 +229,16 @@ class Component(Model):
 
     @property
     def parks(self) -> bool:
-        """Whether its object can be suspended where it is: its controller then takes its pods away (row J14)."""
+        """Whether its object can be suspended in place: its controller then removes its pods (row J14)."""
         return (self.template["apiVersion"], self.template["kind"]) == ("batch/v1", "Job")
 
     @property
     def completes(self) -> bool:
-        """Whether it can come to an end: by its pods, or by a word of its own status."""
+        """Whether it can complete: by its pods, or by its own status."""
         return bool(self.expected_pods or self.status.complete)
 
     def body(self) -> list[Any]:
-        """Return what it is made of but for its pods' labels, annotations and placement, which may be merged later."""
+        """Return its template and pod counts, without the pods' labels, annotations and placement (merged later)."""
         whole: dict[str, Any] = {"template": copy.deepcopy(self.template)}
         for pod_set in self.pod_sets:
             template = _at(whole, pod_set.path)
@@ -251,17 +251,17 @@ class Component(Model):
         return [whole["template"], [(one.path, one.replicas) for one in self.pod_sets]]
 
     def pod_template(self, pod_set: PodSet) -> dict[str, Any]:
-        """Return the pod template of one of its pod sets; something empty where its path leads nowhere."""
+        """Return the pod template of one of its pod sets; an empty mapping if its path leads nowhere."""
         return _at({"template": self.template}, pod_set.path)
 
     @property
     def expected_pods(self) -> int:
-        """How many pods this component is to have, over all its copies."""
+        """How many pods this component should have, over all its copies."""
         return sum(pod_set.replicas for pod_set in self.pod_sets) * (1 if self.copies is None else self.copies)
 
 
 def _at(whole: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return what is at a path of a component; something empty where the path leads nowhere."""
+    """Return the mapping at a path of a component; an empty one if the path leads nowhere."""
     here: Any = whole
     for key, index in _STEP.findall(f".{path}"):
         try:

@@ -1,4 +1,4 @@
-"""Copies of a component: several objects made from one template, named by their index, and what each bears."""
+"""Copies of a component: several objects created from one template, named by index, and the labels of each."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NAME_MAXIMUM = 253
 
 
 class CopyWord(StrEnum):
-    """What the value of a copy's label is worked out from."""
+    """The source of a copy's label value."""
 
     INDEX = "Index"
     """Its index, with the offset added."""
     KEY = "Key"
     """The SHA-1 of `<namespace>/<object name>` in hexadecimal digits."""
     ATTEMPT = "Attempt"
-    """How often it has been made again: the attempt's number less one, and its component's own restarts since."""
+    """How often it has been restarted: the attempt's number minus one, plus its component's own restarts since."""
     WORKLOAD_UID = "WorkloadUid"
     """The workload's uid."""
     NAME = "Name"
@@ -34,7 +34,7 @@ class CopyWord(StrEnum):
 
 
 class CopyLabel(Model):
-    """The value of one label and annotation, worked out for each copy."""
+    """The value of one label and annotation, computed for each copy."""
 
     word: CopyWord
     offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -48,7 +48,7 @@ class CopyLabel(Model):
 
 
 def check_copies(template: Mapping[str, Any], copies: int | None, labels: Mapping[str, CopyLabel]) -> None:
-    """Check what a component says of its copies.
+    """Check a component's copies and their labels.
 
     Raises:
         ValueError: naming the field and what is expected.

@@ -1,4 +1,4 @@
-"""What of a workload the members of its gang are made of, and what is refused (rows T6, T8, T9, T13)."""
+"""The component whose pods are the members of a workload's gang, and which gangs are refused (rows T6, T8, T9, T13)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from holdfast.model.spec.lifecycle import Lifecycle, Reactive
 from holdfast.model.vocabulary import SuspendMode
 
 _SIZES: Final = ("parallelism", "completions")
-"""Fields of a Job that say how many pods it has: a gang's own size changes while it runs."""
+"""Fields of a Job that set its number of pods: a gang's own size changes while it runs."""
 _INDEXED: Final = "Indexed"
 
 
 def members_of(components: Sequence[Component]) -> Component | None:
-    """Return the one component whose pods are the members of the gang; None where there is not exactly one."""
+    """Return the one component whose pods are the members of the gang; None if there is not exactly one."""
     bring = [one for one in components if one.expected_pods]
     return bring[0] if len(bring) == 1 else None
 
 
 def check_gang(gang: Gang, components: Sequence[Component], lifecycle: Lifecycle, suspend: SuspendMode) -> None:
-    """Refuse a gang that is not made of the pods of one Job, whose size is the gang's to say.
+    """Refuse a gang whose members are not the pods of exactly one Job, or whose Job sets its own size.
 
     Raises:
         ValueError: naming the field, what was found, what is expected.

@@ -1,4 +1,4 @@
-"""How long a workload is to live: bounded by a walltime, for as long as it takes, or as its own autoscaler says."""
+"""How long a workload may live: bounded by a walltime, without end, or without end and sized by its own autoscaler."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from holdfast.model.base import Duration, Model, format_duration
 
 
 class Bounded(Model):
-    """It ends by itself, or by its walltime (rows L18 to L20).
+    """A workload that ends by itself, or by its walltime (rows L18 to L20).
 
-    Counted from when an attempt first runs, of each attempt anew, and not while it is suspended in place.
+    The walltime counts from when an attempt first runs, anew for each attempt, and not while it is suspended in place.
     """
 
     kind: Literal["Bounded"] = "Bounded"
     walltime: Duration = timedelta(0)
-    """How long an attempt may run before it is ended, and the workload has failed; 0: as long as it takes."""
+    """How long an attempt may run before it is ended and the workload fails; 0: as long as it takes."""
     extendable_to: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
-    """Up to what the walltime may be extended while it runs; none: not at all.
+    """The longest walltime to which it may be extended while it runs; none: no extension.
 
-    The backstop on its nodes, `activeDeadlineSeconds`, covers it: of a pod that runs it can only be lowered."""
+    The backstop on its nodes, `activeDeadlineSeconds`, covers this time: on a running pod it can only be lowered."""
 
     @model_validator(mode="after")
     def _extends(self) -> Self:
@@ -37,16 +37,16 @@ class Bounded(Model):
 
 
 class Unbounded(Model):
-    """It runs until somebody ends it: a service."""
+    """A workload that runs until a user ends it: a service."""
 
     kind: Literal["Unbounded"] = "Unbounded"
 
 
 class Reactive(Model):
-    """It runs until somebody ends it, and its own autoscaler decides how many pods it has.
+    """A workload that runs until a user ends it, and whose own autoscaler sets the number of its pods.
 
-    `min` pods are expected, as its components say; what is above that comes and goes and is never missed. An autoscaler
-    among its components must keep to `max`.
+    `min` pods are expected, as its components declare; pods above `min` come and go, and never count as missing. An
+    autoscaler among its components must keep to `max`.
     """
 
     kind: Literal["Reactive"] = "Reactive"
@@ -61,4 +61,4 @@ class Reactive(Model):
 
 
 Lifecycle = Annotated[Bounded | Unbounded | Reactive, Field(discriminator="kind")]
-"""How long a workload is to live."""
+"""How long a workload may live."""

@@ -1,4 +1,4 @@
-"""A data set that a workload's pods read: where it lies in the store, where they find it, which version (row L14)."""
+"""A data set that a workload's pods read: its source in the store, its path in the pods, its version (row L14)."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from holdfast.model.spec.component import Component
 
 MOUNTS_MAXIMUM: Final = 16
 NAME_MAXIMUM: Final = 40
-"""Of a mount: with what comes before it, it is the name of a volume."""
+"""Maximum length of a mount's name: with its prefix it becomes the name of a volume."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SCHEME = "s3://"
 
 
 class Mount(Model):
-    """One data set, read-only in the containers of some components.
+    """One data set, mounted read-only in the containers of some components.
 
-    It is fetched before the workload asks its queue or makes anything. All of a workload's life sees the one version
-    that its first attempt has found, or the one that `version` names.
+    It is fetched before the workload asks its queue for admission or creates any object. The workload reads one version
+    for its whole life: the one that its first attempt found, or the one that `version` names.
     """
 
     name: str
     source: str
     """`s3://bucket/prefix`: all objects under that prefix, by their keys after it."""
     path: str
-    """Where the containers find it: an absolute path."""
+    """The mount path in the containers: an absolute path."""
     components: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
-    """Whose pods read it; empty: those of all components that have pods."""
+    """Components whose pods read it; empty: all components with pods."""
     version: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """The digest that the data set must have, as `holdfast status` tells it; empty: whatever is there at first."""
+    """The digest that the data set must have, as `holdfast status` shows it; empty: the version found first."""
 
     @field_validator("name")
     @classmethod
@@ -66,15 +66,15 @@ class Mount(Model):
 
     @property
     def volume(self) -> str:
-        """What its volume is called in pods."""
+        """The name of its volume in pods."""
         return f"holdfast-data-{self.name}"
 
 
 def check_digest(value: str) -> str:
-    """Return a data set's digest.
+    """Return a data set's digest, checked.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is not a digest.
     """
     if not _DIGEST.fullmatch(value):
         raise ValueError(f"{value!r}: expected the 64 hexadecimal digits of a data set's digest")
@@ -86,7 +86,7 @@ class DataSet(Payload):
 
     mount: str
     digest: str
-    """It names a folder, below which the files lie: nothing but 64 hexadecimal digits."""
+    """The name of the folder that holds the files: exactly 64 hexadecimal digits."""
     files: int
     bytes: int
 
@@ -97,30 +97,30 @@ class DataSet(Payload):
 
 
 class Staging(Payload):
-    """How a workload stands with the data sets that it reads, as its memory has it (row L14)."""
+    """The state of the data sets that a workload reads, in its workflow's memory (row L14)."""
 
     staged: int = 0
-    """The attempt for which all of them lie ready; 0: none yet."""
+    """The attempt for which all data sets are staged; 0: none yet."""
     sets: tuple[DataSet, ...] = ()
-    """Their versions, from the first time on that all lay ready: those of its whole life."""
+    """Their versions, fixed when all were first staged, for the workload's whole life."""
     tries: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
-    """How often in a row the store was found away, without anything fetched in between."""
+    """How often in a row the store was unavailable, with nothing fetched in between."""
     away_since: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
-    """When it is tried again."""
+    """When staging is tried again."""
     why: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """What was found away, and how."""
+    """What was unavailable, and the error."""
     problem: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """What is wrong with a data set, or with wanting it: no waiting mends that."""
+    """What is wrong with a data set, or with the request for it: waiting does not fix it."""
     refused: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether the problem is that the workload may not have it, or that nothing is staged here."""
+    """Whether the problem is that the workload may not read it, or that this installation stages nothing."""
 
 
 def checked_source(value: str) -> str:
-    """Return a source as it is compared: `s3://bucket/prefix` without a slash at its end.
+    """Return a source in the form that comparisons use: `s3://bucket/prefix` without a trailing slash.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is not a source.
     """
     bucket, _, prefix = value.removeprefix(_SCHEME).rstrip("/").partition("/")
     parts = prefix.split("/") if prefix else []
@@ -137,7 +137,7 @@ def bucket_of(source: str) -> tuple[str, str]:
 
 
 def is_under(source: str, grant: str) -> bool:
-    """Whether a source lies in what is granted, by whole parts of its path."""
+    """Whether a source lies under a granted prefix, compared by whole path segments."""
     return source == grant or source.startswith(f"{grant}/")
 
 
@@ -147,7 +147,7 @@ def readers(mount: Mount, components: Iterable[Component]) -> tuple[str, ...]:
 
 
 def check_mounts(mounts: Sequence[Mount], components: Sequence[Component]) -> None:
-    """Refuse mounts that cannot be: names and places that are taken, components that have no pods.
+    """Refuse invalid mounts: names and paths already in use, components without pods.
 
     Raises:
         ValueError: naming the field.
@@ -177,7 +177,7 @@ def check_mounts(mounts: Sequence[Mount], components: Sequence[Component]) -> No
 
 
 def taken_in(spec: Mapping[str, Any], volume: str, path: str) -> str:
-    """Return where a pod's own volumes are in a data set's way, in words; empty where they are not."""
+    """Return, in words, where a pod's own volumes conflict with a data set's volume; empty if they do not."""
     for at, one in enumerate(_entries(spec.get("volumes"))):
         if one.get("name") == volume:
             return f"volumes[{at}].name: {volume!r} is the volume"

@@ -1,4 +1,4 @@
-"""How a workload's failures are ruled: timings, rules, actions, budgets. A profile is a value of these types."""
+"""A workload's failure policy: timings, rules, actions, budgets. A profile is a value of these types."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from holdfast.model.vocabulary import (
 ExitCode = Annotated[int, Field(ge=0, le=255)]
 
 DEFAULT_RULE = "default"
-"""What the default action is called where a rule would be named."""
+"""The name of the default action where a rule's name is expected."""
 
 _RULE_NAME = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:.-]*[A-Za-z0-9_])?$")
 
 
 class Timings(Model):
-    """Every wait of a workload's life. Defaults are AppWrapper's (appwrapper-fault-tolerance.md, configuration).
+    """All waits in a workload's life. Defaults are AppWrapper's (appwrapper-fault-tolerance.md, configuration).
 
     Grace and pause periods are capped by `grace_period_maximum` and by the operator's own maximum; `success_ttl` is
-    capped only by the operator's own success TTL (row A14). Where `success_ttl` or `deletion_on_failure_grace_period`
-    is none, what is left of the workload stays until somebody cancels it, as far as the operator allows (row J15).
+    capped only by the operator's own success TTL (row A14). If `success_ttl` or `deletion_on_failure_grace_period`
+    is none, the remaining objects stay until a user cancels the workload, within the operator's limits (row J15).
     """
 
     admission_grace_period: Duration = timedelta(minutes=1)
@@ -48,17 +48,17 @@ class Timings(Model):
     forceful_deletion_grace_period: Duration = timedelta(minutes=10)
     success_ttl: Duration | None = timedelta(days=7)
     launch_grace_period: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
-    """How long a pod is borne that its kubelet cannot start and tries again: an image, a volume, an init container.
+    """How long a pod is tolerated that its kubelet cannot start and retries: an image, a volume, an init container.
 
-    None: it is no failure, and the warm-up grace tells (row L16)."""
+    None: such a pod is not a failure, and only the warm-up grace applies (row L16)."""
     submission_timeout: Duration | None = None
-    """How long refusals that may pass are borne before a workload that waits in submission fails; none: for ever.
+    """How long transient refusals are tolerated before a workload that waits in submission fails; none: for ever.
 
     Time in which the API server did not answer does not count (row S10)."""
 
 
 class Limits(Model):
-    """What the operator allows, whatever a submission asks for (row A14)."""
+    """The operator's limits, which override a submission's values (row A14)."""
 
     grace_period_maximum: Duration = timedelta(hours=24)
     success_ttl_maximum: Duration | None = None
@@ -76,7 +76,7 @@ class Limits(Model):
             timings.launch_grace_period or timedelta(0),
         )
         if max(graces) <= top and self.success_ttl_maximum is None:
-            return timings  # As nearly always, and asked for at every step.
+            return timings  # The usual case, and this runs at every step.
         ttl, held, launch = timings.success_ttl, timings.deletion_on_failure_grace_period, timings.launch_grace_period
         if self.success_ttl_maximum is not None:
             ttl = min(ttl, self.success_ttl_maximum) if ttl is not None else self.success_ttl_maximum
@@ -94,29 +94,29 @@ class Limits(Model):
 
 
 class Action(Model):
-    """What to do with a failure: restart a unit and charge a budget, fail the workload, or let it be."""
+    """What to do with a failure: restart a unit and charge a budget, fail the workload, or ignore it."""
 
     kind: ActionKind = ActionKind.RESTART
     unit: Scope = Scope.WORKLOAD
-    """What is restarted: the whole workload, or only the component that the failure is of (row U7).
+    """What is restarted: the whole workload, or only the component that failed (row U7).
 
-    Member is the same for a component that is itself a pod; where a controller makes the pods, they are its to
-    replace. A failure that is of no one component restarts the workload, whatever stands here."""
+    Member means the same for a component that is itself a pod; a controller replaces its own pods. A failure that
+    belongs to no single component restarts the workload, whatever the unit."""
     charge: str | None = "restart"
     grace: bool = True
-    """Whether the failure grace period is waited out first (document: elided where no controller would heal it)."""
+    """Whether the failure grace period is waited out first (document: skipped where no controller would heal it)."""
     avoid: NodeAvoidance = NodeAvoidance.NEVER
-    """What becomes of the node of a failure that its rule rules, once the workload is made again."""
+    """How the workload treats the node of a failure matched by its rule, once the workload is restarted."""
     limit: Annotated[int | None, Field(ge=0, le=1_000_000, exclude_if=lambda value: value is None)] = None
-    """How often its rule may act before the workload fails, beside any budget; none: as often as that lets it (J19).
+    """How often its rule may act before the workload fails, beside any budget; none: only the budget limits it (J19).
 
-    Counted over all attempts. A budget that it charges and that health renews renews it too."""
+    Counted over all attempts. If it charges a budget, and health renews that budget, this limit is renewed too."""
     pause: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
-    """How long the next attempt waits once this one is gone, instead of the retry pause; where a component is restarted
-    alone, how long that waits after the grace."""
+    """How long the next attempt waits once this one is gone, instead of the retry pause; if only a component restarts,
+    how long that restart waits after the grace."""
     requeue: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether the workload goes back to its queue and lets go of its quota, instead of being made again in its place:
-    it keeps its submission time, and is admitted in a later cycle than that in which it came back (rows L22 to L27)."""
+    """Whether the workload returns to its queue and releases its quota, instead of restarting in place: it keeps its
+    submission time, and is admitted in a later cycle than the one in which it returned (rows L22 to L27)."""
 
     @field_validator("unit")
     @classmethod
@@ -144,14 +144,14 @@ class Action(Model):
 
 
 class Match(Model):
-    """Which failures a rule speaks of. An empty field matches anything."""
+    """Which failures a rule matches. An empty field matches anything."""
 
     classes: tuple[FailureClass, ...] = ()
     scopes: tuple[Scope, ...] = ()
     reasons: tuple[Reason | str, ...] = ()
     exit_codes: tuple[ExitCode, ...] = ()
     exit_codes_except: tuple[ExitCode, ...] = ()
-    """Matches a failure that has an exit code, and not one of these."""
+    """Matches a failure whose exit code is none of these; a failure without an exit code does not match."""
     message_pattern: str | None = None
     components: tuple[str, ...] = ()
 
@@ -184,21 +184,21 @@ class Budget(Model):
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     limit: Annotated[int, Field(ge=0, le=1_000_000)] | None
-    """None: as often as it takes."""
+    """None: no limit."""
     scope: Scope = Scope.WORKLOAD
-    """Whose budget it is: the workload's over all attempts, or each member's own, anew in each attempt."""
+    """Whose budget it is: the workload's, over all attempts; or each member's own, anew in each attempt."""
     reset_after: Duration | None = None
-    """How long the workload must have been healthy without a break for what was used to be forgiven; none: never.
+    """How long the workload must be healthy without interruption before its use of the budget is forgiven; none: never.
 
     Time in which the watch could not see does not count as health (row U10)."""
     maximum: Annotated[int | None, Field(ge=0, exclude_if=lambda value: value is None)] = None
-    """The highest limit that it may be given; none: any (row L24)."""
+    """The highest limit that may be set; none: any (row L24)."""
     renewal: Annotated[Renewal, Field(exclude_if=lambda value: value is Renewal.NEVER)] = Renewal.NEVER
-    """When what was used is forgiven, whatever health does."""
+    """When its use is forgiven, independent of health."""
     exceeded: Annotated[Reason, Field(exclude_if=lambda value: value is Reason.RETRY_LIMIT_EXCEEDED)] = (
         Reason.RETRY_LIMIT_EXCEEDED
     )
-    """Why the workload is said to have failed once it is used up and charged again."""
+    """The workload's failure reason when the used-up budget is charged again."""
 
     @model_validator(mode="after")
     def _is_kept_somewhere(self) -> Self:
@@ -213,52 +213,52 @@ class Budget(Model):
 
 
 class Replacement(Model):
-    """Which pods of a living attempt are made again, alone, by deleting and creating their component (row S9).
+    """Which pods of a live attempt are replaced alone, by deleting and recreating their component (row S9).
 
-    A component that has a controller replaces its own pods: here only the end of the component itself counts.
+    A controller replaces its component's pods itself: for such a component only its own end counts here.
     """
 
     failed: bool = False
     completed: bool = False
     deleted: bool = False
     charge: str | None = None
-    """The member budget that each replacement is charged to; a changed configuration charges nothing."""
+    """The member budget that each replacement charges; a changed configuration charges nothing."""
     backoff: Duration = timedelta(seconds=10)
-    """Pause before a failed or completed pod is made again: none the first time, then this, doubled up to 5 minutes."""
+    """Pause before a failed or completed pod is replaced: none the first time, then this, doubled up to 5 minutes."""
 
 
 class Exclusion(Model):
     """How many nodes a workload avoids, and for how long (row U9)."""
 
     limit: Annotated[int, Field(ge=0, le=32)] = 3
-    """Of nodes blamed for the workload's own failures: the oldest is let back for a newer one, so that a workload that
-    fails everywhere avoids no more. A node that somebody else found broken is not counted."""
+    """Number of nodes avoided for the workload's own failures: a newer node displaces the oldest, so a workload that
+    fails everywhere never avoids more than this. A node that others found broken does not count."""
     expiry: Duration = timedelta(hours=24)
     """How long a node is avoided after its last failure."""
 
 
 class Success(Model):
-    """What ends a workload as Succeeded: components that are complete (row J12)."""
+    """Which complete components end a workload as Succeeded (row J12)."""
 
     operator: SuccessOperator = SuccessOperator.ALL
-    """All of them, or any one."""
+    """Whether all of them must be complete, or any one."""
     components: tuple[str, ...] = ()
-    """Empty: all of the workload's; for Any, those that bring pods or say themselves that they are complete."""
+    """Empty: all components; for Any, those that have pods or whose own status reports completion."""
 
 
 class Deletion(Model):
-    """What is deleted when, where that is not the whole workload."""
+    """What is deleted at the end and on suspension, if not the whole workload."""
 
     at_end: AtEnd = AtEnd.ALL
-    """What stays, once it has ended, until its time is over: all of it, or what is not active any more (row J12)."""
+    """What stays after the end until its TTL or grace is over: all objects, or those no longer active (row J12)."""
     suspend: Annotated[SuspendMode, Field(exclude_if=lambda value: value is SuspendMode.DELETE)] = SuspendMode.DELETE
-    """Whether a suspension deletes all of it, or suspends its objects where they are (row J14).
+    """Whether a suspension deletes all objects, or suspends them in place (row J14).
 
-    In place only what has been created whole can be suspended, and only where each component that brings pods is a Job;
-    all else is deleted."""
+    Only a fully created attempt can be suspended in place, and only if each component with pods is a Job; everything
+    else is deleted."""
     termination_grace: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
-    """What its pods have between TERM and KILL where their template does not say, in whole seconds; none: what
-    Kubernetes gives them, 30 s (row L18)."""
+    """The time between SIGTERM and SIGKILL for pods whose template sets none, in whole seconds; none: Kubernetes'
+    default of 30 s (row L18)."""
 
     @field_validator("termination_grace")
     @classmethod
@@ -269,7 +269,7 @@ class Deletion(Model):
 
 
 def _as_ever(value: object) -> bool:
-    """Whether a field that came later says nothing: then it is not written, and an older release reads the rest."""
+    """Whether a newer field has its default: then it is not written, so that an older release can read the rest."""
     return value is None or value in (Success(), Deletion())
 
 
@@ -284,12 +284,12 @@ class Policy(Model):
     interrupted_create: InterruptedCreate = InterruptedCreate.ADOPT
     refused_create: RefusedCreate = RefusedCreate.FAIL
     replacement: Replacement = Replacement()
-    """For each component that has none of its own."""
+    """Applies to each component without its own replacement."""
     exclusion: Exclusion = Exclusion()
     success: Success = Field(default=Success(), exclude_if=_as_ever)
     deletion: Deletion = Field(default=Deletion(), exclude_if=_as_ever)
     own_failure_grace: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether the document itself gives the failure grace: then it ends during a Job's own back-off too (row D22)."""
+    """Whether the document itself sets the failure grace: it then ends even during a Job's own back-off (row D22)."""
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
@@ -316,7 +316,7 @@ class Policy(Model):
         return self
 
     def check_replacement(self, replacement: Replacement) -> None:
-        """Refuse a replacement that is charged to no budget of a member.
+        """Refuse a replacement whose charge is not a member budget.
 
         Raises:
             ValueError: naming the charge and the budgets that are allowed.
@@ -326,5 +326,5 @@ class Policy(Model):
             raise ValueError(f"replacement.charge {replacement.charge!r}: expected one of {members}, of scope Member")
 
     def budget(self, name: str) -> Budget:
-        """Return a budget by its name (which validation has shown to exist)."""
+        """Return a budget by its name (validation ensures that it exists)."""
         return next(budget for budget in self.budgets if budget.name == name)

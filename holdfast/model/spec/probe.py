@@ -1,4 +1,4 @@
-"""How a workload that runs without end is asked whether it still serves (row L28)."""
+"""How a workload without end is probed for whether it still serves (row L28)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _SHORTEST = timedelta(seconds=1)
 
 
 class ProbeKind(StrEnum):
-    """What is tried."""
+    """The kind of check."""
 
     TCP = "TCP"
-    """Whether a connection is accepted."""
+    """The pod must accept a connection."""
     HTTP = "HTTP"
-    """Whether a GET is answered with a status from 200 to 399; a redirection is an answer, and is not followed."""
+    """The pod must answer a GET with a status from 200 to 399; a redirect counts as an answer, and is not followed."""
 
 
 class Probe(Model):
-    """What is asked of each running pod, by the worker, at the pod's own address and nowhere else.
+    """The probe that the worker sends to each running pod, only at the pod's own address.
 
     Defaults are Lattice's (lattice-failure-modes.md, service failure detection).
     """
@@ -33,13 +33,13 @@ class Probe(Model):
     kind: ProbeKind = ProbeKind.TCP
     port: Annotated[int, Field(ge=1, le=65535)]
     path: Annotated[str, Field(max_length=256, exclude_if=lambda value: value == "/")] = "/"
-    """Of a GET."""
+    """Path of the GET."""
     components: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
-    """Whose pods are asked; empty: all components' that have pods."""
+    """Components whose pods are probed; empty: all components with pods."""
     initial_delay: Duration = timedelta(seconds=10)
-    """How long a pod has run before it is asked."""
+    """How long a pod must run before it is probed."""
     period: Duration = timedelta(seconds=30)
-    """From the beginning of one round to that of the next."""
+    """Time from the start of one round to the start of the next."""
     timeout: Duration = timedelta(seconds=5)
     """How long an answer may take."""
     failure_threshold: Annotated[int, Field(ge=1, le=100)] = 3
@@ -67,5 +67,5 @@ class Probe(Model):
 
     @property
     def words(self) -> str:
-        """What is tried, in words: `GET :8080/healthz`."""
+        """The check in words: `GET :8080/healthz`."""
         return f"GET :{self.port}{self.path}" if self.kind is ProbeKind.HTTP else f"connection to port {self.port}"

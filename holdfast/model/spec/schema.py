@@ -1,4 +1,4 @@
-"""The published JSON Schema of a workload: what any client, in any language, may start a workload's workflow with."""
+"""The published JSON Schema of a workload: the input with which a client in any language may start its workflow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def schema() -> dict[str, Any]:
 
 
 def untitled(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema without the titles pydantic makes of field names, which say nothing that the names do not."""
+    """Return the schema without the titles that pydantic derives from field names, which add nothing to the names."""
     for part in (body, *body.get("$defs", {}).values()):
         for field in cast("dict[str, dict[str, Any]]", part.get("properties", {})).values():
             field.pop("title", None)

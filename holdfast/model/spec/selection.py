@@ -1,4 +1,4 @@
-"""What of a policy decides which failures travel in a snapshot, where not all of them can (row D16)."""
+"""The part of a policy that selects which failures a snapshot carries when it cannot carry all of them (row D16)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from holdfast.model.spec.policy import Action, Rule
 
 
 class Selection(Payload):
-    """The rules of a policy, for whoever makes snapshots. No limit, pause or budget: these may change under way."""
+    """The rules of a policy, for the observer. No limits, pauses or budgets: these may change during the attempt."""
 
     rules: tuple[Rule, ...] = ()
-    """Each with the match, and with the kind and grace of its action alone."""
+    """Each with its match, and only the kind and grace of its action."""
     default: Action = Action(charge=None)
     needed: tuple[str, ...] = ()
-    """The components that success looks at; empty: all."""
+    """The components that success depends on; empty: all."""

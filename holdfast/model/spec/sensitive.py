@@ -1,8 +1,8 @@
-"""What keeps a cluster's own controllers from running sensitive work again (rows L7, D5; decision record 0043). Pure.
+"""Keeps a cluster's own controllers from running sensitive work again (rows L7, D5; decision record 0043). Pure.
 
-Only a Job and a bare pod can be kept from it: any other controller makes its pods again for as long as it lives. What
-the author left out is set (`settled`); what the author asked for to the contrary is refused (`contrary`). Both are part
-of the model's own validation, so that they hold however a workload is submitted.
+Only a Job and a bare pod can be prevented from it: any other controller recreates its pods for as long as it lives.
+`settled` sets the fields that the author left out; `contrary` finds the fields to refuse. Both are part of the model's
+own validation, so they apply however a workload is submitted.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _KINDS: Final = (("batch/v1", "Job"), ("v1", "Pod"))
 
 
 class Contrary(NamedTuple):
-    """A field that would have sensitive work run again."""
+    """A field that would make the cluster run sensitive work again."""
 
     path: str
-    """Below the component: `template.spec.backoffLimit`."""
+    """Path below the component: `template.spec.backoffLimit`."""
     value: Any
     allowed: str
 
     def __str__(self) -> str:
-        """Say it as a refusal: the path first."""
+        """Write the refusal, path first."""
         return f"{self.path}: {self.value!r}: expected {self.allowed}: {UNTIL_A_PERSON_SAYS}"
 
 
 def contrary(component: Component) -> Iterator[Contrary]:
-    """Yield each field of a component by which its cluster would run its pods again; what is left out is none."""
+    """Yield each field of a component that makes its cluster run its pods again; an omitted field is never one."""
     if not component.pod_sets:
         return
     template = component.template
@@ -54,7 +54,7 @@ def contrary(component: Component) -> Iterator[Contrary]:
 
 
 def settled(component: Component) -> Component:
-    """Return the component with what its author left out set so that no controller and no kubelet runs it again."""
+    """Return the component with omitted fields set so that no controller and no kubelet runs its pods again."""
     if not component.pod_sets or (component.template["apiVersion"], component.template["kind"]) not in _KINDS:
         return component
     template = copy.deepcopy(component.template)
@@ -66,7 +66,7 @@ def settled(component: Component) -> Component:
     for pod_set in component.pod_sets:
         owner = _at(template, pod_set.path)
         if not isinstance(owner, dict):
-            continue  # It has no pods to speak of: the API server refuses it in its own words.
+            continue  # It has no pod template here: the API server refuses it with its own message.
         pod = cast("dict[str, Any]", owner)
         spec = pod["spec"] = dict(_part(pod, "spec"))
         _set(spec, "restartPolicy", "Never")
@@ -79,9 +79,9 @@ def settled(component: Component) -> Component:
 
 
 def settled_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a sensitive workload's fields, as they are given to the model, with what is left out set.
+    """Return a sensitive workload's input fields, with omitted fields set.
 
-    What cannot be read as a component or a gang stays as it is: the model says what is wrong with it.
+    Input that is not a valid component or gang stays as it is: the model reports the error.
     """
     found, components, gang = dict(fields), fields.get("components"), fields.get("gang")
     if isinstance(components, list | tuple):
@@ -101,7 +101,7 @@ def _settled(given: Any) -> Any:
 
 
 def contrary_gang(gang: Gang) -> Iterator[Contrary]:
-    """Yield each field of a gang by which its members would run their workers again."""
+    """Yield each field of a gang that makes its members run their workers again."""
     if gang.max_restarts:
         yield Contrary("gang.maxRestarts", gang.max_restarts, "0")
     if gang.min != gang.max:
@@ -149,12 +149,12 @@ def _of_toleration(toleration: dict[str, Any], path: str) -> Iterator[Contrary]:
 
 
 def _names(toleration: dict[str, Any], key: str) -> bool:
-    """Whether a toleration is about a node's silence, for however long."""
+    """Whether a toleration covers the taints of a silent node, for any duration."""
     return toleration.get("effect") in _EFFECTS and toleration.get("key") in {None, "", key}
 
 
 def _tolerates(toleration: Any, key: str) -> bool:
-    """Whether a pod stays on a silent node by this toleration, for as long as it takes."""
+    """Whether this toleration keeps a pod on a silent node without a time limit."""
     if not isinstance(toleration, dict):
         return False
     given = cast("dict[str, Any]", toleration)
@@ -168,7 +168,7 @@ def _set(parent: dict[str, Any], field: str, value: Any) -> None:
 
 
 def _at(template: dict[str, Any], path: str) -> Any:
-    """Return what stands at a pod set's path: `template` for a pod, `template.spec.template` for a Job."""
+    """Return the pod template at a pod set's path: `template` for a pod, `template.spec.template` for a Job."""
     found: Any = template
     for name in path.split(".")[1:]:
         found = _part(found, name) if isinstance(found, dict) else None

@@ -1,4 +1,4 @@
-"""What is submitted: a workload, checked as a whole."""
+"""The workload that a user submits, validated as a whole."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ COMPONENTS_MAXIMUM = 256
 
 
 class Source(Model):
-    """The published form a workload was written in, so that its status can be given back in that form."""
+    """The published form in which a workload was written, so that its status can be written in that form."""
 
     api_version: Word
     kind: Word
     generation: Annotated[int | None, Field(ge=1, exclude_if=lambda value: value is None)] = None
-    """Of the custom resource that it was read from and that stands for it in the cluster, whose uid is the workload's
-    own; None: a client submitted it, and an Anchor stands for it (rows F1, F7)."""
+    """Generation of the custom resource that the workload was read from. That resource represents the workload in the
+    cluster, and they share a uid. None: a client submitted it, and an Anchor represents it (rows F1, F7)."""
     by: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
-    """Who created that resource, by the API server's own word; empty: nobody says (row F13)."""
+    """The user who created that resource, as the API server reports; empty: unknown (row F13)."""
 
     @property
     def asked_by(self) -> str:
-        """Who asked for it; empty where the API server has not said so, whatever a document says (rows F13, X13)."""
+        """The requesting user; empty unless the API server reported it, whatever a document says (rows F13, X13)."""
         return self.by if self.generation is not None else ""
 
 
@@ -54,42 +54,42 @@ class Workload(Model):
     namespace: str = "default"
     cluster: str
     uid: str = ""
-    """Given by the client; the workflow takes its first run's id where it is empty."""
+    """Set by the client; if empty, the workflow uses its first run's id."""
     kind: Kind = Kind.BATCH
     queue: str = "default"
     queued: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether its queue's workflow lets it in (row L9); set at submission, where there is such a queue."""
+    """Whether its queue's workflow admits it (row L9); set at submission, if there is such a queue."""
     priority: Annotated[int, Field(ge=0, le=10)] = 0
     components: Annotated[tuple[Component, ...], Field(min_length=1, max_length=COMPONENTS_MAXIMUM)]
     labels: dict[str, str] = {}
-    """Put on every component and on every pod."""
+    """Added to every component and to every pod."""
     suspend: bool = False
     run_as: str = names.RUN_AS_DEFAULT
-    """The service account of the workload's namespace whose rights its components are created with."""
+    """The service account, in the workload's namespace, whose rights are used to create its components."""
     allow_missing_kinds: bool = False
-    """Whether a kind that the cluster lacks is waited for, at most for the submission timeout, and not refused."""
+    """Whether it waits for a kind that the cluster lacks, up to the submission timeout, instead of being refused."""
     lifecycle: Annotated[Lifecycle, Field(exclude_if=lambda value: value == Bounded())] = Bounded()
-    """How long it is to live; where it does not say, as its kind has it: Unbounded for a service, else no walltime."""
+    """How long it may live; the default depends on its kind: Unbounded for a service, else without a walltime."""
     probe: Annotated[Probe | None, Field(exclude_if=lambda value: value is None)] = None
-    """How its running pods are asked whether they still serve; only where it is to run without end (row L28)."""
+    """How its running pods are probed for whether they still serve; only for a workload without end (row L28)."""
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether it is never run again without a person's word, and what is done to it is written down first (L7, L36)."""
+    """Whether it is never run again without a person's approval, and each action on it is recorded first (L7, L36)."""
     policy: Policy = Policy()
     checkpoint: Annotated[Checkpoint | None, Field(exclude_if=lambda value: value is None)] = None
-    """How it saves its state before it is suspended or preempted; none: it is not asked to (row L32)."""
+    """How it saves its state before it is suspended or preempted; none: it does not (row L32)."""
     mounts: Annotated[tuple[Mount, ...], Field(max_length=MOUNTS_MAXIMUM, exclude_if=lambda value: not value)] = ()
     """The data sets that its pods read: staged before it is admitted, and before each attempt (row L14)."""
     gang: Annotated[Gang | None, Field(exclude_if=lambda value: value is None)] = None
-    """How the pods of its one Job meet as the members of an elastic gang (rows T1 to T14); none: nobody meets them."""
+    """How the pods of its one Job meet as members of an elastic gang (rows T1 to T14); none: no gang."""
     graph: Annotated[Place | None, Field(exclude_if=lambda value: value is None)] = None
-    """Where it stands in a graph of workloads, which lets it begin; none: it waits for no other (row L31)."""
+    """Its place in a graph of workloads, which decides when it starts; none: it waits for no other (row L31)."""
     source: Source = Source(api_version="v1", kind="List")
     submitted_at: Time | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _lives_as_its_kind(cls, given: Any) -> Any:
-        # A service without a walltime has no end: said or not, it is the same, and so reads the same when written.
+        # A service without a walltime has no end. Set it even if omitted, so that both forms serialize the same.
         if not isinstance(given, dict):
             return given
         fields = cast("dict[str, Any]", given)
@@ -100,7 +100,7 @@ class Workload(Model):
     @model_validator(mode="before")
     @classmethod
     def _is_run_once(cls, given: Any) -> Any:
-        # Sensitive work is run again by nobody: said or not, it is the same, and so reads the same when written.
+        # Nothing runs sensitive work again. Set its fields even if omitted, so that both forms serialize the same.
         if not isinstance(given, dict):
             return given
         fields = cast("dict[str, Any]", given)
@@ -163,7 +163,7 @@ class Workload(Model):
         return self
 
     def _check_units(self) -> None:
-        """Refuse the unit Member for components whose pods are their controller's to make (row U7)."""
+        """Refuse the unit Member for components whose pods a controller creates (row U7)."""
         named = [(f"policy.rules[{one.name}].action", one.action, one.match.components) for one in self.policy.rules]
         for path, action, components in [*named, ("policy.default", self.policy.default, ())]:
             if not action.alone or action.unit is not Scope.MEMBER:
@@ -182,7 +182,7 @@ class Workload(Model):
                     )
 
     def _check_lifecycle(self) -> None:
-        """Refuse pods that an autoscaler's range does not begin with, and what runs sensitive work again by itself."""
+        """Refuse a pod count other than a range's `min`, and fields that run sensitive work again automatically."""
         if isinstance(self.lifecycle, Reactive) and self.expected_pods != self.lifecycle.min:
             raise ValueError(
                 f"lifecycle.min: {self.lifecycle.min}: expected {self.expected_pods}, the pods of its components: what "
@@ -203,7 +203,7 @@ class Workload(Model):
             raise ValueError(str(wrong))
 
     def _check_autoscalers(self, life: Reactive) -> None:
-        """Refuse autoscalers among the components that go beyond the range (row L28: Reactive)."""
+        """Refuse autoscalers among the components that exceed the range (row L28: Reactive)."""
         for index, component in enumerate(self.components):
             template = component.template
             if template.get("kind") != "HorizontalPodAutoscaler":
@@ -217,7 +217,7 @@ class Workload(Model):
                 raise ValueError(f"{where}.minReplicas: {least}: expected at least lifecycle.min, {life.min}")
 
     def _check_probe(self) -> None:
-        """Refuse to ask what is to end by itself, what has no pods, and what has no address of its own (row L28)."""
+        """Refuse a probe of a workload that ends by itself, has no pods, or uses the node's network (row L28)."""
         if self.probe is None:
             return
         if isinstance(self.lifecycle, Bounded):
@@ -231,7 +231,7 @@ class Workload(Model):
             raise ValueError(f"{where}: the address of such pods is their node's, which no probe asks")
 
     def _on_node_network(self, components: Iterable[str]) -> Iterator[str]:
-        """Yield where templates of these components have their pods share their node's network."""
+        """Yield the fields by which these components' pods share their node's network."""
         named = set(components)
         for index, component in enumerate(self.components):
             for pod_set in component.pod_sets if component.name in named else ():
@@ -240,7 +240,7 @@ class Workload(Model):
                     yield f"components[{index}].{path}.hostNetwork"
 
     def _check_success(self) -> None:
-        """Refuse success by what is no component, or by one that is complete as soon as it is there (row J12)."""
+        """Refuse success by an unknown component, or by one that would be complete as soon as it exists (row J12)."""
         known, path = {one.name: one for one in self.components}, "policy.success.components"
         given = self.policy.success.components
         for index, name in enumerate(given):
@@ -255,7 +255,7 @@ class Workload(Model):
                 )
 
     def _check_order(self) -> None:
-        """Refuse an order of start that cannot be kept: unknown names, a component that waits for itself (row J13)."""
+        """Refuse an impossible start order: unknown names, a component that waits for itself (row J13)."""
         known = {one.name: one for one in self.components}
         for index, component in enumerate(self.components):
             for place, after in enumerate(component.after):
@@ -293,7 +293,7 @@ class Workload(Model):
                     raise ValueError(f"components[{index}].{error}") from None
 
     def _check_checkpoint(self) -> None:
-        """Refuse a checkpoint of what is no component, or brings no pods that could be asked (row L32)."""
+        """Refuse a checkpoint of an unknown component, or of one without pods to ask (row L32)."""
         if self.checkpoint is None:
             return
         bring, path = [one.name for one in self.components if one.expected_pods], "checkpoint.components"
@@ -313,17 +313,17 @@ class Workload(Model):
                 )
 
     def with_components(self, components: Iterable[Component]) -> Self:
-        """Return the workload with other components, checked anew.
+        """Return the workload with other components, validated again.
 
         Raises:
-            ValidationError: if the whole is no workload any more.
+            ValidationError: if the result is not a valid workload.
         """
         values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
         values["components"] = tuple(components)
         return type(self)(**values)
 
     def resized(self, least: int, most: int) -> Self:
-        """Return the workload with a gang of another size, checked anew (row T6).
+        """Return the workload with a gang of another size, validated again (row T6).
 
         Raises:
             ValidationError: if the gang cannot have that size.
@@ -341,20 +341,20 @@ class Workload(Model):
         return type(self)(**values)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, as pydantic does; the digests of the components are worked out anew."""
+        """Return a copy, as pydantic does; the digests of the components are computed again."""
         copied = super().model_copy(update=update, deep=deep)
         kept: dict[str, Any] = vars(copied)
         kept.pop("config_hashes", None)
         return copied
 
     def titles(self, components: Iterable[str]) -> str:
-        """Return what a person calls these components, in their order."""
+        """Return the display names of these components, in the workload's order."""
         wanted = set(components)
         return ", ".join(component.title for component in self.components if component.name in wanted)
 
     @property
     def workflow_id(self) -> str:
-        """The id of the one workflow that is this workload's life."""
+        """The id of the one workflow that runs this workload's lifecycle."""
         return names.workflow_id(self.cluster, self.namespace, self.name)
 
     @property
@@ -371,22 +371,22 @@ class Workload(Model):
 
     @property
     def expected_pods(self) -> int:
-        """How many pods the whole workload is to have."""
+        """How many pods the whole workload should have."""
         return sum(component.expected_pods for component in self.components)
 
     def spec_hash(self) -> str:
-        """Return a digest of what was asked for; who asked when (uid, submitted_at) is left out."""
-        # A workload of before there was this field is the same workload.
+        """Return a digest of the requested spec, without the identity of the request (uid, submitted_at)."""
+        # A workload from before this field existed has the same digest.
         silent = set[str]() if self.allow_missing_kinds else {"allow_missing_kinds"}
-        # Nor does it matter whether there was a queue of that name as it was handed in.
+        # Whether a queue of that name existed at submission does not matter either.
         left_out: dict[str, Any] = dict.fromkeys({"uid", "submitted_at", "queued"} | silent, True)
-        # That the document gives its failure grace is said by the grace itself.
-        # Nor what stands for it in the cluster, and who made that.
+        # The grace itself already shows that the document sets its failure grace.
+        # The object that represents it in the cluster, and that object's creator, do not matter either.
         exclude = {**left_out, "policy": {"own_failure_grace"}, "source": {"generation", "by"}}
         return _digest(self.model_dump(mode="json", exclude=exclude))
 
     def body_hashes(self) -> dict[str, str]:
-        """Of each component, a digest of what a resumption in place cannot change (row J14)."""
+        """For each component, a digest of what a resumption in place cannot change (row J14)."""
         templates = {component.name: component.template for component in self.components}
         return {
             component.name: _digest(
@@ -401,14 +401,14 @@ class Workload(Model):
 
     @cached_property
     def config_hashes(self) -> dict[str, str]:
-        """Of each component, a digest of all that its pods are made of: its template and what they read (row S8)."""
+        """For each component, a digest of its pods' inputs: its template and the configuration they read (row S8)."""
         members = self.members
         templates = {component.name: component.template for component in self.components}
         return {
             component.name: _digest(
                 [
                     component.template,
-                    # How many members there are is no part of what they are made of.
+                    # The number of members is not an input of each member.
                     [pod_set.model_dump(mode="json", exclude=sizes) for pod_set in component.pod_sets],
                     *(templates[name] for name in component.config),
                     *([{key: one.model_dump(mode="json") for key, one in labels.items()}] if labels else []),
@@ -435,8 +435,8 @@ _LIFECYCLE: TypeAdapter[Lifecycle] = TypeAdapter(Lifecycle)
 
 
 def _bounds(given: Any) -> bool:
-    """Whether a lifecycle, as given, says anything but that it ends by itself and takes as long as it takes."""
+    """Whether a lifecycle, as given, is anything but the default: bounded, without a walltime."""
     try:
         return _LIFECYCLE.validate_python(given) != Bounded()
     except ValidationError:
-        return True  # Refused in its own place.
+        return True  # The field's own validation refuses it.
