@@ -15,9 +15,9 @@ Activate = Callable[[WorkflowActivation], WorkflowActivationCompletion]
 class FailingOnce(WorkflowRunner):
     """Runs workflows so that after one failed activation all further ones fail, until the workflow is evicted.
 
-    The SDK's core evicts such a workflow, but may send it a query first. The completion of that query would then also
-    contain the commands that the failed activation left behind. Core rejects such a completion, and waits for another
-    one for as long as the worker lives: no worker would run that workflow's tasks any more.
+    The SDK's core evicts such a workflow, but may send it a query first. Its completion would also contain the
+    commands that the workflow would have sent without the failure. Core rejects that, and waits for another completion
+    for as long as the worker lives: no worker would run that workflow's tasks any more.
     """
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
