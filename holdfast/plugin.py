@@ -1,7 +1,7 @@
-"""The Temporal plugin: what a client, a worker or a Replayer needs to speak of workloads, and nothing more.
+"""The Temporal plugin: what a client, a worker or a Replayer needs to handle workloads, and nothing more.
 
 Client plugins propagate to every worker made from that client, so by default (`roles=()`) it only sets the data
-converter. A worker that is to run workloads names the role "workflows".
+converter. A worker that runs workloads names the role "workflows".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError
 Role = Literal["workflows"]
 
 PASSTHROUGH: Final = ("holdfast.model", "holdfast.policy", "holdfast.names")
-"""Pure packages that the sandbox takes from the host: loading them once halves a cached workflow's memory."""
+"""Pure packages that the sandbox takes from the host: loading them once halves the memory of a cached workflow."""
 
 
 class HoldfastPlugin(SimplePlugin):
@@ -29,10 +29,10 @@ class HoldfastPlugin(SimplePlugin):
 
     Example:
         ```python
-        # A program that starts, signals and queries workloads, and whatever workers it has of its own.
+        # A program that starts, signals and queries workloads, and the program's own workers.
         client = await Client.connect("localhost:7233", plugins=[HoldfastPlugin()])
 
-        # A worker that runs them: the plugin of its client is the worker's too.
+        # A worker that runs workloads: it inherits the plugin of its client.
         client = await Client.connect("localhost:7233", plugins=[HoldfastPlugin(["workflows"])])
         worker = Worker(client, task_queue="holdfast")
 
@@ -40,16 +40,16 @@ class HoldfastPlugin(SimplePlugin):
         replayer = Replayer(workflows=[], plugins=[HoldfastPlugin(["workflows"])])
         ```
 
-    Given to both a client and a worker made from it, each of its settings is still made once only (the SDK warns).
+    If both a client and its worker get the plugin, each setting is still applied only once (the SDK warns).
     """
 
     def __init__(self, roles: Iterable[Role] = ()) -> None:
         """Create the plugin.
 
         Args:
-            roles: What a worker is to do: "workflows" gives it the workload workflows, and their modules to the
-                sandbox. Without a role a worker gets only the data converter. The activities that touch a cluster need
-                that cluster's rights and settings: they are run by `holdfast worker`.
+            roles: The roles of a worker: "workflows" adds the workload workflows, and passes their modules to the
+                sandbox. Without a role a worker gets only the data converter. Activities that access a cluster need
+                that cluster's permissions and settings: `holdfast worker` runs them.
 
         Raises:
             HoldfastError: if a role is unknown.
@@ -70,7 +70,7 @@ class HoldfastPlugin(SimplePlugin):
 
 
 def with_pydantic(converter: DataConverter | None) -> DataConverter:
-    """Return the converter with pydantic's payload converter; its codec and failure converter stay.
+    """Return the converter with pydantic's payload converter; keep its codec and failure converter.
 
     Raises:
         HoldfastError: if the user's own payload converter would be lost.
@@ -89,7 +89,7 @@ def with_pydantic(converter: DataConverter | None) -> DataConverter:
 
 
 def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
-    """Return the runner with the rule of `FailingOnce`, and a sandbox with Holdfast's pure modules from the host."""
+    """Return the runner with the rule of `FailingOnce`; its sandbox takes Holdfast's pure modules from the host."""
     from holdfast.runner import with_failing_once  # A client does not need it.
 
     ruled = with_failing_once(runner or SandboxedWorkflowRunner())

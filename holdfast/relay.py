@@ -1,7 +1,7 @@
-"""One address for several Temporal servers: whoever connects here is passed on to one of them that answers (row L10).
+"""One address for several Temporal servers: forwards each connection to a server that answers (row L10).
 
-The SDK knows one target. A name with several addresses is enough for it, where somebody keeps such a name; this is for
-where nobody does.
+The SDK accepts one target. A DNS name with several addresses is enough for it; the relay is for setups without such a
+name.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ _log = logging.getLogger("holdfast.relay")
 
 LOOPBACK: Final = "127.0.0.1"
 CONNECT_SECONDS: Final = 2.0
-"""A server that has not taken a connection by then is passed over."""
+"""Seconds after which a server that has not accepted a connection is skipped."""
 FIRST_SECONDS: Final = 1.0
-"""A server that has answered nothing by then to what was sent first is not waited for alone: the next is asked too.
+"""Seconds without an answer to the first data, after which the relay tries the next server, too.
 
 It is a third of what the client waits for a connection (row D48)."""
 SILENT_SECONDS: Final = 10.0
-"""A server that has answered nothing for that long to what was sent is not the first to be tried again."""
+"""Seconds without an answer to sent data, after which new connections try another server first."""
 _CHUNK: Final = 1 << 16
 _UNANSWERED_MOST: Final = 1 << 20
-"""Bytes that are taken from a client before any server has answered it."""
+"""The most bytes read from a client before a server has answered."""
 
 _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def addresses_of(target: str) -> tuple[str, ...]:
-    """Return each `host:port` of a target; several have commas between them."""
+    """Return each `host:port` of a target, a list separated by commas."""
     return tuple(one.strip() for one in target.split(",") if one.strip())
 
 
 @asynccontextmanager
 async def relayed(target: str) -> AsyncGenerator[str]:
-    """Yield the one address to connect to: the target's own, or that of a relay for as long as this lasts."""
+    """Yield the address to connect to: the only one of the target, or that of a relay that runs in this context."""
     addresses = addresses_of(target)
     if len(addresses) < 2:
         yield addresses[0] if addresses else target
@@ -51,10 +51,10 @@ async def relayed(target: str) -> AsyncGenerator[str]:
 
 
 class Relay:
-    """Passes connections on, unread. What it passes on may be encrypted: the name to be proven is then to be given."""
+    """Forwards connections without reading them. With TLS, the client must set the server name to verify."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        """Begin with the first.
+        """Prepare the relay; it tries the first address first.
 
         Args:
             addresses: `host:port` of each server, at least one.
@@ -71,7 +71,7 @@ class Relay:
         return f"{host}:{port}"
 
     async def close(self) -> None:
-        """Listen no more, and break off what is passed on."""
+        """Stop listening, and close all forwarded connections."""
         if self._server is not None:
             self._server.close()
         for task in self._passing:
@@ -85,7 +85,7 @@ class Relay:
         try:
             await self._pass(reader, writer)
         except asyncio.CancelledError:
-            pass  # The relay is closed; whoever made this task would only be told of an error that is none.
+            pass  # The relay is closing: asyncio would report the cancellation as an error, which it is not.
         finally:
             self._passing.discard(task)
             writer.close()
@@ -93,7 +93,7 @@ class Relay:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         found = await _Opening(self._addresses, self._first, reader).answered()
         if found.stream is None:
-            # Nobody answers, or the client has gone: the next connection begins with another, if this one was silent.
+            # No server answers, or the client has gone: the next connection tries another first if this one was silent.
             if found.silent:
                 self._lost(self._first)
             return
@@ -130,7 +130,7 @@ class Relay:
             far_writer.close()
 
     def _lost(self, index: int) -> None:
-        """Begin with another from now on: this one has gone, or does not answer."""
+        """Try another server first from now on: this one is gone, or does not answer."""
         if self._first == index:
             self._first = (index + 1) % len(self._addresses)
             _log.warning("Temporal at %s is lost: connecting to another", self._addresses[index])
@@ -138,21 +138,21 @@ class Relay:
 
 @dataclass
 class _Found:
-    """Which server has answered a new connection, and what it said first; none if nobody has."""
+    """The server that answered a new connection, and its first data; `stream` is None if none answered."""
 
     index: int = 0
     stream: _Stream | None = None
     first: bytes = b""
     silent: bool = False
-    """Whether the client was left without an answer for so long that it has gone."""
+    """Whether the client has gone after it waited too long for an answer."""
 
 
 class _Opening:
-    """The beginning of one connection: servers are asked until one has said something.
+    """The opening of one connection: tries servers until one has sent data.
 
-    Until then nothing was passed back, so that what the client has sent can be sent to the next server too. The first
-    to answer has the connection; the others are left. A request that reached two servers is the same request to
-    Temporal: it has one request id.
+    Until then the client has received nothing, so its data can go to the next server, too. The first server to answer
+    gets the connection; the others are closed. A request that reaches two servers is one request to Temporal: it has
+    one request id.
     """
 
     def __init__(self, addresses: Sequence[str], first: int, reader: asyncio.StreamReader) -> None:
@@ -166,7 +166,7 @@ class _Opening:
         self._clock = asyncio.get_running_loop().time
 
     async def answered(self) -> _Found:
-        """Return who has answered first."""
+        """Return the server that answered first."""
         asking = dict[asyncio.Task[bytes], int]()
         hearing: asyncio.Task[bytes] = asyncio.create_task(self._reader.read(_CHUNK))
         found = _Found()
@@ -204,7 +204,7 @@ class _Opening:
                 writer.close()
 
     async def _handed_on(self, hearing: asyncio.Task[bytes], writer: asyncio.StreamWriter) -> None:
-        """End the reading of the client; what it has read by then goes to the server that has the connection."""
+        """Stop reading from the client; send what was read so far to the server that has the connection."""
         hearing.cancel()
         (data,) = await asyncio.gather(hearing, return_exceptions=True)
         if isinstance(data, bytes) and data:
@@ -222,13 +222,13 @@ class _Opening:
 
     @property
     def _patience(self) -> float | None:
-        """For how many seconds those that were asked are still waited for alone; None: until something happens."""
+        """Seconds until the next server is tried; None: wait until something happens."""
         if not self._left or not self._sent:
             return None
         return max(0.0, max(self._asked_at, self._sent_at) + FIRST_SECONDS - self._clock())
 
     async def _ask(self, index: int) -> bytes:
-        """Connect to a server, send it what the client has sent, and return what it says first; empty if it ends."""
+        """Connect to a server, send it the client's data, and return its first data; empty if it closes."""
         host, _, port = self._addresses[index].rpartition(":")
         async with asyncio.timeout(CONNECT_SECONDS):
             stream = await asyncio.open_connection(host.strip("[]"), int(port))

@@ -1,4 +1,4 @@
-"""After a failed activation, a workflow instance answers only with that failure until it is evicted (row D1)."""
+"""Makes a workflow instance with a failed activation return only that failure until it is evicted (row D1)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ Activate = Callable[[WorkflowActivation], WorkflowActivationCompletion]
 
 
 class FailingOnce(WorkflowRunner):
-    """Runs workflows so that one that has failed an activation fails all others, until it is dropped.
+    """Runs workflows so that after one failed activation all further ones fail, until the workflow is evicted.
 
-    The SDK's core drops such a workflow, but may put a query to it before. What the workflow would have done had it not
-    failed would then be done beside the answer. Core takes no such answer, and waits for another for as long as the
-    worker lives: nobody would carry out that workflow's tasks any more.
+    The SDK's core evicts such a workflow, but may send it a query first. Its completion would also contain the
+    commands that the workflow would have sent without the failure. Core rejects that, and waits for another completion
+    for as long as the worker lives: no worker would run that workflow's tasks any more.
     """
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Create an instance that fails once and for all."""
+        """Create an instance whose first failure is final."""
         instance = super().create_instance(det)  # type: ignore[safe-super] of the class that it stands before
         instance.activate = failing_once(instance.activate)  # type: ignore[method-assign]
         return instance
 
 
 def with_failing_once(runner: WorkflowRunner) -> WorkflowRunner:
-    """Return the same runner with that rule; it stays of its class, with all that it holds."""
+    """Return a copy of the runner with that rule, in a subclass of its own class and with all its attributes."""
     if isinstance(runner, FailingOnce):
         return runner
     own = type(runner)
@@ -38,7 +38,7 @@ def with_failing_once(runner: WorkflowRunner) -> WorkflowRunner:
 
 
 def failing_once(activate: Activate) -> Activate:
-    """Return an `activate` that answers with its first failure for ever; only that it is dropped is let through."""
+    """Return an `activate` that repeats its first failure forever; it passes on only the eviction."""
     failures: list[WorkflowActivationCompletion] = []
 
     def activated(given: WorkflowActivation) -> WorkflowActivationCompletion:

@@ -1,6 +1,6 @@
 """The local stack: a real Temporal and a real Kubernetes on this machine, for first tries, tests, benches and the demo.
 
-Nothing of the product depends on this package, and it knows nothing of the product beyond names and manifests.
+The product does not depend on this package. The package uses only names and manifests of the product.
 """
 
 from holdfast.local.identity import worker_kubeconfig

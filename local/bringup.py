@@ -1,4 +1,4 @@
-"""The order of things: which parts a stack has, how it is brought up step by step, and how it is taken down."""
+"""Brings a stack up step by step and takes it down: which parts it has, and in which order they start and stop."""
 
 import subprocess
 from pathlib import Path
@@ -55,15 +55,15 @@ def plan(layout: Layout, state: StackState) -> dict[str, Part]:
 
 
 def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
-    """Start what does not run, in order, and put into the cluster what belongs there.
+    """Start the parts that do not run, in order, and create the stack's objects in the cluster.
 
     Args:
         runner: the stack.
-        apply: apply deploy/; None does so on an own cluster only.
-        progress: told each step.
+        apply: whether to apply deploy/; None: only on the stack's own cluster.
+        progress: receives each step.
 
     Raises:
-        StackError: a step failed. What was started stays, and the next call goes on from there.
+        StackError: a step failed. Started parts keep running, and the next call continues from there.
     """
     layout, state = runner.layout, runner.state
     own_cluster = not state.given_kubeconfig
@@ -130,7 +130,7 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
 
 
 def _launch_servers(runner: Runner, planned: dict[str, Part], progress: Progress) -> None:
-    """Start the database, and the servers once it has their tables."""
+    """Start the database, create its tables, and then start the servers."""
     if not runner.process(ha.DATABASE):
         ha.release(runner.layout)
     _launch(runner, planned[ha.DATABASE], progress)
@@ -139,7 +139,7 @@ def _launch_servers(runner: Runner, planned: dict[str, Part], progress: Progress
     ha.define(runner.layout, runner.state.binaries["temporal-sql-tool"], runner.state.ports)
     for name in ha.SERVERS:
         _launch(runner, planned[name], progress)
-        runner.wait(planned[name])  # Two at once would both write down, the first time, what cluster they are.
+        runner.wait(planned[name])  # Two servers at once would both write the cluster metadata on the first start.
 
 
 def _await_servers(runner: Runner, planned: dict[str, Part]) -> None:
@@ -151,9 +151,9 @@ def _await_servers(runner: Runner, planned: dict[str, Part]) -> None:
 
 
 def _await_temporal(runner: Runner, part: Part, progress: Progress) -> None:
-    """Wait until Temporal is well; one that ended is started again.
+    """Wait until Temporal is healthy; restart it if it ended.
 
-    It takes free ports for its inner parts itself, and ends if another program takes one of them just before it.
+    It chooses free ports for its inner services itself, and ends if another program takes one of them first.
     """
     for is_last in (False, False, True):
         try:
@@ -166,10 +166,10 @@ def _await_temporal(runner: Runner, part: Part, progress: Progress) -> None:
 
 
 def define_search_attributes(program: Path, address: str) -> None:
-    """Define Holdfast's search attributes; the server itself does so only for a database that is new.
+    """Define Holdfast's search attributes; the server itself defines them only for a new database.
 
     Raises:
-        StackError: it failed, or took longer than a minute; with what was said.
+        StackError: it failed, with the program's output, or it took longer than a minute.
     """
     argv = [str(program), "operator", "search-attribute", "create", "--address", address]
     for name, kind in catalogue.SEARCH_ATTRIBUTES.items():
@@ -195,7 +195,7 @@ def remove_real_node(runner: Runner, progress: Progress) -> None:
     for name in had:
         _stop(runner, name, progress)
     node = real_node.RealNode(runner.layout.directory)
-    # What was killed before it was started has left its folders all the same.
+    # A node that was killed before its parts started has left its folders, too.
     if had or node.run.exists() or node.data.exists():
         progress("removing the real node's containers, mounts and network")
         sweep(node)
@@ -209,7 +209,7 @@ def _bring_up_real_node(runner: Runner, planned: dict[str, Part], kubectl: Kubec
     containerd, kubelet = (planned[name] for name in REAL_NODE_PARTS)
     known = runner.state.parts.get("containerd")
     if not (known and known.process.alive() and tuple(known.argv) == containerd.argv):
-        # Whatever an earlier containerd left, perhaps killed without warning, cannot be trusted.
+        # Do not trust the state that an earlier containerd left: it may have been killed.
         for name in ("kubelet", "containerd"):
             _stop(runner, name, progress)
         sweep(node)

@@ -1,4 +1,4 @@
-"""The worker's own identity on a local cluster: a kubeconfig with exactly the rights that deploy/ grants it."""
+"""The worker's own identity on a local cluster: a kubeconfig with exactly the permissions that deploy/ grants it."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def worker_kubeconfig(stack: Stack) -> Path:
     """Write a kubeconfig for the worker's service account, with a fresh token, and return its path.
 
     Raises:
-        StackError: the cluster lacks the account; `kubectl apply -k deploy/` makes it.
+        StackError: the cluster lacks the account; `kubectl apply -k deploy/` creates it.
     """
     namespace, account = WORKER
     try:

@@ -1,4 +1,4 @@
-"""The local stack as its users see it: bring it up, ask it for addresses, break parts of it, take it down."""
+"""The public interface of the local stack: bring it up, get its addresses, break parts of it, take it down."""
 
 import os
 import signal
@@ -23,19 +23,19 @@ from holdfast.local.system.runner import PartStatus, Runner
 from holdfast.local.system.state import StackState, known_stacks
 
 SEVERAL_ADDRESSES = "HOLDFAST_TEMPORAL_ADDRESS"
-"""The variable with all addresses of Temporal, where there are two servers."""
+"""The environment variable with all addresses of Temporal, if there are two servers."""
 NAMESPACE = "default"
-"""Temporal namespace of every local stack."""
+"""The Temporal namespace of every local stack."""
 
 
 def quiet(line: str) -> None:
-    """Progress that is not shown."""
+    """Discard a line of progress."""
 
 
 class Stack:
     """One local stack: Kubernetes with fake nodes, and Temporal.
 
-    Take one from `Stack.up` or `Stack.load`. Its processes go on when the Python process ends.
+    Create one with `Stack.up` or `Stack.load`. Its processes keep running when the Python process ends.
     """
 
     def __init__(self, directory: Path, state: StackState) -> None:
@@ -60,26 +60,26 @@ class Stack:
         apply: bool | None = None,
         progress: Progress = quiet,
     ) -> "Stack":
-        """Bring a stack up, or bring back what is missing of it; what runs is left running.
+        """Bring a stack up, or start its missing parts; running parts keep running.
 
         Args:
             name: name of the stack, also of its cluster (`HOLDFAST_CLUSTER`).
             directory: its folder; by default below `$XDG_STATE_HOME/holdfast/stacks`.
-            nodes: fake nodes at least; None keeps what the stack has, 8 at first.
-            real_node: add a real node, as root; None keeps what the stack has.
-            ha: two Temporal servers on a PostgreSQL, on Linux, instead of one development server, whose memory it does
-                not share. None keeps what the stack has.
-            kueue: the published Kueue beside it, as root; None keeps what the stack has.
-            dynamic_config: Temporal dynamic config by key, values as JSON texts; restarts Temporal if it changed.
-            audit_bodies: write what was sent, and what came of it, into the audit log, as at first; without, the API
-                server has about half the work. Restarts it if it changed. None keeps what the stack has.
-            kubeconfig: use this cluster instead of an own one.
-            temporal_address: use this Temporal instead of an own one.
-            apply: apply CRDs and RBAC from deploy/; None does so on the stack's own cluster only.
-            progress: told each step.
+            nodes: the minimum number of fake nodes; None keeps the current number, 8 at first.
+            real_node: whether to add a real node, which requires root; None keeps the current setting.
+            ha: whether to run two Temporal servers on a PostgreSQL, on Linux, in place of one development server. They
+                do not share its data. None keeps the current setting.
+            kueue: whether to run the published Kueue, which requires root; None keeps the current setting.
+            dynamic_config: Temporal dynamic config by key, values as JSON texts; a change restarts Temporal.
+            audit_bodies: whether the audit log includes request and response bodies, the default; without them the API
+                server has about half the work. A change restarts it. None keeps the current setting.
+            kubeconfig: a cluster to use in place of the stack's own.
+            temporal_address: a Temporal server to use in place of the stack's own.
+            apply: whether to apply CRDs and RBAC from deploy/; None: only on the stack's own cluster.
+            progress: receives each step.
 
         Raises:
-            StackError: a step failed; it says which and what to try.
+            StackError: a step failed; the error names the step and a remedy.
         """
         directory = (directory or stacks_dir() / name).resolve()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -107,10 +107,10 @@ class Stack:
 
     @classmethod
     def load(cls, name: str = "dev", directory: Path | None = None) -> "Stack":
-        """The stack of that name, as it was left; some parts of it may not run.
+        """Load the stack of that name in its last state; some of its parts may not run.
 
         Raises:
-            NotRunningError: there is none.
+            NotRunningError: no such stack exists.
         """
         directory = (directory or stacks_dir() / name).resolve()
         state = StackState.load(directory)
@@ -126,7 +126,7 @@ class Stack:
 
     @property
     def directory(self) -> Path:
-        """Folder with everything that belongs to the stack."""
+        """Folder with all files of the stack."""
         return self.layout.directory
 
     @property
@@ -136,7 +136,7 @@ class Stack:
 
     @property
     def temporal_address(self) -> str:
-        """`host:port` of Temporal's frontend; of both, with a comma between, where there are two."""
+        """`host:port` of Temporal's frontend; with two servers, both addresses separated by a comma."""
         if self.state.ha and not self.state.given_temporal:
             return ha_servers.addresses(self.state.ports)
         return self.state.given_temporal or f"{LOOPBACK}:{self.state.ports['temporal']}"
@@ -153,14 +153,14 @@ class Stack:
 
     @property
     def audit_log(self) -> Path:
-        """The API server's audit log, one JSON document a line; nobody writes it if the cluster was given."""
+        """The API server's audit log, one JSON document per line; a given cluster does not write it."""
         return self.layout.audit_log
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a shell needs to talk to the stack."""
+        """The environment variables that a shell needs to access the stack."""
         first, *others = self.temporal_address.split(",")
-        # Temporal's own tools know one address.
+        # Temporal's own tools accept one address only.
         several = {SEVERAL_ADDRESSES: self.temporal_address} if others else {}
         return {
             "KUBECONFIG": str(self.kubeconfig),
@@ -172,7 +172,7 @@ class Stack:
 
     @property
     def kubectl(self) -> Kubectl:
-        """The kubectl program, with the administrator's rights."""
+        """The kubectl program, with the administrator's permissions."""
         return Kubectl(self.binary("kubectl"), self.kubeconfig)
 
     def binary(self, name: str) -> Path:
@@ -197,11 +197,11 @@ class Stack:
         return process.pid if process else None
 
     def status(self) -> list[PartStatus]:
-        """How each part is, asked now."""
+        """Check each part now, and return its status."""
         return [self.runner.status(part) for part in self.parts().values()]
 
     def stop_part(self, name: str, number: int = signal.SIGTERM) -> None:
-        """Stop a part (`signal.SIGKILL`: without warning) and return when it is gone. It stays away until started."""
+        """Stop a part (`signal.SIGKILL`: without warning) and return when it is gone. It stays down until started."""
         with file_lock(self.directory / "lock"):
             self._reload()
             self.runner.stop(name, number)
@@ -210,8 +210,8 @@ class Stack:
         """Start a part again, on the same ports and data, and return when it is healthy.
 
         Args:
-            name: the part; one that runs goes on, unless it runs with other options.
-            options: of those on its command line, with other values: `kubeconfig="path"`.
+            name: the part; a running part keeps running, unless its options differ.
+            options: new values for options on its command line, for example `kubeconfig="path"`.
 
         Raises:
             PartError: it does not become healthy.
@@ -229,12 +229,12 @@ class Stack:
         self.runner.freeze(name)
 
     def resume_part(self, name: str) -> None:
-        """Let a frozen part go on."""
+        """Resume a frozen part."""
         self._reload()
         self.runner.thaw(name)
 
     def copy_data(self, name: str, target: Path) -> None:
-        """Copy what `etcd` or `temporal` remembers into a new folder. The part is stopped for it, and started again.
+        """Copy the data of `etcd` or `temporal` into a new folder. The part stops for the copy, and starts again.
 
         Raises:
             StackError: the part has no data of its own, or the folder exists.
@@ -244,34 +244,34 @@ class Stack:
             backup.take(self.runner, self.parts(), name, target)
 
     def restore_data(self, name: str, source: Path) -> None:
-        """Put a copy in the place of what `etcd` or `temporal` remembers, and start afresh all parts that know of it.
+        """Replace the data of `etcd` or `temporal` with a copy, and restart all parts that depend on that data.
 
         Raises:
-            StackError: the part has no data of its own, or there is no copy of it.
+            StackError: the part has no data of its own, or the folder has no copy of it.
         """
         with file_lock(self.directory / "lock"):
             self._reload()
             backup.restore(self.runner, self.parts(), name, source)
 
     def take_snapshot(self, target: Path) -> None:
-        """Write a snapshot of what Kubernetes remembers into a new file, while all goes on.
+        """Write a snapshot of the Kubernetes data into a new file, while all parts run.
 
         Raises:
-            StackError: the file exists, or etcd gave no whole snapshot.
+            StackError: the file exists, or etcd returned no complete snapshot.
         """
         self._reload()
         backup.take_snapshot(self._part("etcd").address, target)
 
     def restore_snapshot(self, source: Path, *, raised_by: int = 0, progress: Progress = quiet) -> None:
-        """Put a snapshot in the place of what Kubernetes remembers, and start afresh all parts that know of it.
+        """Replace the Kubernetes data with a snapshot, and restart all parts that depend on that data.
 
         Args:
             source: the snapshot.
-            raised_by: by how much its revision is raised, all before it being marked as compacted; 0 leaves it.
-            progress: told how the program comes that reads it.
+            raised_by: the number to add to its revision; older revisions are marked as compacted; 0 keeps it.
+            progress: receives the steps of getting the program that reads it.
 
         Raises:
-            StackError: it is no snapshot, or the program that reads it cannot be had.
+            StackError: the file is not a snapshot, or the program that reads it is not available.
         """
         (etcdutl,) = resolve(SNAPSHOT_TOOLS, progress).values()
         with file_lock(self.directory / "lock"):
@@ -279,19 +279,19 @@ class Stack:
             backup.restore_snapshot(self.runner, self.parts(), etcdutl, source, raised_by=raised_by)
 
     def take_base_backup(self) -> Path:
-        """Copy what two Temporal servers remember, while all goes on, and return where the copy is.
+        """Copy the data of two Temporal servers, while all parts run, and return the path of the copy.
 
         Raises:
-            StackError: it failed; with what was said.
+            StackError: the backup failed; with the program's output.
         """
         self._reload()
         return ha_servers.take_base_backup(self.layout, self.state.ports)
 
     def restore_base_backup(self, source: Path, until: datetime) -> None:
-        """Kill both Temporal servers and their database, and start them as they were at a time after a copy was taken.
+        """Kill both Temporal servers and their database, and restart them as they were at a time after the copy.
 
         Raises:
-            StackError: it failed; with what was said.
+            StackError: the restore failed; with the program's output.
         """
         with file_lock(self.directory / "lock"):
             self._reload()
@@ -308,8 +308,8 @@ class Stack:
         """Stop every part that this stack started, and nothing else.
 
         Args:
-            purge: remove its folder too, with the data of etcd and Temporal.
-            progress: told each step.
+            purge: whether to remove its folder, too, with the data of etcd and Temporal.
+            progress: receives each step.
         """
         with file_lock(self.directory / "lock"):
             self._reload()
@@ -322,11 +322,11 @@ class Stack:
                 remove_tree(self.directory)
 
     def parts(self) -> dict[str, Part]:
-        """Every part that this stack should have, in the order in which they are started."""
+        """Return every part that this stack should have, in start order."""
         return plan(self.layout, self.state)
 
     def _start(self, part: Part) -> None:
-        """Start a part and return when it is healthy; a database that was killed is not, for a while."""
+        """Start a part and return when it is healthy; a database that was killed needs a while."""
         if part.name != ha_servers.DATABASE:
             self.runner.start(part)
             return
@@ -342,18 +342,18 @@ class Stack:
         return planned[name]
 
     def _reload(self) -> None:
-        """See what other processes did to the stack meanwhile."""
+        """Reload the state, which other processes may have changed."""
         if state := StackState.load(self.directory):
             self.state = state
             self.runner.state = state
 
 
 def given_by_environment() -> tuple[Path | None, str | None]:
-    """KUBECONFIG and TEMPORAL_ADDRESS, unless they are those of a local stack (`eval "$(holdfast dev env)"`)."""
+    """Return KUBECONFIG and TEMPORAL_ADDRESS, unless they belong to a local stack (`eval "$(holdfast dev env)"`)."""
     named = os.environ.get("KUBECONFIG") or None
     path = Path(named).expanduser().resolve() if named else None
     own = list(known_stacks().values())
-    # A stack's kubeconfig lies beside its stack.json, wherever its folder is.
+    # A stack's kubeconfig is next to its stack.json, wherever its folder is.
     if path and (state := StackState.load(path.parent)):
         own.append(state)
         path = None

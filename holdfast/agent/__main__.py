@@ -1,4 +1,4 @@
-"""`python -m holdfast.agent`: the agent, where the `holdfast` program is not on the PATH."""
+"""Runs the agent by `python -m holdfast.agent`, if the `holdfast` program is not on the PATH."""
 
 import sys
 

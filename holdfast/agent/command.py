@@ -1,4 +1,4 @@
-"""`holdfast agent`: reads how it was started, runs the agent, and ends the process with its exit code."""
+"""`holdfast agent`: reads the settings, runs the agent, and ends the process with the agent's exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.agent.settings import SettingsError, read
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Be the agent, with the arguments that follow its name; does not return."""
+    """Run the agent with the arguments after its name; does not return."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s holdfast agent: %(message)s")
     try:
         settings = read(arguments)
@@ -25,5 +25,5 @@ def main(arguments: Sequence[str]) -> NoReturn:
     code = run(settings)
     sys.stdout.flush()
     sys.stderr.flush()
-    # A name that is still being looked up has a thread of its own, and nobody waits for it.
+    # A pending name lookup has its own thread: exit without waiting for it.
     os._exit(code)

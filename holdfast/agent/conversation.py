@@ -1,4 +1,4 @@
-"""What is true of a member, said until it is heard, and again as long as it is true: announcements and heartbeat."""
+"""Announces a member's report: repeats it until the rendezvous answers, and then with each heartbeat."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Exchange(Protocol):
 
 
 class Conversation:
-    """Says the latest that is true, one exchange at a time, and passes on what is answered.
+    """Announces the latest report, one exchange at a time, and passes on each answer.
 
-    What is new is posted at once, and until somebody has answered to it; then the request is one that may be held back
-    for a heartbeat, so that a directive reaches the member as soon as there is one.
+    It posts a new report at once, and repeats it until the rendezvous answers. Then the rendezvous may hold each
+    request for a heartbeat, so that a new directive reaches the member at once.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Conversation:
         tell: Callable[[Event], None],
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare it; `run` speaks.
+        """Prepare the conversation; `run` starts it.
 
         Args:
-            exchange: How one announcement is posted.
-            join: Who the member is, asked for each time.
-            tell: Is told of each answer.
+            exchange: Posts one announcement.
+            join: Returns the member's identity; called for each announcement.
+            tell: Receives an event for each answer.
             wall: Seconds since the epoch.
         """
         self._exchange = exchange
@@ -62,22 +62,22 @@ class Conversation:
         self._changed = asyncio.Event()
         self._directive = Directive()
         self._heard = False
-        """Whether somebody has answered to what is said now."""
+        """Whether the rendezvous has answered the current report."""
         self._pause = 0.0
-        """Seconds between the tries of a rendezvous that does not answer; 0 while it does."""
+        """Seconds between the tries while the rendezvous does not answer; 0 while it does."""
 
     def say(self, report: Report) -> None:
-        """Say this from now on, instead of what was said so far."""
+        """Announce this report from now on, in place of the previous one."""
         if report != self._report:
             self._report, self._since = report, self._wall()
             self._heard = False
             self._changed.set()
 
     async def run(self) -> None:
-        """Speak until cancelled, or until the rendezvous refuses this agent for good, which is told.
+        """Announce until cancelled, or until the rendezvous refuses this agent for good; report the refusal to `tell`.
 
-        It never ends silently: a fault in an exchange is logged and tried again after a pause; one of the agent's own
-        is logged and told, so that the agent ends (row D55).
+        It never ends silently. It logs a failed exchange and tries again after a pause. It logs a fault of its own and
+        reports it to `tell`, so that the agent ends (row D55).
         """
         try:
             while True:
@@ -90,7 +90,7 @@ class Conversation:
             self._tell(RefusedEvent(f"a fault of the agent's own: {type(error).__name__}: {error}"))
 
     async def _speak(self) -> None:
-        """One announcement and its answer, or the pause after one that nobody answered."""
+        """Post one announcement and handle its answer; without an answer, pause."""
         if self._report is None:
             await self._changed.wait()
         self._changed.clear()
@@ -121,7 +121,7 @@ class Conversation:
         self._heard = self._heard or report is self._report
         self._tell(Told(directive, report.state))
         if heard and not new:
-            # It was not held back, or it was for a heartbeat: either way the next is due one heartbeat after it.
+            # Whether or not the answer was held back: the next announcement is due one heartbeat after this one.
             await self._changed_within(began + held - asyncio.get_running_loop().time())
 
     def _announcement(self, report: Report, held: float) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Conversation:
         }
 
     async def _changes_before(self, asking: asyncio.Future[Directive]) -> bool:
-        """Wait for an answer that may be held back, and return whether there was something to say before it came."""
+        """Wait for an answer that may be held back, and return whether the report changed before it came."""
         changed = asyncio.ensure_future(self._changed.wait())
         try:
             await asyncio.wait({asking, changed}, return_when=asyncio.FIRST_COMPLETED)

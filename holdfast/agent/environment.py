@@ -1,4 +1,4 @@
-"""What a worker finds in its environment: every variable that `torchrun` sets, under the same conditions."""
+"""The environment of a worker: every variable that `torchrun` sets, under the same conditions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LOCAL_RANK_MACRO: Final = "${local_rank}"
 
 
 def variables(place: Assignment, local_rank: int, error_file: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return what a worker's environment has beyond the agent's own.
+    """Return the variables that a worker's environment adds to the agent's.
 
     Args:
         place: The member's place in the round.
-        local_rank: The worker's, from 0.
-        error_file: Where it may write what went wrong.
-        inherited: The agent's environment, whose words on threads and NCCL go before torchrun's defaults.
+        local_rank: The local rank of the worker, from 0.
+        error_file: The file to which the worker may write its error.
+        inherited: The agent's environment; its settings for threads and NCCL override torchrun's defaults.
 
     Raises:
         ValueError: if the member has no such worker.
@@ -42,7 +42,7 @@ def variables(place: Assignment, local_rank: int, error_file: str, inherited: Ma
         "TORCHELASTIC_RESTART_COUNT": str(place.restarts),
         "TORCHELASTIC_MAX_RESTARTS": str(place.max_restarts),
         "TORCHELASTIC_RUN_ID": place.run_id,
-        # The store is the first worker's: an agent that hosted it would have to be PyTorch.
+        # The first worker hosts the store: an agent could host it only with PyTorch.
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         ERROR_FILE: error_file,
         _NCCL: inherited.get(_NCCL, "1"),
@@ -53,5 +53,5 @@ def variables(place: Assignment, local_rank: int, error_file: str, inherited: Ma
 
 
 def command(argv: list[str], local_rank: int) -> list[str]:
-    """Return the worker's command: `${local_rank}` in it stands for the worker's own, as with torchrun."""
+    """Return the worker's command, with `${local_rank}` replaced by its local rank, as torchrun does."""
     return [word.replace(_LOCAL_RANK_MACRO, str(local_rank)) for word in argv]

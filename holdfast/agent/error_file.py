@@ -1,4 +1,4 @@
-"""What a worker wrote of its own failure: torchelastic's error file, read with bounds, since it may hold anything."""
+"""Reads torchelastic's error file of a failed worker, with bounds, because it may contain anything."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _EPOCH_MAXIMUM: Final = 253_402_300_799
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an error file says: the traceback or the message, and when, in seconds since the epoch.
+    """The content of an error file: the traceback or the message, and its time in seconds since the epoch.
 
-    PyTorch writes whole seconds: then the time at which the file was written says more, if the two agree (row D43).
+    PyTorch writes whole seconds: the modification time of the file is then more exact, if the two agree (row D43).
     """
 
     error: str
@@ -26,9 +26,9 @@ class Told:
 
 
 def read(path: str) -> Told | None:
-    """Read an error file; None if there is none to read.
+    """Read an error file; return None if there is none to read.
 
-    One that is longer than `READ_MAXIMUM`, or that is no JSON, is told by its end.
+    For a file that is longer than `READ_MAXIMUM`, or is not JSON, the error is the end of the text.
     """
     found = _text(path)
     if found is None:
@@ -45,9 +45,9 @@ def read(path: str) -> Told | None:
 
 
 def _text(path: str) -> tuple[str, float] | None:
-    """Return what is in the file, and when it was written."""
+    """Return the content of the file, and when it was written."""
     try:
-        # A worker may have put a pipe or a link there: opening it must neither wait nor lead elsewhere.
+        # A worker may have put a pipe or a link there: opening it must neither block nor follow the link.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
@@ -62,7 +62,7 @@ def _text(path: str) -> tuple[str, float] | None:
 
 
 def _told(said: Any) -> Told:
-    """Either form: `{message: {message, extraInfo: {py_callstack, timestamp}}}`, or `{message: text, timestamp}`."""
+    """Read both forms: `{message: {message, extraInfo: {py_callstack, timestamp}}}` or `{message: text, timestamp}`."""
     message = said["message"]
     if isinstance(message, str):
         return Told(message, _time(said.get("timestamp")))

@@ -1,4 +1,4 @@
-"""The way to the rendezvous: an announcement posted, a directive answered, by whichever address serves the gang."""
+"""Client of the rendezvous: posts an announcement to the address that serves the gang, and returns the directive."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from holdfast.agent.messages import Directive, NotUnderstood
 PATH: Final = "/rendezvous/v1/{workload}/announce"
 _CONNECT_LIMIT: Final = 3.0
 _ANSWER_LIMIT: Final = 5.0
-"""Seconds an answer may take beyond the time for which it was allowed to be held back."""
+"""Seconds that an answer may take beyond the time for which the rendezvous may hold it back."""
 _BODY_MAXIMUM: Final = 1 << 20
 _FINAL: Final = frozenset({400, 403})
-"""Statuses with which the rendezvous will have nothing to do with this agent, however often it asks."""
+"""Statuses with which the rendezvous refuses this agent for good; agents do not retry them."""
 
 
 class Unreachable(Exception):
-    """Nobody answered that serves this gang; the agent goes on as before, and asks again."""
+    """No server of this gang answered; the agent continues as before, and tries again."""
 
 
 class Refused(Exception):
-    """The rendezvous has refused this agent for good, in its own words."""
+    """The rendezvous has refused this agent for good; the text is the rendezvous's own."""
 
 
 class Hub:
-    """A client for one gang's rendezvous. One exchange at a time; a connection is kept from one to the next."""
+    """A client for one gang's rendezvous. It runs one exchange at a time, and reuses its connection."""
 
     def __init__(self, url: str, workload_uid: str, token_file: str) -> None:
         parts = urlsplit(url)
@@ -42,18 +42,18 @@ class Hub:
         self._target = parts.path.rstrip("/") + PATH.format(workload=workload_uid)
         self._token_file = token_file
         self._address: str | None = None
-        """The one that served this gang last."""
+        """The address that last served this gang."""
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def exchange(self, announcement: Mapping[str, Any], held: float = 0.0) -> Directive:
-        """Post an announcement and return the directive; may be cancelled at any point, and repeated.
+        """Post an announcement and return the directive; the call may be cancelled at any point, and repeated.
 
         Args:
-            announcement: As the wire has it.
-            held: For how many seconds the answer may be held back.
+            announcement: The announcement in its wire format.
+            held: For how many seconds the rendezvous may hold the answer back.
 
         Raises:
-            Unreachable: if no address answers that serves the gang, or none with a directive.
+            Unreachable: if no address serves the gang, or none answers with a directive.
             Refused: if the rendezvous refuses this agent for good.
         """
         body = json.dumps(announcement).encode()
@@ -61,7 +61,7 @@ class Hub:
             try:
                 return await self._ask(body, held)
             except _Stale:
-                pass  # the connection was closed while nothing was said: that says nothing about its other end
+                pass  # the connection was closed while idle: its other end may still serve the gang
             except Unreachable:
                 self._address = None
         problems: list[str] = []
@@ -85,10 +85,10 @@ class Hub:
     async def _addresses(self) -> list[str]:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        except (OSError, ValueError) as error:  # A name of which no DNS query can be made is a ValueError.
+        except (OSError, ValueError) as error:  # A name that DNS cannot encode raises ValueError.
             raise Unreachable(f"{self._host}: {error}") from error
         addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
-        # The one that answered last is asked first: it most likely serves the gang still.
+        # Try the address that answered last first: it most likely still serves the gang.
         return sorted(addresses, key=lambda address: address != self._address)
 
     async def _connect(self, address: str) -> None:
@@ -102,7 +102,7 @@ class Hub:
             raise Unreachable(f"cannot connect: {error or 'no answer'}") from error
 
     async def _ask(self, body: bytes, held: float) -> Directive:
-        """Post on the open connection, which is closed again unless it can be used once more."""
+        """Post on the open connection; close it unless it can be reused."""
         streams, self._streams = self._streams, None
         assert streams
         reader, writer = streams
@@ -140,7 +140,7 @@ class Hub:
 
 
 class _Stale(Exception):
-    """A connection that was kept has been closed by its other end."""
+    """The other end has closed a connection that was kept for reuse."""
 
 
 async def _response(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
@@ -148,7 +148,7 @@ async def _response(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
 
     Raises:
         asyncio.IncompleteReadError: if the other end closed it first.
-        ValueError, http.client.HTTPException: if this is no HTTP, or too much of it.
+        ValueError, http.client.HTTPException: if the answer is not HTTP, or is too long.
     """
     head = await reader.readuntil(b"\r\n\r\n")
     line, _, fields = head.partition(b"\r\n")

@@ -1,13 +1,13 @@
 """The process between an agent and one round of its workers: it starts them, and nothing that they start outlives it.
 
-It is run by its path, with the standard library alone. Being a subreaper, it becomes the parent of whatever the workers
-leave behind, in whichever session that is; when the agent's end of the socket closes, as it does when the agent is
-killed, all of it is killed too. Should the keeper itself be killed, its workers get KILL from the kernel, and what is
-left of theirs falls to the agent, a subreaper as well.
+The agent runs it by its path, with the standard library alone. The keeper is a subreaper: it becomes the parent of all
+processes that the workers leave behind, in any session. When the agent's end of the socket closes, for example because
+the agent is killed, the keeper kills them all. If the keeper itself is killed, the kernel sends KILL to its workers;
+the agent, a subreaper as well, becomes the parent of what they leave behind.
 
-On the socket, one JSON object a line. To the keeper: `start` (workers: argv, environment), `stop` (seconds from TERM to
-KILL; a second one may shorten it). From it: `ended` (local rank, exit code, whether it had been asked to), `unstarted`
-(local rank, the shell's code for it, why), and `gone`, its last word: no process is left.
+Each line on the socket is a JSON object. To the keeper: `start` (workers: argv, environment), `stop` (seconds from TERM
+to KILL; a second one may shorten it). From it: `ended` (local rank, exit code, whether it had been asked to stop),
+`unstarted` (local rank, the shell's exit code, the reason), and `gone`, its last message: no process is left.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any, Final
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD: Final = 1000
-"""Characters of why a worker cannot be started."""
+"""The most characters of the reason why a worker cannot be started."""
 _RETRY: Final = 0.05
-"""Seconds after which what has been killed, and is not gone, is killed again: it may have forked meanwhile."""
+"""Seconds after which processes that survived KILL are killed again: they may have forked meanwhile."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -62,7 +62,7 @@ def descendants(root: int) -> dict[int, int]:
                 stat = file.read()
         except OSError:
             continue
-        # The name of the program stands in parentheses, and may hold anything, parentheses too.
+        # The name of the program is in parentheses, and may contain anything, parentheses too.
         _, parent, group = stat[stat.rindex(b")") + 2 :].split()[:3]
         children.setdefault(int(parent), []).append(int(name))
         groups[int(name)] = int(group)
@@ -83,7 +83,7 @@ def kill_descendants(root: int) -> None:
 
 
 def _signal(how: Any, target: int, number: int) -> None:
-    # It may have ended; or have become another user, and then what is left of it is left to the container's end.
+    # The process may have ended, or may have changed its user: then only the end of the container stops it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         how(target, number)
 
@@ -99,10 +99,10 @@ class _Keeper:
         self._running: dict[int, int] = {}
         """Local ranks of workers that have not ended, by process id."""
         self._kill_at: float | None = None
-        """When KILL follows TERM, by the monotonic clock; None: nobody has asked them to stop."""
+        """When KILL follows TERM, by the monotonic clock; None: no stop was requested."""
 
     def run(self) -> None:
-        """Do as the agent says, until no process is left and none is wanted."""
+        """Follow the agent's orders, until a stop was ordered and no process is left."""
         while True:
             self._listen()
             none_left = self._reap()
@@ -115,7 +115,7 @@ class _Keeper:
                     kill_descendants(os.getpid())
 
     def _hear_out(self) -> None:
-        """Read on until the agent has heard the last word: with an order unread, the kernel would take it back."""
+        """Read until the agent closes: exiting with an order unread would make the kernel discard the last message."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
             while self._channel.recv(1 << 16):
@@ -145,7 +145,7 @@ class _Keeper:
                 self._stop(order["stop"])
 
     def _wait_for_the_end(self) -> None:
-        """The agent is gone, and its socket says so for ever: from here on only processes matter."""
+        """Kill all processes and wait for their end, without the socket: it stays readable once the agent is gone."""
         while not self._reap():
             kill_descendants(os.getpid())
             select.select([self._wake], [], [], _RETRY)
@@ -167,7 +167,7 @@ class _Keeper:
                     preexec_fn=bind,
                 )
             except (OSError, ValueError, subprocess.SubprocessError) as error:
-                # As a shell says it: 127, there is no such program; 126, there is, and it cannot be run.
+                # As in a shell: 127, the program does not exist; 126, it cannot be run.
                 code = 127 if getattr(error, "errno", None) == errno.ENOENT else 126
                 self._say({"unstarted": local_rank, "code": code, "error": f"{worker['argv'][0]}: {error}"[:_TOLD]})
             else:
@@ -180,7 +180,7 @@ class _Keeper:
             self._kill_at = min(self._kill_at, until)
             return
         self._kill_at = until
-        # A group is asked as one, so that none of it forks away from the question; then who has left it.
+        # Signal each group as a whole, so that no process escapes by a fork; then the processes outside these groups.
         for pid in self._running:
             _signal(os.killpg, pid, signal.SIGTERM)
         for pid, group in descendants(os.getpid()).items():
@@ -188,7 +188,7 @@ class _Keeper:
                 _signal(os.kill, pid, signal.SIGTERM)
 
     def _reap(self) -> bool:
-        """Take in who has ended, and return whether no child is left at all."""
+        """Reap the children that have ended, and return whether no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -203,17 +203,17 @@ class _Keeper:
                 self._say({"ended": local_rank, "code": code, "asked": self._kill_at is not None})
 
     def _say(self, word: dict[str, Any]) -> None:
-        # Where the agent is gone, the next read says so.
+        # If the agent is gone, the next read detects it.
         with contextlib.suppress(OSError):
             self._channel.sendall(json.dumps(word).encode() + b"\n")
 
 
 def _woken(number: int, frame: object) -> None:
-    """The byte in the pipe is what a signal is for."""
+    """Do nothing: the wake-up pipe already received a byte for the signal."""
 
 
 def main() -> None:
-    """Keep the workers that are asked for on the socket whose number is the first argument."""
+    """Run the keeper on the socket whose file descriptor is the first argument."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
     become_subreaper()
@@ -221,7 +221,7 @@ def main() -> None:
     for end in (wake, woken):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    # Only the agent says when to end. A handler, since what is ignored would be ignored by the workers as well.
+    # Only the agent ends the keeper. Use a handler, since workers would inherit an ignored signal.
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, _woken)
     _Keeper(channel, wake).run()

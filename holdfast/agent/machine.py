@@ -1,8 +1,8 @@
-"""What a member does with its workers, given what it is told and what becomes of them: pure, no clock and no process.
+"""The state machine of a member: decides what to do with its workers. Pure: no clock and no process.
 
-A member goes from joining (nothing runs) to running, stopping, and from there to joining again, to an outcome that it
-tells until somebody says what comes of it, or to its end. Directives are levels: the one that stands is followed from
-wherever the member is, and saying it twice changes nothing.
+A member goes from joining (nothing runs) to running and stopping. From there it joins again, reports an outcome until
+the rendezvous responds with a directive, or ends. Directives are levels: the member follows the current one from any
+state, and a repeated directive changes nothing.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Final
 from holdfast.agent.messages import Assignment, Directive, Failure, Kind, Report, State
 
 EXIT_TERMINATED: Final = 143
-"""As a shell has it for SIGTERM: the agent was told to end before its workers were done."""
+"""The exit code of a shell for SIGTERM: the agent received a signal before its workers were done."""
 EXIT_REFUSED: Final = 2
 UNTOLD: Final = Directive()
-"""What stands until the first answer: leave things as they are."""
+"""The directive until the first answer: change nothing."""
 
 
 class Crew(Enum):
-    """What there is of workers."""
+    """The state of a member's workers."""
 
     NONE = "none"
     RUNNING = "running"
     STOPPING = "stopping"
 
 
-# What happens to a member.
+# Events of a member.
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The rendezvous answered: the directive that stands, and the state it answered to."""
+    """The rendezvous answered: the current directive, and the state that it answered."""
 
     directive: Directive
     said: State
@@ -42,7 +42,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A worker has ended; `failure` says how, if badly; `asked` whether the workers had been told to stop by then."""
+    """A worker has ended; `failure` is set if it failed; `asked` tells whether the workers had been told to stop."""
 
     local_rank: int
     failure: Failure | None = None
@@ -51,36 +51,36 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """No process of the round is left; `failure` stands for one that took all workers with it."""
+    """No process of the round is left; `failure` is set if one failure ended all workers."""
 
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """What was killed is still there: nobody can tell what it does."""
+    """Processes still exist after KILL; their state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signalled:
-    """The agent itself was told to end."""
+    """The agent itself received a signal to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The rendezvous will have nothing to do with this agent."""
+    """The rendezvous has refused this agent for good."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """Nobody has taken the member's last word, and there is no more time to say it."""
+    """The time to announce the member's final state is over, and the rendezvous has not answered it."""
 
 
 Event = Told | Ended | Gone | Stuck | Signalled | Refused | Abandoned
 
-# What is to be done about it.
+# Commands for the agent.
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +109,18 @@ Command = Start | Stop | End
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What is true of a member; only `step` makes a new one.
+    """The state of a member; only `step` creates a new one.
 
     Attributes:
-        crew: What there is of its workers.
-        place: The round they were last started for.
-        unfinished: Local ranks of those that have not ended with 0 of their own accord.
-        failures: Those that ended badly in that round without being asked to.
-        outcome: What has come of the round, once nothing of it runs.
-        stuck: Whether there are processes that not even KILL ends.
-        directive: What it was last told.
-        signalled: Whether the agent itself is to end.
-        refused: Why the rendezvous will have nothing to do with it, if so.
+        crew: The state of its workers.
+        place: The round for which they were last started.
+        unfinished: Local ranks of workers that have not exited with 0 by themselves.
+        failures: Failures of workers in that round that were not asked to stop.
+        outcome: The result of the round, once none of its processes run.
+        stuck: Whether processes remain that KILL does not end.
+        directive: The last directive.
+        signalled: Whether the agent itself received a signal to end.
+        refused: Why the rendezvous refused it for good; empty if it did not.
         ended: The exit code, once there is nothing left to do.
     """
 
@@ -136,10 +136,10 @@ class Member:
     ended: int | None = None
 
     def report(self) -> Report:
-        """Return what the rendezvous is to know.
+        """Return the report for the rendezvous.
 
-        A failure is said at once, while the member still stops its other workers: who is charged is judged by it
-        (row D42). Of what stops for another reason, it is HEALTHY until nothing of the round runs.
+        It reports a failure at once, while the member still stops its other workers: the charge depends on it
+        (row D42). A member that stops for another reason is HEALTHY until no process of the round runs.
         """
         number = self.place.round if self.place else 0
         if self.stuck:
@@ -152,7 +152,7 @@ class Member:
 
 
 def step(member: Member, event: Event) -> tuple[Member, tuple[Command, ...]]:
-    """Return the member after the event, and what is to be done, in order."""
+    """Return the member after the event, and the commands to run, in order."""
     if member.ended is not None:
         return member, ()
     taken, commands = _take(member, event)
@@ -172,7 +172,7 @@ def _take(member: Member, event: Event) -> tuple[Member, tuple[Command, ...]]:
         case Stuck():
             return (replace(member, stuck=True) if member.crew is Crew.STOPPING else member), ()
         case Signalled() if member.signalled:
-            # Whoever says it twice means it.
+            # A second signal stops the workers, or ends the agent, at once.
             if member.crew is not Crew.NONE:
                 return member, (Stop(0.0),)
             return replace(member, ended=_exit_code(member)), ()
@@ -185,7 +185,7 @@ def _take(member: Member, event: Event) -> tuple[Member, tuple[Command, ...]]:
 
 
 def _heard(member: Member, said: State) -> Member:
-    """A member that was told to end does so once its last word is known: that it leaves, or that it has succeeded."""
+    """End a member that was signalled once the rendezvous knows its final state: STOPPED or SUCCEEDED."""
     last = member.crew is Crew.NONE and member.outcome in {State.STOPPED, State.SUCCEEDED} and said is member.outcome
     return replace(member, ended=_exit_code(member)) if last and member.signalled else member
 
@@ -198,7 +198,7 @@ def _one_less(member: Member, event: Ended) -> tuple[Member, tuple[Command, ...]
     else:
         left = replace(member, unfinished=member.unfinished - {event.local_rank})
     if left.crew is Crew.RUNNING and (left.failures or not left.unfinished):
-        # One that failed takes the others with it; and what all have left behind is no part of the next round.
+        # One failure stops the other workers. After success, too, leftover processes must not reach the next round.
         return replace(left, crew=Crew.STOPPING), (Stop(left.directive.grace),)
     return left, ()
 
@@ -217,7 +217,7 @@ def _none_left(member: Member, event: Gone) -> Member:
 
 
 def _follow(member: Member) -> tuple[Member, tuple[Command, ...]]:
-    """Do what the directive that stands asks of a member that is where this one is."""
+    """Follow the current directive from the member's current state."""
     if member.ended is not None:
         return member, (End(member.ended),)
     told = member.directive
@@ -248,19 +248,19 @@ def _follow(member: Member) -> tuple[Member, tuple[Command, ...]]:
 
 
 def _next_round(member: Member) -> Assignment | None:
-    """Return the round that the directive asks for, if it is none that this member has run, or runs."""
+    """Return the round that the directive assigns, if it is later than the last one of this member."""
     place = member.directive.assignment
     return place if place and (member.place is None or place.round > member.place.round) else None
 
 
 def _forgetful(member: Member, outcome: State) -> Member:
-    """What went wrong in a round that is past is nobody's concern, but of the exit code of one that leaves."""
+    """Forget the failures of a past round, except for a member that leaves: its exit code depends on them."""
     failures = member.failures if outcome is State.STOPPED else ()
     return replace(member, outcome=outcome, failures=failures)
 
 
 def _exit_code(member: Member) -> int:
-    """Its own workers' failure goes before what it was told, and that before the signal that ended it."""
+    """Return the exit code: a failure of its own workers comes first, then a refusal or directive, then the signal."""
     if member.failures:
         return member.failures[0].exit_code()
     if member.refused:
@@ -271,5 +271,5 @@ def _exit_code(member: Member) -> int:
 
 
 def _in_order(failures: Iterable[Failure]) -> tuple[Failure, ...]:
-    """Of failures seen together the earliest decides, ties by rank."""
+    """Sort failures by time, then by rank: the earliest decides."""
     return tuple(sorted(failures, key=lambda failure: (failure.at, failure.local_rank)))

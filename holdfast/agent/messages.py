@@ -1,6 +1,6 @@
-"""What an agent says and is told, as `holdfast.model.gang.wire` has it on the wire, in the standard library's terms.
+"""The messages of an agent: `holdfast.model.gang.wire`, written with the standard library alone.
 
-The models there are the contract (decision record 0030), and a test holds this file to them.
+The models there are the contract (decision record 0030), and a test checks this file against them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SECONDS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class NotUnderstood(Exception):
-    """What the rendezvous answered is no directive."""
+    """The answer of the rendezvous is not a directive."""
 
 
 class State(Enum):
-    """What an agent's workers are doing, in the words of the wire."""
+    """The state of an agent's workers, as written on the wire."""
 
     INIT = "INIT"
     HEALTHY = "HEALTHY"
@@ -37,7 +37,7 @@ class State(Enum):
 
 
 class Kind(Enum):
-    """What a member is to do."""
+    """The kind of a directive."""
 
     WAIT = "Wait"
     RUN = "Run"
@@ -48,7 +48,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How one worker ended badly. `code` is its exit code, or minus the signal that ended it."""
+    """The failure of one worker. `code` is its exit code, or minus the signal that ended it."""
 
     local_rank: int
     code: int
@@ -57,11 +57,11 @@ class Failure:
     error: str = ""
 
     def exit_code(self) -> int:
-        """Return what an agent ends with whose worker failed so, as a shell would: 128 and the signal's number."""
+        """Return the agent's exit code after this failure; for a signal, 128 plus its number, as in a shell."""
         return self.code if self.code > 0 else 128 - self.code
 
     def wire(self) -> dict[str, Any]:
-        """Return it as it is told."""
+        """Return the failure in its wire format."""
         ended = {"exitCode": self.code} if self.code > 0 else {"signal": -self.code}
         return {"localRank": self.local_rank, **ended, "error": bounded(self.error), "at": instant(self.at)}
 
@@ -87,10 +87,10 @@ class Assignment:
 
     @classmethod
     def read(cls, wire: Mapping[str, Any]) -> Assignment:
-        """Read it from the wire.
+        """Read an assignment from the wire.
 
         Raises:
-            KeyError, TypeError, ValueError: if it is none.
+            KeyError, TypeError, ValueError: if it is not an assignment.
         """
         numbers = {
             name: int(wire[key])
@@ -119,7 +119,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """What a member is to do now; it stands until another one comes."""
+    """What a member must do now; it applies until the next directive."""
 
     kind: Kind = Kind.WAIT
     revision: int = 0
@@ -129,16 +129,16 @@ class Directive:
     grace: float = 30.0
     """Seconds from TERM to KILL (row T13)."""
     heartbeat: float = 5.0
-    """Seconds after which to announce again when nothing changes."""
+    """Seconds between announcements when nothing changes."""
     ask: bool = False
-    """Whether to announce again at once, since another member has failed."""
+    """Whether to announce again at once, because another member has failed."""
 
     @classmethod
     def read(cls, wire: Any) -> Directive:
-        """Read it from the wire.
+        """Read a directive from the wire.
 
         Raises:
-            NotUnderstood: if it is none, or speaks of what this agent does not know.
+            NotUnderstood: if it is not a directive, or contains something that this agent does not know.
         """
         try:
             if int(wire.get("protocol", PROTOCOL)) > PROTOCOL:
@@ -160,7 +160,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a member's workers are doing."""
+    """The state of a member's workers."""
 
     state: State
     round: int = 0
@@ -169,7 +169,7 @@ class Report:
     """With FAILED: the member's other workers are still being stopped."""
 
     def wire(self, since: float) -> dict[str, Any]:
-        """Return it as it is told, with when it began in seconds since the epoch."""
+        """Return the report in its wire format, with its start in seconds since the epoch."""
         failures = sorted(self.failures, key=lambda failure: failure.at)[:FAILURES_MAXIMUM]
         return {
             "state": self.state.value,
@@ -181,13 +181,13 @@ class Report:
 
 
 def bounded(text: str, at_most: int = ERROR_MAXIMUM) -> str:
-    """Return the text as it may be told: its end, where it is too long, since there a traceback says what it was."""
+    """Return the text, shortened to its end if it is too long: a traceback names the error at its end."""
     text = text.encode(errors="replace").decode()
     return text if len(text) <= at_most else "…" + text[1 - at_most :]
 
 
 def instant(at: float) -> str:
-    """Return a time, in seconds since the epoch, as the wire has it."""
+    """Return a time, given in seconds since the epoch, in its wire format."""
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
@@ -195,7 +195,7 @@ def seconds(text: str) -> float:
     """Read a duration such as `90s`, `1m30s` or `0`.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if the text is not a duration.
     """
     if text.strip() == "0":
         return 0.0

@@ -1,4 +1,4 @@
-"""The agent as a process: it carries out what `machine` decides, with real workers, signals and the rendezvous."""
+"""The agent as a process: runs the commands of `machine` with real workers, signals and the rendezvous."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from holdfast.agent.workers import Launch, Workers, describe, kill_all_below, re
 _log = logging.getLogger(__name__)
 
 LAST_WORD_LIMIT: Final = 5.0
-"""Seconds in which a member that was told to end tries to say that it leaves."""
+"""Seconds for which a member that was told to end tries to announce that it leaves."""
 TERMINATION_LOG: Final = "/dev/termination-log"
 _TERMINATION_LOG_MAXIMUM: Final = 4096
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -61,7 +61,7 @@ class Agent:
         self._giving_up: asyncio.TimerHandle | None = None
 
     async def run(self) -> int:
-        """Be a member until there is nothing left to do, and return the exit code."""
+        """Run the member to its end, and return the exit code."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signalled, number)
@@ -78,7 +78,7 @@ class Agent:
             await asyncio.gather(speaking, return_exceptions=True)
             self._hub.close()
             if self._workers:
-                # Only a fault of the agent's own leads here with workers: they do not outlive it.
+                # Workers exist here only after a fault of the agent itself: they must not outlive it.
                 self._workers.stop(0.0)
                 await self._workers.gone()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -135,11 +135,11 @@ class Agent:
         self._tell(Signalled())
 
     def _reap(self) -> None:
-        """Reap what has been left to this process: the first one of a container is left everything."""
+        """Reap orphans that this process inherited: the first process of a container inherits all of them."""
         reap_all(but=self._workers.keeper.pid if self._workers else None)
 
     def _leave_word(self) -> None:
-        """Leave in the container's status why this member failed, for whoever reads that when nobody else answers."""
+        """Write the reason of this member's failure to the container's status, in case nobody else can report it."""
         words = [f"worker {one.local_rank}: {describe(one.code)}: {one.error}" for one in self._member.failures]
         if self._member.refused:
             words.insert(0, self._member.refused)
@@ -148,7 +148,7 @@ class Agent:
                 file.write(bounded("\n".join(words), _TERMINATION_LOG_MAXIMUM // 4))
 
     def _log(self, event: Event, before: Member) -> None:
-        """Tell the container's log what was decided elsewhere, and what became of the workers."""
+        """Log the directives of the rendezvous, and the results of the workers."""
         after = self._member
         if isinstance(event, Ended) and event.failure and not event.asked:
             failure = event.failure
@@ -169,7 +169,7 @@ class Agent:
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on now, in either family."""
+    """Return a port that is free now, for IPv4 and IPv6."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     with socket.create_server(("", 0), family=family, dualstack_ipv6=both) as server:
@@ -177,7 +177,7 @@ def free_port() -> int:
 
 
 def _folder(incarnation: str) -> str:
-    """Make the folder of the error files, wherever one can be made in this image; empty if nowhere."""
+    """Create the folder of the error files where the image allows it; return an empty path if nowhere."""
     for parent in (os.environ.get("TMPDIR"), "/tmp", "/dev/shm", os.getcwd()):
         if parent:
             path = os.path.join(parent, f"holdfast-agent-{incarnation}")
@@ -211,5 +211,5 @@ def run(settings: Settings) -> int:
         return await Agent(settings, hub).run()
 
     loop = asyncio.new_event_loop()
-    # Not asyncio.run: it would wait for a name that is still being looked up, on its thread.
+    # Not asyncio.run: it would wait for the thread of a pending name lookup.
     return loop.run_until_complete(main())

@@ -1,4 +1,4 @@
-"""What an agent is told by its command line and by the environment that Holdfast gives the pods of a gang."""
+"""The settings of an agent, from its command line and the environment that Holdfast gives the pods of a gang."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ refused by the rendezvous; 143 told to end (SIGTERM); else what the rendezvous s
 
 
 class SettingsError(Exception):
-    """The agent cannot run as it was started; says what was expected, what was found, and what to do."""
+    """The agent's settings are invalid; the text says what was expected, what was found, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class Settings:
     """How this agent was started.
 
     Attributes:
-        command: What each worker runs.
-        workers: How many it starts each round.
-        url: Where its rendezvous is asked: scheme, host and port.
-        token_file: The pod's token for it, renewed by the kubelet.
-        workload_uid: Of the workload the gang is of.
-        attempt: The workload's.
+        command: The command of each worker.
+        workers: The number of workers that it starts each round.
+        url: The URL of its rendezvous: scheme, host and port.
+        token_file: The file of the pod's token for the rendezvous; the kubelet renews it.
+        workload_uid: The uid of the gang's workload.
+        attempt: The attempt of the workload.
         member: Its place in the gang.
-        pod_uid: The pod's.
-        address: Where other members reach this pod.
-        role: Of its workers.
-        node: Where the pod runs.
-        incarnation: Made up by this process.
-        started_at: When it began, in seconds since the epoch.
+        pod_uid: The uid of the pod.
+        address: The address at which other members reach this pod.
+        role: The role of its workers.
+        node: The node of the pod.
+        incarnation: A random id of this process.
+        started_at: When the process started, in seconds since the epoch.
     """
 
     command: Sequence[str]
@@ -66,7 +66,7 @@ class Settings:
     started_at: float = field(default_factory=time.time)
 
     def join(self, port: int) -> dict[str, Any]:
-        """Return who this member is, as it is told, with a port that is free here."""
+        """Return this member's identity in its wire format, with a port that is free here."""
         return {
             "member": self.member,
             "podUid": self.pod_uid,
@@ -82,11 +82,11 @@ class Settings:
 
 
 def read(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read them.
+    """Read the settings from the command line and the environment.
 
     Raises:
-        SettingsError: if something is missing, or is not what it should be.
-        SystemExit: after `--help`, and where the command line cannot be read.
+        SettingsError: if a setting is missing or invalid.
+        SystemExit: after `--help`, and if the command line cannot be parsed.
     """
     own, command = _split(arguments)
     given = _parser().parse_args(own)
@@ -100,15 +100,15 @@ def read(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
 def from_environment(
     environment: Mapping[str, str] = os.environ, command: Sequence[str] = (), workers: int = 1
 ) -> Settings:
-    """Read what Holdfast gives the pods of a gang.
+    """Read the settings from the environment that Holdfast gives the pods of a gang.
 
     Args:
-        environment: The process's.
-        command: What each worker runs, where the agent starts them.
-        workers: How many there are here.
+        environment: The environment of the process.
+        command: The command of each worker, if the agent starts the workers.
+        workers: The number of workers in this pod.
 
     Raises:
-        SettingsError: if something is missing, or is not what it should be.
+        SettingsError: if a setting is missing or invalid.
     """
     needed = {
         name: environment.get(name, "")

@@ -1,4 +1,4 @@
-"""One round's workers, as their agent holds them: by a socket to their keeper."""
+"""The workers of one round; the agent controls them by a socket to their keeper."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from holdfast.agent.machine import Ended, Event, Gone, Stuck
 from holdfast.agent.messages import Failure
 
 KILL_LIMIT: Final = 10.0
-"""Seconds after KILL when what is still there counts as stuck: in the kernel, on a dead mount perhaps."""
+"""Seconds after KILL until remaining processes count as stuck, for example in the kernel on a dead mount."""
 _BURIAL: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to start: a worker's command, what its environment has beyond the agent's, and where it tells its error."""
+    """One worker to start: its command, its variables in addition to the agent's environment, and its error file."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -45,7 +45,7 @@ class Workers:
         tell: Callable[[Event], None],
         clear: Callable[[], Awaitable[None]],
     ) -> None:
-        """Take over the keeper that `start` has started."""
+        """Take over the keeper process from `start`."""
         self.keeper = process
         self._launches = launches
         self._reader, self._writer = streams
@@ -62,12 +62,12 @@ class Workers:
         """Start a round's workers.
 
         Args:
-            launches: One for each worker, by local rank.
-            tell: Is told what becomes of them: `Ended` for each, and `Gone` when nothing is left.
-            clear: Ends what a keeper that was killed has left behind, before `Gone` is told.
+            launches: One launch for each worker, by local rank.
+            tell: Receives `Ended` for each worker, and `Gone` when no process is left.
+            clear: Ends the processes that a killed keeper has left behind, before `tell` receives `Gone`.
 
         Raises:
-            OSError: if there can be no keeper.
+            OSError: if the keeper cannot be started.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -82,7 +82,7 @@ class Workers:
         return workers
 
     def stop(self, grace: float) -> None:
-        """Send TERM to all that runs, and KILL to what is left after `grace` seconds; a second time may shorten it."""
+        """Send TERM to all processes, and KILL to the rest after `grace` seconds; a second call may shorten it."""
         self._order({"stop": grace})
         if self._stuck:
             self._stuck.cancel()
@@ -117,7 +117,7 @@ class Workers:
         self._tell(Gone(failure))
 
     def _bury(self) -> None:
-        # Its end of the socket is closed, which is among the last things that a process does.
+        # Its end of the socket is closed, so the process is about to exit.
         self.keeper.wait()
 
     def _ended(self, word: Mapping[str, Any]) -> Ended:
@@ -129,7 +129,7 @@ class Workers:
             return Ended(local_rank, None, word["asked"])
         told = read_error(self._launches[local_rank].error_file)
         now = time.time()
-        # Whatever a file says, the worker was seen running when the round began, and has ended by now.
+        # Bound the time in the file: the worker ended after the round began, and before now.
         at = min(max(told.at, self._began), now) if told and told.at else now
         error = told.error if told else describe(code)
         return Ended(local_rank, Failure(local_rank, code, at, error), word["asked"])
@@ -140,13 +140,13 @@ class Workers:
 
 
 def _keeper(channel: int) -> subprocess.Popen[bytes]:
-    # -I and -S: the image's packages and PYTHON* variables are the workers' business alone.
+    # -I and -S: the image's packages and PYTHON* variables are for the workers alone.
     command = [sys.executable, "-I", "-S", "-B", keeper.__file__, str(channel)]
     return subprocess.Popen(command, pass_fds=[channel], stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def describe(code: int) -> str:
-    """Say in words how a process ended, by its exit code, or minus the signal that ended it."""
+    """Describe how a process ended; `code` is its exit code, or minus the signal that ended it."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -156,7 +156,7 @@ def describe(code: int) -> str:
 
 
 async def kill_all_below() -> None:
-    """Kill every descendant of this process, and reap those that are its children, until there is none."""
+    """Kill every descendant of this process, and reap its children, until none is left."""
     while keeper.descendants(os.getpid()):
         keeper.kill_descendants(os.getpid())
         reap_all()
@@ -164,7 +164,7 @@ async def kill_all_below() -> None:
 
 
 def reap_all(but: int | None = None) -> None:
-    """Reap every child that has ended, but the one whose end somebody else waits for."""
+    """Reap every child that has ended, except `but`, which another part of the agent waits for."""
     try:
         while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if found.si_pid == but:

@@ -1,4 +1,4 @@
-"""What a policy would do: the pure decisions on virtual time, against a small cluster that a script makes fail."""
+"""Simulates a policy: runs the pure decisions on virtual time, against a small cluster that a script makes fail."""
 
 from holdfast.simulation.run import simulate
 from holdfast.simulation.script.read import Script, read_script

@@ -1,4 +1,4 @@
-"""What a script lets happen, done to the simulated cluster; each says in a sentence what came of it."""
+"""Applies the events of a script to the simulated cluster; each returns its effect as a sentence."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from holdfast.simulation.script.events import (
 
 
 def happen(world: World, what: Happening, named: Callable[[str | None], str | None]) -> str:
-    """Let something happen, and say what came of it.
+    """Apply an event to the cluster, and return its effect as a sentence.
 
     Args:
         world: The cluster.
-        what: What happens; what people ask for is none of the cluster's, and passed over.
-        named: From what a script calls a component to its own name.
+        what: The event; a request by a user does not concern the cluster and is ignored.
+        named: Maps the name of a component in the script to the component's own name.
     """
     match what:
         case Fail():
@@ -117,7 +117,7 @@ def _trouble(
 
 
 def _chosen(world: World, component: str | None, count: Pods, node: str = "") -> list[Pod]:
-    """Return running pods, those on the node first."""
+    """Return running pods, pods on the node first."""
     running = [
         pod
         for pod in world.pods
@@ -131,7 +131,7 @@ def _chosen(world: World, component: str | None, count: Pods, node: str = "") ->
 
 
 def _newest(world: World, component: str | None, *, settled: bool = True) -> Thing | None:
-    """Return a component's object of the newest attempt; of copies, if that is asked, the first still at work."""
+    """Return a component's object of the newest attempt; without `settled`, prefer a copy that is still at work."""
     found = [one for one in world.things if component in {None, one.component.name} and one.deleting is None]
     if not settled:
         found.sort(key=lambda one: one.index is not None and (one.settled or one.giving_up is not None))

@@ -1,4 +1,4 @@
-"""What a simulation of a workload leaves out, said in its output: nobody is to take silence for an answer. Pure."""
+"""Lists what a simulation leaves out; its output states it, so users do not take silence for an answer. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from holdfast.model import Component, Workload
 CONTROLLERS = frozenset(
     {("batch/v1", "Job"), ("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
 )
-"""Kinds whose controllers are simulated; pods without a controller are, too."""
+"""Kinds whose controllers are simulated; pods without a controller are simulated, too."""
 JOB_FIELDS = {
     "successPolicy": "the Job succeeds by its completions alone",
     "managedBy": "the Job is simulated as Kubernetes' own controller would run it",
 }
-"""Fields of a Job that its simulated controller does not know, and what it does instead."""
+"""Fields of a Job that the simulated controller ignores, and what it does instead."""
 POD_FIELDS = {"activeDeadlineSeconds": "no pod ends by its own deadline"}
 
 
 def left_out(spec: Workload) -> tuple[str, ...]:
-    """Return what is not simulated of a workload, each with what happens instead."""
+    """Return the parts of a workload that are not simulated, each with what happens instead."""
     found: list[str] = []
     if spec.gang is not None:
         found.append("the gang: no rendezvous, rounds, restarts of members or resizing; its pods are those of any Job")

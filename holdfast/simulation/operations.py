@@ -1,7 +1,7 @@
-"""The operations of a workload's worker, carried out on virtual time as `holdfast/model/calls/cluster.py` promises.
+"""Simulates the operations of a workload's worker on virtual time, as `holdfast/model/calls/cluster.py` promises.
 
-An operation takes no time of its own: only what it waits for takes time. It is asked to go on whenever something may
-have changed, and returns what it comes to once it is done.
+An operation itself takes no time: only its waits take time. The simulation calls `go_on` whenever something may have
+changed; the call returns the result once the operation is done.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class Activity:
 
     @property
     def kind(self) -> OperationKind:
-        """What it does."""
+        """The kind of the operation."""
         return self._operation.kind
 
     def go_on(self, *, interrupted: bool) -> Ended | None:
-        """Do what can be done now; return what it comes to, or nothing yet."""
+        """Do what can be done now; return the result, or None while the operation goes on."""
         if interrupted:
-            # What was made, and how long refusals were borne, is handed over.
+            # Hand over the created objects, and how long refusals were tolerated.
             made = (*self._made, *self._again.values())
             return OperationInterrupted(self._borne_by_now().total_seconds(), made)
         if self._world.dark:
@@ -126,10 +126,10 @@ class Activity:
             case OperationKind.REPORT:
                 return Reported()
 
-    # --- making
+    # --- creating
 
     def _staged(self) -> tuple[DataSet, ...]:
-        """Return data sets as if they lay in the cache: a simulation knows nothing of what they hold."""
+        """Return data sets as if they were in the cache: a simulation does not know their contents."""
         return tuple(DataSet(mount=one.name, digest="0" * 64, files=0, bytes=0) for one in self._spec.mounts)
 
     def _create(self) -> Created | None:
@@ -163,7 +163,7 @@ class Activity:
         return reason == "Invalid" or (reason == "Forbidden" and not self._waits_for_rights)
 
     def _refusal(self, component: Component) -> Failure | None:
-        """Return why a component cannot be created, once that is final or was borne for long enough."""
+        """Return why a component cannot be created, once the refusal is final or was tolerated for long enough."""
         world = self._world
         if self._refused_at is not None:
             self._borne += world.seen(self._refused_at)
@@ -192,7 +192,7 @@ class Activity:
         )
 
     def _replace(self) -> Replaced | None:
-        """Make components again, each for itself; what pods read goes after them and comes before them."""
+        """Replace components one by one; what pods read is deleted after those pods and created before them."""
         world = self._world
         self._begun = self._begun or world.clock.now
         again = [one for one in self._spec.components if one.name in self._replacing]
@@ -224,7 +224,7 @@ class Activity:
         return None
 
     def _went(self, again: Sequence[Component]) -> set[str]:
-        """Delete what is old of components that no pod reads any more that is to go; return what is gone."""
+        """Delete old objects of components that no old pod still reads; return the components with none left."""
         went: set[str] = set()
         for component in sorted(again, key=lambda one: not one.expected_pods):
             readers = {one.name for one in again if component.name in one.config}
@@ -234,7 +234,7 @@ class Activity:
         return went
 
     def _is_gone(self, component: Component) -> bool:
-        """Delete what is old of a component, by force once its grace is over; return whether nothing of it is left."""
+        """Delete old objects of a component, by force once their grace is over; return whether none are left."""
         world, begun = self._world, self._begun or self._world.clock.now
         name = component.name
 
@@ -257,7 +257,7 @@ class Activity:
         return False
 
     def _make_again(self, component: Component) -> ObjectRef:
-        """Make a component's launch, unless an operation that was broken off has made it."""
+        """Create a component's launch, unless an interrupted operation has created it."""
         launch = self._operation.launches.get(component.name, 0)
         ours = [one for one in self._world.things if one.attempt == self._number and one.launch == launch]
         there = [one for one in ours if one.component.name == component.name]
@@ -271,7 +271,7 @@ class Activity:
     # --- removing
 
     def _clear(self) -> Cleared | None:
-        """Delete what has not ended; what has ended stays as it is."""
+        """Delete components that have not ended; keep the others as they are."""
         world = self._world
         world.ended(self._number)
         self._begun = self._begun or world.clock.now
@@ -295,7 +295,7 @@ class Activity:
         return None
 
     def _park(self) -> Parked | None:
-        """Suspend what has not ended where it is, and wait until no pod of it is left."""
+        """Suspend the attempt in place, and wait until no pod is left that has not ended."""
         world = self._world
         self._begun = self._begun or world.clock.now
         world.suspend(self._number)
@@ -313,7 +313,7 @@ class Activity:
         return None
 
     def _unpark(self) -> Unparked:
-        """Resume what was suspended where it is."""
+        """Resume what was suspended in place."""
         owner = self._world.owners.get(self._number)
         if owner is None or owner.deleting is not None:
             return Unparked(done=False, refused="what owns it is gone or being deleted")
@@ -321,7 +321,7 @@ class Activity:
         return Unparked(done=True)
 
     def _checkpoint(self) -> Checkpointed | None:
-        """Ask the pods that run to save, and wait until they have, or their time is over."""
+        """Ask the running pods to save, and wait until they have, or the time is over."""
         world, request = self._world, self._request
         assert request is not None
         until = self._operation.until or world.clock.now
@@ -339,7 +339,7 @@ class Activity:
         owner = world.owners.get(self._number)
         dying = owner.deleting if owner is not None else None
         until = self._operation.until or world.clock.now
-        # A removal that began late gives its pods their grace all the same.
+        # A removal that starts late still gives its pods their full grace.
         grace = self._waits.forceful_deletion_grace_period
         if world.clock.now >= until and (dying is None or world.seen(dying) >= grace):
             return Removed(
@@ -366,7 +366,7 @@ class Activity:
         return Removed(gone=True, blind=self._world.blindness(), answers=self._saved())
 
     def _follow(self) -> None:
-        """Note which pods save in their termination grace, if it was a walltime that ended while they did."""
+        """Record which pods save in their termination grace, if a walltime ended while they saved."""
         if self._follows:
             self._followed.look(self._world, self._number, self._spec.savers)
 

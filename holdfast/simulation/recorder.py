@@ -1,4 +1,4 @@
-"""Writing the timeline down while a simulation runs."""
+"""Records the timeline while a simulation runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Recorder:
     state: State
     entries: list[Entry] = field(default_factory=list[Entry])
     causes: list[Cause] = field(default_factory=list[Cause])
-    """All of them; a state keeps the latest alone."""
+    """All causes; a state keeps only the latest."""
     _deadline: _Deadline | None = None
     _told: tuple[int, str, datetime] | None = None
     _past: list[Expected] = field(default_factory=list[Expected])
@@ -44,11 +44,11 @@ class Recorder:
     # --- what happens
 
     def event(self, text: str) -> None:
-        """Write down what the script or the cluster did."""
+        """Record an event of the script or the cluster."""
         self._write(EntryKind.EVENT, self.state.phase, text)
 
     def task(self, before: State, after: State, step: Step) -> None:
-        """Write down what one step of the workload decided."""
+        """Record the decisions of one step of the workload."""
         if before.outcome is None and after.phase is not before.phase:
             self._spend(before.phase)
         self.state = after
@@ -61,7 +61,7 @@ class Recorder:
         phase = before.phase
         begins = _number(after) != _number(before)
         for index, cause in enumerate(causes):
-            # A cause is remembered in the phase that it ended: what it led to is the next one's.
+            # A cause holds the phase that it ended; the phase that it led to is in the next cause.
             last = index + 1 == len(causes)
             phase = causes[index + 1].phase if not last else cause.phase if begins else after.phase
             self._replacements += cause.reason is Reason.REPLACING
@@ -74,7 +74,7 @@ class Recorder:
         self._expect(step)
 
     def at_rest(self) -> None:
-        """Write down what is waited for, once nothing more happens at this time."""
+        """Record the current wait, once nothing more happens at this time."""
         waits = self._deadline
         if waits is None:
             return
@@ -93,7 +93,7 @@ class Recorder:
                 what = _FORCE_AGAIN if kind is OperationKind.FORCE_REMOVE else _FORCE
                 self._set(what, f"{what}, unless all is gone by then", until)
             case Sleep() if self.state.operation is not None and self.state.operation.until is not None:
-                return  # The removal under way goes on.
+                return  # The running removal continues.
             case _:
                 self._close()
 
@@ -107,7 +107,7 @@ class Recorder:
         self._deadline = _Deadline(attempt, what, text, self.clock.now, due)
 
     def _close(self) -> None:
-        """The deadline that was waited for is none any more: it fell due, or what it was for has passed."""
+        """Close the current deadline: it fell due, or its reason has passed."""
         past, self._deadline = self._deadline, None
         if past is None or past.due <= past.set_at:
             return
@@ -146,7 +146,7 @@ class Recorder:
             )
         )
 
-    # --- what it came to
+    # --- the result
 
     def _budgets(self) -> tuple[BudgetStatus, ...]:
         state, now = self.state, self.clock.now
@@ -161,7 +161,7 @@ class Recorder:
         self._since = self.clock.now
 
     def summary(self, *, finished: bool) -> Summary:
-        """Return what it came to."""
+        """Return the summary of the simulation."""
         state = self.state
         if state.outcome is None:
             self._spend(state.phase)

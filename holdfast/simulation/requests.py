@@ -1,4 +1,4 @@
-"""What people and queues ask for, as the events that the workflow makes of its signals and updates."""
+"""Turns requests of users and queues into the events that the workflow makes of its signals and updates."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from holdfast.simulation.script.events import Asked, Extend, Preempt, Requeue
 
 
 def wish(spec: Workload, state: State, name: str, what: Asked) -> tuple[State, Event]:
-    """Return the state as an update leaves it at once, and the event that the workload is told of.
+    """Return the state right after the update, and the event that the workload receives.
 
     Raises:
-        ValueError: if the workflow would refuse the update, in the same words.
+        ValueError: if the workflow would refuse the update, with the same message.
     """
     match name, what:
         case "preempt", Preempt(within=within):
@@ -40,14 +40,14 @@ def wish(spec: Workload, state: State, name: str, what: Asked) -> tuple[State, E
 
 
 def request(what: Requeue, requeues: int) -> RequeueRequest:
-    """Return what an operator's word is to a workload that has been requeued so often."""
+    """Return an operator's requeue request to a workload that has been requeued this often."""
     expected = what.expected_requeue_count
     count = requeues if expected is None else expected
     return RequeueRequest(expected_requeue_count=count, cls=what.cls, node=what.node, message=what.note)
 
 
 def passed_over(state: State, event: Event) -> str:
-    """Say that an operator's word is passed over, since it is about an earlier try (row L25); empty where it is not."""
+    """Return a message if a requeue request is ignored since it is about an earlier try (row L25), otherwise empty."""
     if not isinstance(event, RequeueAsked) or event.request.expected_requeue_count == state.requeues:
         return ""
     expected = event.request.expected_requeue_count

@@ -1,4 +1,4 @@
-"""The workload's loop on virtual time: what is decided is what the workflow would decide, since it is the same code."""
+"""The workload's loop on virtual time: it decides as the workflow does, because it runs the same code."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from holdfast.simulation.timeline import Simulation
 
 ENTRIES_MAXIMUM = 5_000
 TASKS_MAXIMUM = 1_000
-"""Steps of the workload at one instant; more would mean that it runs in a circle."""
+"""The most steps of the workload at one instant; more would mean an endless loop."""
 
 
 def simulate(
     spec: Workload, script: Script, *, until: timedelta | None = None, limits: Limits | None = None
 ) -> Simulation:
-    """Return the life a workload would have if a script were what happens to it. Pure: the same input, the same result.
+    """Return the course of a workload under the events of a script. Pure: the same input gives the same result.
 
     Args:
-        spec: The workload, with the policy that is to be judged.
-        script: What happens; `script.problems(spec)` says whether it fits the workload.
-        until: When to end at the latest, in place of the script's own.
-        limits: What the operator allows, as a worker would say it.
+        spec: The workload, with the policy to evaluate.
+        script: The events; `script.problems(spec)` tells whether it fits the workload.
+        until: When to end at the latest; overrides `until` of the script.
+        limits: The operator's limits, as a worker would report them.
     """
     return _Play(spec, script, until or script.until, limits or Limits()).play()
 
@@ -68,7 +68,7 @@ class _Play:
         self._names = names_of(spec)
 
     def play(self) -> Simulation:
-        """Let it all happen."""
+        """Run the simulation to its end."""
         for event in self._script.events:
             if event.attempt is None:
                 self._schedule(event)
@@ -93,7 +93,7 @@ class _Play:
         )
 
     def _instant(self) -> None:
-        """Do all there is to do at this time."""
+        """Do everything that is due at this time."""
         for _ in range(TASKS_MAXIMUM):
             while (action := self._clock.take()) is not None:
                 action()
@@ -115,7 +115,7 @@ class _Play:
     def _happens(self, event: Scripted) -> None:
         name, what = event.what
         if not isinstance(what, Asked):
-            # What is seen of it comes after it in the timeline.
+            # Its effects follow it in the timeline.
             self._recorder.event(happen(self._world, what, self._named))
             return
         try:
@@ -132,7 +132,7 @@ class _Play:
         return self._names[component] if component is not None else None
 
     def _mark(self) -> None:
-        """Begin what the script counts from an attempt's creation, or from when its pods run."""
+        """Schedule the events whose mark the attempt has reached: it is created, its pods run, or it is gone."""
         attempt = self._state.attempt
         if attempt is None:
             return
@@ -154,7 +154,7 @@ class _Play:
         return self._fresh or bool(self._inbox) or self._result is not None or woken
 
     def _task(self) -> None:
-        """Take in what has come, decide, and begin what was decided: as the workflow's loop does."""
+        """Fold in pending events, decide, and begin what was decided, as the workflow's loop does."""
         now, before, self._fresh = self._clock.now, self._state, False
         state = before
         inbox = [*self._inbox]
@@ -183,13 +183,13 @@ class _Play:
         self._mark()
 
     def _carry_on(self) -> None:
-        """Let the operation under way do what it can now."""
+        """Let the running operation do what it can now."""
         operation = self._state.operation
         if self._activity is not None and self._result is None and operation is not None:
             self._result = self._activity.go_on(interrupted=operation.interrupted)
 
     def _watch(self) -> None:
-        """Tell the workload what has changed, as the watch does: only of what is submitted and not being removed."""
+        """Report changes to the workload, as the watch does: only for a submitted attempt that is not being removed."""
         attempt = self._state.attempt
         if not self._world.changed or self._world.dark or attempt is None or attempt.stage is not Stage.SUBMITTED:
             return
@@ -204,7 +204,7 @@ class _Play:
 
 
 def meaning(seen: Observation) -> Observation:
-    """Return what a snapshot says, whenever it was taken."""
+    """Return the content of a snapshot, without the time at which it was taken."""
     failures = tuple(
         edit(one, time=START) if one.reason == Reason.MISSING_COMPONENT else one for one in seen.failures
     )  # fmt: skip

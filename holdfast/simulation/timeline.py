@@ -1,4 +1,4 @@
-"""What a simulation tells: entries in the order of virtual time, and what it came to."""
+"""The output of a simulation: entries in the order of virtual time, and a summary."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from holdfast.model import BudgetStatus, Cause, Duration, Model, Phase
 
 
 class EntryKind(StrEnum):
-    """What an entry speaks of."""
+    """The kind of an entry."""
 
     EVENT = "event"
     """The script, or the cluster, did something."""
     DECISION = "decision"
     WAIT = "wait"
-    """Nothing happens by itself before its deadline."""
+    """The workload does nothing by itself before the deadline."""
 
 
 class Entry(Model):
     """One line of the timeline."""
 
     at: Duration
-    """Since the start."""
+    """The time since the start."""
     kind: EntryKind
     phase: Phase
     """The phase that it led to."""
     attempt: int
     reason: str = ""
-    """Of a decision: one of the closed reasons."""
+    """The reason of a decision, one of a closed set."""
     text: str
     until: Duration | None = None
-    """Of a wait: its deadline, since the start."""
+    """The deadline of a wait, since the start."""
     budgets: tuple[BudgetStatus, ...] = ()
 
 
@@ -44,49 +44,49 @@ class Expected(Model):
     what: str
     set_at: Duration
     due: Duration
-    """The last that was known of it: time in which nothing could be seen is given back."""
+    """The last known due time: time in which nothing could be observed extends a deadline."""
     fell_due: bool
 
 
 class Summary(Model):
-    """What it came to."""
+    """The result of a simulation."""
 
     outcome: Phase | None
     """Succeeded, Failed or Cancelled; none while it goes on."""
     phase: Phase
-    """Where it stands at the end."""
+    """The phase at the end."""
     reason: str
     message: str
     ended_at: Duration
-    """When its outcome was settled and nothing of it was left, or when the simulation ended."""
+    """When its outcome was final and none of its objects were left, or when the simulation ended."""
     finished: bool
-    """Whether its life is over: its outcome settled, and nothing of it left."""
+    """Whether its outcome is final and none of its objects are left."""
     attempts: int
     restarts: int
     charged: int
     """Restarts that used up a budget."""
     uncharged: int
     replacements: int
-    """How often components were made again within an attempt."""
+    """How often components were replaced within an attempt."""
     budgets: tuple[BudgetStatus, ...]
     running: Duration
     lost: Duration
-    """Time before its outcome in which it was not Running."""
+    """Time before its outcome outside the phase Running."""
     phases: dict[Phase, Duration]
     """Time before its outcome, by phase."""
     deadlines: tuple[Expected, ...]
 
 
 class Simulation(Model):
-    """A workload's life as its policy would have it."""
+    """The course of a workload under its policy."""
 
     workload: str
     profile: str
     entries: tuple[Entry, ...]
     causes: Annotated[tuple[Cause, ...], Field(exclude=True)] = ()
-    """What the decisions among the entries were made of, as a workflow keeps them."""
+    """The causes behind the decisions in the entries, as a workflow keeps them."""
     truncated: bool = False
-    """Whether it was broken off, since there was no end of entries."""
+    """Whether the simulation stopped because it had too many entries."""
     left_out: tuple[str, ...] = ()
-    """What is not simulated of the workload, each with what happens instead."""
+    """The parts of the workload that are not simulated, each with what happens instead."""
     summary: Summary

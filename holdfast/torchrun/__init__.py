@@ -1,8 +1,8 @@
-"""torchrun's rendezvous backend `holdfast`: members of a gang that are torchrun's agents instead of Holdfast's own.
+"""torchrun's rendezvous backend `holdfast`: torchrun's agents join a gang as members, in place of Holdfast's own agent.
 
-It runs inside users' training images: the standard library, `holdfast.names` and `holdfast.agent`, and PyTorch only
-inside functions, which PyTorch itself calls. What is said to the rendezvous is decision record 0030; how torchrun is
-made to say it, record 0032.
+It runs inside users' training images. It imports the standard library, `holdfast.names` and `holdfast.agent`, and
+PyTorch only inside functions, which PyTorch itself calls. Decision record 0030 defines the messages to the rendezvous;
+record 0032 defines how torchrun sends them.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ BACKEND: Final = "holdfast"
 
 
 def handler() -> Callable[[Any], Any]:
-    """Return what makes the handler: so the entry point group `torchrun.handlers` has it."""
+    """Return the factory of the handler, as the entry point group `torchrun.handlers` requires."""
     return create
 
 
 def create(parameters: Any) -> Any:
-    """Make the handler of this pod's member; `parameters` are PyTorch's `RendezvousParameters`.
+    """Create the handler of this pod's member; `parameters` are PyTorch's `RendezvousParameters`.
 
     Raises:
-        holdfast.agent.settings.SettingsError: if this is no pod of a gang.
+        holdfast.agent.settings.SettingsError: if this is not a pod of a gang.
     """
     from holdfast.agent.settings import from_environment
     from holdfast.torchrun.handler import Handler
 
     settings = from_environment()
     base: type[Any] = import_module("torch.distributed.elastic.rendezvous").RendezvousHandler
-    # PyTorch's own class comes last: what a later PyTorch adds to it is there, and what it leaves abstract is ours.
+    # PyTorch's own class is the last base: it adds the methods of later versions, and ours override its abstract ones.
     made: Any = type("HoldfastRendezvous", (Handler, base), {})
     return made(parameters.backend, settings)
 
 
 def register() -> None:
-    """Make the backend known to a PyTorch that asks for no entry points; harmless where it does."""
+    """Register the backend with a PyTorch that does not read entry points; harmless if it does."""
     import_module("torch.distributed.elastic.rendezvous").rendezvous_handler_registry.register(BACKEND, create)

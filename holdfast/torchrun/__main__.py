@@ -1,4 +1,4 @@
-"""`python -m holdfast.torchrun`: torchrun with this backend, for a PyTorch that asks for no entry points."""
+"""Runs torchrun with this backend by `python -m holdfast.torchrun`, for a PyTorch that does not read entry points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.torchrun import BACKEND, register
 
 
 def main() -> None:
-    """Be torchrun, with the arguments that follow."""
+    """Run torchrun with the given arguments."""
     register()
     import_module("torch.distributed.run").main([f"--rdzv_backend={BACKEND}", *sys.argv[1:]])
 

@@ -1,4 +1,4 @@
-"""The rendezvous handler: what torchrun's agent asks of it, answered by the gang's rendezvous."""
+"""The rendezvous handler: answers the calls of torchrun's agent from the gang's rendezvous."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from holdfast.torchrun.store import Entry, Server, is_prefixed
 _log = logging.getLogger(__name__)
 
 ENTRY_LIMIT: Final = 300.0
-"""Seconds in which the members of a round that has formed must find its store: as PyTorch has it."""
+"""Seconds in which the members of a formed round must find its store; the same as in PyTorch."""
 LAST_WORD_LIMIT: Final = 5.0
-"""Seconds in which a member that ends tries to say so."""
+"""Seconds for which a member that ends tries to announce its final state."""
 JUDGED_LIMIT: Final = 30.0
-"""Seconds for which a member whose torchrun gives up waits to hear what comes of its failure."""
+"""Seconds for which a member whose torchrun gives up waits for the directive that follows its failure."""
 EXIT_AGAIN: Final = 75
-"""torchrun's exit code where its workers succeeded in a round that others ended first: they are to run once more."""
+"""torchrun's exit code if its workers succeeded in a round that others had ended: they must run again."""
 _PAUSE_FIRST: Final = 0.02
 _PAUSE_LONGEST: Final = 0.25
 _UNSHARED: Final = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
@@ -41,11 +41,11 @@ class Handler:
     """PyTorch's `RendezvousHandler` for one pod of a gang; `create` adds PyTorch's own class to its bases."""
 
     def __init__(self, backend: str, settings: Settings) -> None:
-        """Prepare it: nothing is said before the first `next_rendezvous`.
+        """Prepare the handler; it announces nothing before the first `next_rendezvous`.
 
         Args:
-            backend: The name it is registered under.
-            settings: What Holdfast gives the pod.
+            backend: The name under which it is registered.
+            settings: The settings that Holdfast gives the pod.
         """
         self._backend = backend
         self._settings = settings
@@ -54,7 +54,7 @@ class Handler:
         self._place: Assignment | None = None
         self._seen_running = time.time()
         self._failed: tuple[Failure, ...] = ()
-        """How workers failed in the last round, once that is told."""
+        """The failures of workers in the last round, once they are reported."""
         self._closed = self._over = False
         atexit.register(self._leave)
 
@@ -63,41 +63,41 @@ class Handler:
         return self._backend
 
     def get_run_id(self) -> str:
-        """Return the gang's: the workload's uid and its attempt, whatever `--rdzv-id` says."""
+        """Return the run id of the gang: the workload's uid and attempt, regardless of `--rdzv-id`."""
         return self._place.run_id if self._place else f"{self._settings.workload_uid}-{self._settings.attempt}"
 
     @property
     def use_agent_store(self) -> bool:
-        """Return whether workers are to use the store of their round, which listens before they start.
+        """Return whether workers use the store of their round, which listens before they start.
 
-        Not where PyTorch prefixes it by each agent's own restart count: members that have failed different numbers of
-        times would never meet again (row D41).
+        They do not if PyTorch prefixes it with each agent's own restart count: members with different numbers of
+        failures would never meet again (row D41).
         """
         base = _rendezvous().RendezvousHandler
         return hasattr(base, "use_agent_store") and os.environ.get(_UNSHARED, "0") != "1" and not is_prefixed()
 
     def is_closed(self) -> bool:
-        """Return whether there will be no other round."""
+        """Return whether no other round follows."""
         return self._closed or bool(self._member.refused) or self._member.directive.kind in {Kind.FINISH, Kind.LEAVE}
 
     def set_closed(self) -> None:
-        """Begin no other round here. The gang is closed by its rendezvous alone, and goes on without this member."""
+        """Begin no other round here. Only the rendezvous can close the gang, which continues without this member."""
         self._closed = True
 
     def num_nodes_waiting(self) -> int:
-        """Return 1 if the workers are to be stopped: torchrun's agent then stops them and asks for the next round."""
+        """Return 1 if the workers must stop: torchrun's agent then stops them and asks for the next round."""
         self._seen_running = time.time()
         stops = self._closed or bool(self._member.refused) or not _goes_on(self._member.directive, self._place)
         return int(stops)
 
     def next_rendezvous(self) -> Any:
-        """Wait until this member has a place in a round in which all others have arrived.
+        """Wait until this member has a place in a round that all other members have joined.
 
         Raises:
             RendezvousClosedError: if the gang has failed, or this handler was closed.
             RendezvousConnectionError: if the rendezvous refuses this pod.
-            RendezvousTimeoutError: if the store of a round that has formed cannot be reached.
-            SystemExit: with 0, if the member is to leave or the gang has succeeded without it.
+            RendezvousTimeoutError: if the store of a formed round cannot be reached.
+            SystemExit: with 0, if the member must leave or the gang has succeeded without it.
         """
         with _ended_by_signals():
             spec = launcher.worker_spec(self)
@@ -121,10 +121,10 @@ class Handler:
             return answer
 
     def shutdown(self) -> bool:
-        """Tell what became of the workers, and wait for what comes of it: torchrun's launcher calls this at its end.
+        """Report the workers' result, and wait for the directive on it; torchrun's launcher calls this at its end.
 
         Raises:
-            SystemExit: if the workers are to run once more, which this process cannot do any more.
+            SystemExit: with the directive's exit code; or if the workers must run again, which this process cannot do.
         """
         if not self._over:
             try:
@@ -140,14 +140,14 @@ class Handler:
 
     def _answer(self, entry: Entry, place: Assignment) -> Any:
         api, store = _rendezvous(), entry.store()
-        if not hasattr(api, "RendezvousInfo"):  # before PyTorch 2.4, whose agent chooses the workers' port itself
+        if not hasattr(api, "RendezvousInfo"):  # before PyTorch 2.4, the agent chooses the workers' port itself
             return store, place.group_rank, place.group_world_size
         address, port = entry.master()
         where = api.RendezvousStoreInfo(master_addr=address, master_port=port)
         return api.RendezvousInfo(store, place.group_rank, place.group_world_size, where)
 
     def _watch(self, healthy: Report) -> None:
-        """Have a failure said as soon as it is there: torchrun says it once all other workers have been stopped."""
+        """Report a failure as soon as it occurs: torchrun reports it only once all other workers are stopped."""
         agent, thread, seen = launcher.agent(self), threading.get_ident(), time.time()
 
         def look() -> tuple[Failure, ...]:
@@ -163,7 +163,7 @@ class Handler:
             self._member.watch(healthy, look)
 
     def _enter(self, server: Server, role: str) -> Entry:
-        """Return the entry into a round that has begun, with this member in it."""
+        """Return the entry into a round that has begun and includes this member."""
         entry: Entry | None = None
         while True:
             self._member.wait(lambda told: _ends(told) or self._is_next(told))
@@ -176,7 +176,7 @@ class Handler:
                 return entry
 
     def _begins(self, entry: Entry) -> bool:
-        """Wait until the round begins; return whether it has, before another directive came."""
+        """Wait until the round begins; return False if another directive arrives first."""
         number, pause = entry.place.round, _PAUSE_FIRST
         limit = time.monotonic() + ENTRY_LIMIT
         while not entry.tried():
@@ -195,14 +195,14 @@ class Handler:
         return told.assignment is not None and told.assignment.round > self._number
 
     def _tell_failure(self) -> None:
-        """Tell that the workers failed, if that is why torchrun asks for another round, and wait to be told to rejoin.
+        """Report that the workers failed, if torchrun asks for another round for that reason, and wait for a directive.
 
-        Where the round is over already they have failed because of that, or nobody is charged for it.
+        If the round is over already, it reports nothing: its end caused the failure, or no budget is charged for it.
         """
         if not ran(self._member.report) or not _is_of(self._member.directive, self._number):
             return
         if (report := self._member.report) is not None and report.stopping:
-            self._failed = report.failures  # It was said when it was seen.
+            self._failed = report.failures  # It was reported when it was observed.
         else:
             result = launcher.round_result(self)
             failed = launcher.failures(result.failures.values(), self._seen_running) if result else ()
@@ -214,7 +214,7 @@ class Handler:
         told: Any = result or (error if hasattr(error, "failures") else None)
         report = self._member.report
         if told is None and error is None and report is not None and report.stopping:
-            self._say_failed(report.failures)  # Torchrun does not say it here, and it was seen.
+            self._say_failed(report.failures)  # Torchrun does not report this failure here, but it was observed.
         elif (told is None and error is None) or (result and not result.is_failed()):
             self._tell_success()
             return
@@ -229,7 +229,7 @@ class Handler:
         self._member.wait(lambda told: not _is_of(told, number), JUDGED_LIMIT)
 
     def _tell_success(self) -> None:
-        """The finalization barrier (row T2): the rendezvous says when it ends, and with what."""
+        """Report success and wait at the finalization barrier (row T2): the rendezvous sets its end and exit code."""
         number = self._number
         self._member.say(Report(State.SUCCEEDED, number))
         self._member.wait(lambda told: told.kind is not Kind.WAIT and not _is_of(told, number))
@@ -245,7 +245,7 @@ class Handler:
         self._member.say(Report(State.FAILED, self._number, failed))
 
     def _end(self) -> BaseException:
-        """Return what ends torchrun's agent where there is no other round for it."""
+        """Return the exception that ends torchrun's agent if no other round follows for it."""
         api, told = _rendezvous(), self._member.directive
         if self._closed:
             return api.RendezvousClosedError("this process has closed its handler")
@@ -255,13 +255,13 @@ class Handler:
         own = f"; here: {self._failed[0].error}" if self._failed else ""
         if told.exit_code or own:
             return api.RendezvousClosedError(f"{told.why}{own}")
-        # PyTorch's own exception for this makes its launcher fail; an exit of its process does not.
+        # PyTorch's own exception for this makes its launcher fail; SystemExit does not.
         return SystemExit(0)
 
     def _leave(self) -> None:
-        """Say that this member leaves, unless something else was its last word, and fall silent; at exit at the latest.
+        """Announce that this member leaves, unless its final state is another one, and close it; at exit at the latest.
 
-        A torchrun that was told to end by a signal does not shut its handler down, and is heard of only here.
+        A torchrun that a signal ends does not shut its handler down: only this call announces its end.
         """
         if self._over:
             return
@@ -280,7 +280,7 @@ class Handler:
 
 
 def _goes_on(told: Directive, place: Assignment | None) -> bool:
-    """Return whether workers that run are to run on."""
+    """Return whether running workers keep running."""
     return told.kind is Kind.WAIT or (place is not None and _is_of(told, place.round))
 
 
@@ -294,7 +294,7 @@ def _ends(told: Directive) -> bool:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Generator[None]:
-    """Let SIGTERM end the waiting for a first round: PyTorch listens once workers run, process 1 never does."""
+    """Let SIGTERM end the wait for a first round: PyTorch handles it once workers run, and process 1 ignores it."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return

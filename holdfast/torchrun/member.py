@@ -1,4 +1,4 @@
-"""A member of a gang in a process that belongs to somebody else: a thread that speaks with the rendezvous."""
+"""A member of a gang inside torchrun's process: a thread that talks to the rendezvous."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _log = logging.getLogger(__name__)
 
 _BURIAL: Final = 1.0
 _LOOK: Final = 0.1
-"""Seconds between two looks at workers that run."""
+"""Seconds between two checks of running workers."""
 
 
 class Member:
-    """Says what is true of the workers for as long as it is true, heartbeats included, and hears what is to be done.
+    """Announces the report on the workers, with heartbeats, and receives directives.
 
-    Its methods are called by other threads than its own.
+    Other threads than its own call its methods.
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Prepare it; the first `say` begins."""
+        """Prepare the member; the first `say` starts it."""
         self.settings = settings
         self._port = 0
         self._changed = threading.Condition()
@@ -43,29 +43,29 @@ class Member:
         self._loop = _Loop()
         self._speaking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        # A daemon: what torchrun's process ends by is torchrun's business, and `handler` has its last word said first.
+        # A daemon, so that it does not keep torchrun's process alive; `handler` announces the final state first.
         self._thread = threading.Thread(target=self._run, name="holdfast-rendezvous", daemon=True)
 
     @property
     def directive(self) -> Directive:
-        """What it was last told."""
+        """The last directive."""
         with self._changed:
             return self._directive
 
     @property
     def refused(self) -> str:
-        """Why the rendezvous will have nothing to do with it; empty if it has."""
+        """Why the rendezvous refused this member for good; empty if it did not."""
         with self._changed:
             return self._refused
 
     @property
     def report(self) -> Report | None:
-        """What it says now."""
+        """The current report."""
         with self._changed:
             return self._report
 
     def say(self, report: Report, settings: Settings | None = None, port: int = 0) -> None:
-        """Say this from now on; with who it is, and the port of the store it would host, if those are others now."""
+        """Announce this report from now on; also update the settings and the port of the store that it would host."""
         with self._changed:
             self.settings = settings or self.settings
             self._port = port or self._port
@@ -73,15 +73,15 @@ class Member:
                 self._report, self._heard = report, False
         if not self._thread.is_alive() and not self._loop.is_closed():
             self._thread.start()
-        with contextlib.suppress(RuntimeError):  # it has ended already: there is nobody to say it to
+        with contextlib.suppress(RuntimeError):  # the loop has ended already: the report cannot be sent
             self._loop.call_soon_threadsafe(self._conversation.say, report)
 
     def watch(self, healthy: Report, look: Callable[[], tuple[Failure, ...]]) -> None:
-        """Look for workers that have failed, as long as this is what is said; then say that they have, at once.
+        """Check for failed workers while this is the current report; report a failure at once.
 
         Args:
-            healthy: What is said of the round that runs.
-            look: Returns how workers have failed by now.
+            healthy: The report of the running round.
+            look: Returns the failures of workers so far.
         """
 
         async def watching() -> None:
@@ -97,7 +97,7 @@ class Member:
             self._loop.call_soon_threadsafe(begin)
 
     def _replace(self, old: Report, new: Report) -> None:
-        """Say something else instead, unless something else is said already."""
+        """Replace the report, unless it has been replaced already."""
         with self._changed:
             if self._report is not old:
                 return
@@ -105,17 +105,17 @@ class Member:
             self._conversation.say(new)
 
     def wait(self, until: Callable[[Directive], bool], limit: float | None = None) -> bool:
-        """Wait until a directive is one of those, or the member is refused; return whether that came in time."""
+        """Wait until a directive satisfies `until`, or the member is refused; return whether that happened in time."""
         with self._changed:
             return bool(self._changed.wait_for(lambda: self._refused or until(self._directive), limit))
 
     def wait_until_heard(self, limit: float) -> bool:
-        """Wait until somebody has answered to what is said now; return whether that came in time."""
+        """Wait until the current report is answered, or the member is refused; return whether that happened in time."""
         with self._changed:
             return bool(self._changed.wait_for(lambda: self._refused or self._heard, limit))
 
     def close(self) -> None:
-        """Fall silent."""
+        """Stop announcing, and end the thread."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._silence)
         if self._thread.is_alive():
@@ -158,18 +158,18 @@ class Member:
 
 
 def _announce(told: Directive) -> None:
-    """Tell the log; what ends a round or the gang even where only warnings are shown, as with torchrun by default."""
+    """Log a directive; the end of a round or the gang is a warning, since torchrun shows only warnings by default."""
     level = logging.INFO if told.kind in {Kind.WAIT, Kind.RUN} else logging.WARNING
     _log.log(level, "told to %s%s", told.kind.value.lower(), f": {told.why}" if told.why else "")
 
 
 def ran(report: Report | None) -> bool:
-    """Return whether a member that says this has workers that run, or are being stopped since one has failed."""
+    """Return whether a member with this report has running workers, or is stopping them after a failure."""
     return report is not None and (report.state is State.HEALTHY or report.stopping)
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop that looks names up on its own thread: as the process ends there are no others to be had any more."""
+    """A loop that looks up names on its own thread: a process that ends cannot start other threads."""
 
     async def getaddrinfo(
         self,

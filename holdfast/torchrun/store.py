@@ -1,4 +1,4 @@
-"""The store of a round, hosted by torchrun's agent of group rank 0: who enters, and what PyTorch keeps in it."""
+"""The store of a round, hosted by torchrun's agent of group rank 0: the entry of members, and PyTorch's own keys."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from holdfast.agent.process import free_port
 
 _CONNECT_LIMIT: Final = 1.0
 _OPERATION_LIMIT: Final = timedelta(seconds=30)
-"""After one that took longer a client is not used any more: its answer may still come."""
+"""The limit of one operation; after a timeout the client is not reused, because the answer may still arrive."""
 _PYTORCH_LIMIT: Final = timedelta(minutes=5)
-"""As PyTorch has it for an agent's own exchanges through the store."""
+"""The limit that PyTorch uses for an agent's own exchanges through the store."""
 _HERE: Final = "holdfast/here"
 _BEGUN: Final = "holdfast/begun"
 _PORT: Final = "holdfast/port"
 _ROLE_INFO: Final = "torchelastic/role_info"
 _ATTEMPT: Final = "/attempt_"
 _BARRIERS: Final = ("torchelastic/agent/terminal_state", f"{_ROLE_INFO}/finished")
-"""Keys by which PyTorch's agents wait for each other: at their end, and until all have read who has which rank."""
+"""Keys by which PyTorch's agents wait for each other: at their end, and until all have read their ranks."""
 
 
 def is_prefixed() -> bool:
-    """Return whether this PyTorch's workers prefix a store that they share by their own agent's restart count.
+    """Return whether this PyTorch's workers prefix a shared store with their own agent's restart count.
 
-    2.4 and 2.5 do (pytorch#135712), though each round's store is a new one. Whether it is so is read from PyTorch's own
-    function, or, where that is gone, from its version.
+    2.4 and 2.5 do (pytorch#135712), though each round's store is a new one. The answer comes from the code of PyTorch's
+    own function, or from the version if that function is gone.
     """
     code = getattr(getattr(import_module("torch.distributed.rendezvous"), "_create_c10d_store", None), "__code__", None)
     if code is not None:
@@ -40,16 +40,16 @@ def is_prefixed() -> bool:
 
 
 class Server:
-    """The store this member hosts if it becomes group rank 0: its port is held from before it joins, so it is free."""
+    """The store that this member hosts if it becomes group rank 0: it takes its port before joining, so it is free."""
 
     def __init__(self, address: str) -> None:
-        """Listen, on a port of the kernel's choice.
+        """Listen on a port that the kernel chooses.
 
         Args:
-            address: Where this pod reaches itself, as the others reach it.
+            address: The address at which this pod and the others reach it.
 
         Raises:
-            RuntimeError, OSError: if it cannot.
+            RuntimeError, OSError: if it cannot listen.
         """
         self.store: Any = _distributed().TCPStore(
             host_name=address, port=0, is_master=True, wait_for_workers=False, timeout=_OPERATION_LIMIT
@@ -58,32 +58,32 @@ class Server:
 
 
 class Entry:
-    """The way into one round: it begins for nobody before all of its members are there.
+    """The entry into one round: the round begins for no member before all members have entered.
 
-    So nobody starts workers that would wait for one that was lost in between; and what PyTorch's agents tell each other
-    afterwards is there already, so that none of them waits in PyTorch, where no directive reaches it.
+    So no member starts workers that would wait for a lost member. The keys that PyTorch's agents exchange afterwards
+    are set already, so that no agent waits inside PyTorch, where it receives no directive.
     """
 
     def __init__(self, place: Assignment, server: Server, role: str, *, shared: bool) -> None:
-        """Prepare it.
+        """Prepare the entry.
 
         Args:
             place: The member's place in the round.
-            server: What it hosts as group rank 0.
-            role: The workers', as torchrun has it.
+            server: The store that it hosts as group rank 0.
+            role: The role of the workers in torchrun.
             shared: Whether the workers use the same store.
         """
         self.place = place
-        self._server = server  # it listens as long as this is held, whichever client is used
+        self._server = server  # keep a reference: the store listens only while it is referenced
         self._role = role
         self._shared = shared
         self._client: Any = server.store if place.group_rank == 0 else None
         self._store: Any = None
         self._come = 0
-        """As group rank 0: how many members are known to be there, counted from it."""
+        """As group rank 0: how many members have entered, counted from rank 0 without gaps."""
 
     def tried(self) -> bool:
-        """Go one step further; return whether the round has begun."""
+        """Try the next step of the entry; return whether the round has begun."""
         try:
             store = self._store = self._entered() if self._store is None else self._store
             if store is None:
@@ -99,22 +99,22 @@ class Entry:
             store.add(_BEGUN, 1)
             return True
         except (OSError, RuntimeError):
-            # It is gone, or slow: the rendezvous says which.
+            # The store is gone or slow: the rendezvous decides which.
             self._store = self._client = None
             return False
 
     def master(self) -> tuple[str, int]:
-        """Return where the workers of a round that has begun meet."""
+        """Return the address and port at which the workers of the round meet."""
         port = self.place.master_port if self._shared else int(self._store.get(_PORT))
         return self.place.master_address, port
 
     def store(self) -> Any:
-        """Return the store of a round that has begun, as PyTorch's agent is to have it."""
+        """Return the store of a round that has begun, for PyTorch's agent."""
         self._client.set_timeout(_PYTORCH_LIMIT)
         return _round_store(self._prefix(), self._client, self.place.master_address)
 
     def _entered(self) -> Any | None:
-        """Return the store with this member in it, or None while it cannot be reached."""
+        """Enter this member and return the store, or None while the store cannot be reached."""
         place = self.place
         self._client = self._client or _client(place.master_address, place.master_port)
         if self._client is None:
@@ -122,7 +122,7 @@ class Entry:
         store = _distributed().PrefixStore(self._prefix(), self._client)
         for key, value in _known(place, self._role):
             store.set(key, value)
-        store.add(f"{_HERE}/{place.group_rank}", 1)  # more than once, where it has to connect again: it is there
+        store.add(f"{_HERE}/{place.group_rank}", 1)  # a reconnect adds again: only a count above 0 matters
         return store
 
     def _prefix(self) -> str:
@@ -130,7 +130,7 @@ class Entry:
 
 
 def _known(place: Assignment, role: str) -> list[tuple[str, str]]:
-    """Return what a PyTorch agent will write, under the names of 1.13 to 2.15, for whoever waits for it."""
+    """Return the keys that PyTorch agents wait for, in all names from 1.13 to 2.15, with their values."""
     number = place.group_rank
     info = json.dumps({"role": role, "rank": number, "local_world_size": place.local_world_size})
     ranks = json.dumps([place.rank, place.world_size, place.role_rank, place.role_world_size])
@@ -143,9 +143,9 @@ def _known(place: Assignment, role: str) -> list[tuple[str, str]]:
 
 
 def _client(address: str, port: int) -> Any | None:
-    """Return a client of that store, or None while nobody listens there."""
+    """Return a client of the store at this address, or None while nothing listens there."""
     with contextlib.suppress(OSError):
-        # PyTorch's client waits for its whole limit, and hears no signal meanwhile.
+        # Probe the port first: PyTorch's client blocks for its whole limit, and handles no signal meanwhile.
         socket.create_connection((address, port), _CONNECT_LIMIT).close()
         return _distributed().TCPStore(
             host_name=address, port=port, is_master=False, wait_for_workers=False, timeout=_OPERATION_LIMIT
@@ -154,10 +154,10 @@ def _client(address: str, port: int) -> Any | None:
 
 
 def _round_store(prefix: str, client: Any, address: str) -> Any:
-    """Return a `PrefixStore` in which no agent waits for the others, and whose MASTER_ADDR is one they can reach.
+    """Return a `PrefixStore` in which no agent waits for the others, and whose MASTER_ADDR they can reach.
 
-    The barrier at the end is the rendezvous's own (row T2), and the other one's purpose, that group rank 0 outlives its
-    clients, is served by that. MASTER_ADDR is put there by PyTorch before 2.4: the host's name, which few pods resolve.
+    The rendezvous has its own final barrier (row T2). That barrier also serves the purpose of the other one: group rank
+    0 outlives its clients. PyTorch before 2.4 sets MASTER_ADDR to the host's name, which few pods resolve.
     """
     base: Any = _distributed().PrefixStore
 

@@ -1,1 +1,1 @@
-"""What a stack has on request: Kueue, two Temporal servers, copies of its data."""
+"""Optional features of a stack: Kueue, two Temporal servers, copies of its data."""

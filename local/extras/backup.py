@@ -1,9 +1,9 @@
-"""Copies of what a stack remembers, the cluster's store and Temporal's database, and putting an older one back.
+"""Copies the data of a stack, the cluster's etcd and Temporal's database, and restores an older copy.
 
-A copy is taken cold: the part is stopped, its files are copied, it is started again. A snapshot is etcd's own: taken
-while it runs, and put back by etcdutl, which can also raise the revision, as is advised for Kubernetes. From a copy, or
-from a snapshot whose revision is not raised, the cluster counts its versions from an older one on: the harder case for
-whoever watches it.
+A copy is cold: the part stops, its files are copied, and it starts again. A snapshot is etcd's own: etcd takes it while
+it runs, and etcdutl restores it. etcdutl can also raise the revision, as Kubernetes recommends. After a restore from a
+copy, or from a snapshot without a raised revision, resource versions continue from an older one: the harder case for
+watching clients.
 """
 
 import base64
@@ -23,7 +23,7 @@ REMEMBERERS = {
     "etcd": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubelet"),
     "temporal": (),
 }
-"""The parts that have data of their own, and those that remember something of it, in the order of their start."""
+"""The parts with data of their own, and the parts that hold state derived from it, in start order."""
 SNAPSHOT_SECONDS = 60.0
 SNAPSHOT_FOLDER = "from-snapshot"
 
@@ -46,10 +46,10 @@ def take(runner: Runner, planned: dict[str, Part], name: str, target: Path) -> N
 
 
 def restore(runner: Runner, planned: dict[str, Part], name: str, source: Path) -> None:
-    """Put a copy in the place of a part's data; what remembers anything of that is started afresh too.
+    """Replace a part's data with a copy, and restart the parts that depend on that data.
 
     Raises:
-        StackError: the part has no data, or there is no copy of it.
+        StackError: the part has no data, or the folder has no copy of it.
     """
     _check(name)
     copies = list(source.glob(f"{runner.layout.data(name).name}*"))
@@ -64,10 +64,10 @@ def restore(runner: Runner, planned: dict[str, Part], name: str, source: Path) -
 
 
 def take_snapshot(etcd: str, target: Path) -> None:
-    """Write a snapshot of the etcd at an address into the file `target`, while it runs.
+    """Write a snapshot of the running etcd at an address into the file `target`.
 
     Raises:
-        StackError: the file exists, or etcd gave no whole snapshot.
+        StackError: the file exists, or etcd returned no complete snapshot.
     """
     if target.exists():
         raise StackError(f"{target} exists already", "give a file that does not")
@@ -87,18 +87,18 @@ def take_snapshot(etcd: str, target: Path) -> None:
 
 
 def restore_snapshot(runner: Runner, planned: dict[str, Part], etcdutl: Path, source: Path, *, raised_by: int) -> None:
-    """Put a snapshot in the place of etcd's data; what remembers anything of that is started afresh too.
+    """Replace etcd's data with a snapshot, and restart the parts that depend on that data.
 
     Args:
-        runner: of the stack.
+        runner: the stack's runner.
         planned: the stack's parts.
         etcdutl: the program that reads snapshots.
-        source: the snapshot, a file.
-        raised_by: by how much the revision is raised above the snapshot's, with all before it marked as compacted; 0
-            leaves it.
+        source: the file of the snapshot.
+        raised_by: the number to add to the snapshot's revision; older revisions are marked as compacted; 0
+            keeps the revision.
 
     Raises:
-        StackError: it is no snapshot.
+        StackError: the file is not a snapshot.
     """
     fresh = runner.layout.data("etcd").with_name(SNAPSHOT_FOLDER)
     shutil.rmtree(fresh, ignore_errors=True)
@@ -111,7 +111,7 @@ def restore_snapshot(runner: Runner, planned: dict[str, Part], etcdutl: Path, so
 
 
 def _replace(runner: Runner, planned: dict[str, Part], name: str, put: Callable[[], object]) -> None:
-    """Stop a part and those that remember something of it, put other data in its place, and start them again."""
+    """Stop a part and the running parts that depend on its data, replace the data, and start them again."""
     affected = [name, *(each for each in REMEMBERERS[name] if runner.process(each))]
     for each in reversed(affected):
         if runner.process(each):
@@ -129,7 +129,7 @@ def _check(name: str) -> None:
 
 
 def _files(layout: Layout, name: str) -> list[Path]:
-    """Return a part's data: a folder, or a database file with the files it has beside it."""
+    """Return a part's data: a folder, or a database file with the files next to it."""
     return sorted(layout.data(name).parent.glob(f"{layout.data(name).name}*"))
 
 

@@ -1,4 +1,4 @@
-"""Temporal without a single point of failure of its own: two servers on one PostgreSQL, on this machine."""
+"""Runs Temporal without a single point of failure of its own: two servers on one PostgreSQL, on this machine."""
 
 import contextlib
 import hashlib
@@ -23,7 +23,7 @@ from holdfast.local.system.ports import LOOPBACK
 
 DATABASE = "postgresql"
 SERVERS = {"temporal-1": "127.0.0.1", "temporal-2": "127.0.0.2"}
-"""The servers and where each listens: they find each other by their addresses, on the same ports."""
+"""The servers and their addresses: they find each other by address, and use the same ports."""
 _SERVICES = ("history", "matching", "worker")
 SHARED_PORTS = (
     "temporal",
@@ -49,7 +49,7 @@ RUN_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Database:
-    """Where one stack's PostgreSQL keeps things. As root it runs as `postgres`, who may not look into root's folders.
+    """The paths of one stack's PostgreSQL. For root it runs as `postgres`, which cannot read root's folders.
 
     Attributes:
         stack: folder of the stack.
@@ -59,7 +59,7 @@ class Database:
 
     @property
     def folder(self) -> Path:
-        """Everything of it."""
+        """The folder of all its files."""
         if os.geteuid() != 0:
             return self.stack / "data" / DATABASE
         return Path("/var/lib/holdfast") / f"pg-{hashlib.sha256(str(self.stack).encode()).hexdigest()[:8]}"
@@ -81,12 +81,12 @@ class Database:
 
 
 def program(name: str) -> str:
-    """The path of a program of PostgreSQL: the newest that Debian has installed, else the one on PATH.
+    """Return the path of a PostgreSQL program: the newest Debian version, else the one on PATH.
 
-    Debian's own programs on PATH only choose among its versions, by settings that are none of a stack's.
+    Debian's wrappers on PATH only select a version, by settings that do not belong to a stack.
 
     Raises:
-        StackError: there is none.
+        StackError: the program is not installed.
     """
     installed = sorted(DEBIAN.glob(f"*/bin/{name}"), key=lambda path: _version(path.parents[1].name))
     found = str(installed[-1]) if installed else shutil.which(name)
@@ -99,12 +99,12 @@ def program(name: str) -> str:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Return a version as numbers; before 10 a major version had two (9.6)."""
+    """Return a version as numbers; before 10 a major version had two numbers (9.6)."""
     return tuple(int(part) for part in text.split(".") if part.isdecimal())
 
 
 def as_user(*argv: str) -> tuple[str, ...]:
-    """Return a command as the user who may run PostgreSQL, which refuses to run as root."""
+    """Return a command that runs as a user that can run PostgreSQL, which refuses to run as root."""
     if os.geteuid() != 0:
         return argv
     return ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--", *argv)
@@ -113,7 +113,7 @@ def as_user(*argv: str) -> tuple[str, ...]:
 def parts(
     layout: Layout, binaries: Mapping[str, str], ports: Mapping[str, int], dynamic: Mapping[str, str]
 ) -> list[Part]:
-    """The database, both servers, and the Web UI."""
+    """Return the database, both servers, and the Web UI."""
     found = [_database(layout, ports)]
     for name, address in SERVERS.items():
         config = layout.write_config(f"{name}.yaml", yaml.safe_dump(_server(layout, name, address, ports, dynamic)))
@@ -137,7 +137,7 @@ def _database(layout: Layout, ports: Mapping[str, int]) -> Part:
         "unix_socket_directories": "",
         "max_connections": 200,
         "shared_buffers": "128MB",
-        # As etcd here: a crash of the machine may lose what is newest, a kill -9 does not.
+        # As with etcd: a crash of the machine may lose the newest data, a kill -9 does not.
         "fsync": "off",
         "wal_level": "replica",
         "archive_mode": "on",
@@ -211,7 +211,7 @@ def _server(
 
 
 def _ui(layout: Layout, binary: str, ports: Mapping[str, int]) -> Part:
-    """The Web UI, which asks the first server: while that is away it shows nothing."""
+    """Return the Web UI, which uses the first server: while that server is down it shows nothing."""
     config = {
         "temporalGrpcAddress": f"{LOOPBACK}:{ports['temporal']}",
         "host": LOOPBACK,
@@ -233,7 +233,7 @@ def _ui(layout: Layout, binary: str, ports: Mapping[str, int]) -> Part:
 
 
 def addresses(ports: Mapping[str, int]) -> str:
-    """Where both servers are, as `TEMPORAL_ADDRESS` has it."""
+    """Return the addresses of both servers, in the format of `TEMPORAL_ADDRESS`."""
     return ",".join(f"{address}:{ports['temporal']}" for address in SERVERS.values())
 
 
@@ -245,10 +245,10 @@ def _password(layout: Layout) -> str:
 
 
 def prepare(layout: Layout) -> None:
-    """Make the database's folder and the database cluster in it, unless they are there.
+    """Create the database's folder and the database cluster in it, unless they exist.
 
     Raises:
-        StackError: PostgreSQL is not there, or could not be set up.
+        StackError: PostgreSQL is missing or its setup failed, or the folder holds data of an unfinished restore.
     """
     place, owner = Database(layout.directory), "postgres" if os.geteuid() == 0 else None
     if (place.data / "PG_VERSION").exists():
@@ -260,7 +260,7 @@ def prepare(layout: Layout) -> None:
             "restore it again; or give it up with `holdfast dev down --purge`",
         )
     shutil.rmtree(place.folder, ignore_errors=True)
-    # Under another name until it is whole: initdb writes PG_VERSION first, and may be killed after that.
+    # Use another name until it is complete: initdb writes PG_VERSION first, and may be killed after that.
     half_made = place.data.with_name("half-made")
     for folder in (place.folder, place.archive):
         folder.mkdir(parents=True, mode=0o700)
@@ -285,10 +285,10 @@ def prepare(layout: Layout) -> None:
 
 
 def await_ready(ports: Mapping[str, int]) -> None:
-    """Wait until the database takes connections: after a crash it listens for a while before it does.
+    """Wait until the database accepts connections: after a crash it listens for a while before it does.
 
     Raises:
-        StackError: it does not within a minute.
+        StackError: it does not accept any within a minute.
     """
     argv = (program("pg_isready"), f"--host={LOOPBACK}", f"--port={ports['postgresql']}", "--quiet")
     deadline = time.monotonic() + READY_SECONDS
@@ -299,12 +299,12 @@ def await_ready(ports: Mapping[str, int]) -> None:
 
 
 def release(layout: Layout) -> None:
-    """Let the database be started again after it was killed: once nothing of it lives, its lock says nothing any more.
+    """Remove the lock of a killed database, so that it can start again, once none of its processes is alive.
 
-    PostgreSQL itself takes a process for living that only has not been reaped yet.
+    PostgreSQL itself treats a process that has not been reaped yet as alive.
 
     Raises:
-        StackError: something of it lives on.
+        StackError: some of its processes are still alive.
     """
     data = Database(layout.directory).data
     deadline = time.monotonic() + RELEASED_SECONDS
@@ -316,9 +316,9 @@ def release(layout: Layout) -> None:
 
 
 def _at_home(data: Path) -> list[int]:
-    """Return the processes that work in a folder: each of PostgreSQL's works in its data."""
+    """Return the processes whose working directory is this folder: PostgreSQL's processes run in its data folder."""
     found = list[int]()
-    data = data.resolve()  # As /proc has it: a folder on the way may be a link.
+    data = data.resolve()  # As in /proc: a parent folder may be a link.
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (entry / "cwd").readlink() == data:
@@ -327,19 +327,19 @@ def _at_home(data: Path) -> list[int]:
 
 
 def define(layout: Layout, sql_tool: str, ports: Mapping[str, int]) -> None:
-    """Make both databases and bring their schemas up to this version, unless that is done.
+    """Create both databases and update their schemas to this version, unless that is done.
 
     Raises:
-        StackError: it failed; with what was said.
+        StackError: it failed; with the program's output.
     """
-    # Beside the databases: where they are gone, so is the word that they are made.
+    # Next to the databases: if they are removed, this marker is removed, too.
     done = Database(layout.directory).folder / f"schema-{TEMPORAL_SERVER}"
     if done.exists():
         return
     reach = [sql_tool, "--plugin=postgres12", f"--ep={LOOPBACK}", f"--port={ports['postgresql']}", f"--user={_USER}"]
     secret = {"SQL_PASSWORD": _password(layout)}
     for database, schema in STORES.items():
-        with contextlib.suppress(StackError):  # Another time it is there.
+        with contextlib.suppress(StackError):  # It may exist already.
             _run(*reach, f"--db={database}", "create-database", cwd=layout.directory, **secret)
         _run(*reach, f"--db={database}", "setup-schema", "-v", "0.0", cwd=layout.directory, **secret)
         name = f"postgresql/v12/{schema}"
@@ -348,10 +348,10 @@ def define(layout: Layout, sql_tool: str, ports: Mapping[str, int]) -> None:
 
 
 def define_namespace(temporal: str, address: str, name: str) -> None:
-    """Make the stack's namespace, unless it is there.
+    """Create the stack's namespace, unless it exists.
 
     Raises:
-        StackError: it failed; with what was said.
+        StackError: it failed; with the program's output.
     """
     try:
         _run(temporal, "operator", "namespace", "create", "--address", address, "-n", name, "--retention", "72h")
@@ -361,10 +361,10 @@ def define_namespace(temporal: str, address: str, name: str) -> None:
 
 
 def take_base_backup(layout: Layout, ports: Mapping[str, int]) -> Path:
-    """Copy the database cluster while all goes on, and return where the copy is.
+    """Copy the database cluster while it runs, and return the path of the copy.
 
     Raises:
-        StackError: it failed; with what was said.
+        StackError: it failed; with the program's output.
     """
     place = Database(layout.directory)
     taken = (path.name.removeprefix("base-") for path in place.folder.glob("base-*"))
@@ -376,9 +376,9 @@ def take_base_backup(layout: Layout, ports: Mapping[str, int]) -> Path:
 
 
 def restore_base_backup(layout: Layout, source: Path, until: datetime) -> None:
-    """Put a copy in the place of the database cluster, which is to go on from there to a time when it is started.
+    """Replace the database cluster with a copy; at its next start it recovers from the copy to the given time.
 
-    What it archived of its write-ahead log is kept for that; what it had not archived yet is taken from what it leaves.
+    It keeps the archived segments of the write-ahead log, and takes the others from the replaced cluster.
     """
     place = Database(layout.directory)
     left, fresh = _left(place), place.data.with_name("restoring")
@@ -391,7 +391,7 @@ def restore_base_backup(layout: Layout, source: Path, until: datetime) -> None:
     signal.touch()
     if os.geteuid() == 0:
         shutil.chown(signal, "postgres", "postgres")
-    # Where a try before was broken off here, what it has moved aside is the database.
+    # If an earlier try was interrupted here, the folder that it moved aside is the database.
     if place.data.exists():
         shutil.rmtree(left, ignore_errors=True)
         place.data.replace(left)
@@ -402,7 +402,7 @@ def restore_base_backup(layout: Layout, source: Path, until: datetime) -> None:
 
 
 def _left(place: Database) -> Path:
-    """Return where the database lies that a restoration has moved aside."""
+    """Return the path of the database that a restore has moved aside."""
     return place.data.with_name("left")
 
 

@@ -1,7 +1,7 @@
-"""The published Kueue beside a local stack: its program, definitions, webhooks and configuration.
+"""The published Kueue in a local stack: its program, CRDs, webhooks and configuration.
 
-Its webhooks serve with the certificate of the stack's API server. Its configuration names Attempt in
-`externalFrameworks`: so it leaves what is under an admitted AppWrapper alone (row F6).
+Its webhooks use the certificate of the stack's API server. Its configuration names Attempt in
+`externalFrameworks`, so that it does not manage the objects below an admitted AppWrapper (row F6).
 """
 
 import base64
@@ -26,17 +26,17 @@ PORTS = ("kueue", "kueue-webhook")
 FRAMEWORKS = ("batch/job", "workload.codeflare.dev/appwrapper")
 EXTERNAL_FRAMEWORKS = ("Attempt.v1.holdfast.dev",)
 _ASKED = frozenset({"appwrappers", "jobs", "workloads", "clusterqueues", "localqueues", "resourceflavors", "cohorts"})
-"""What its webhooks are asked about here."""
+"""The resources for which the API server calls its webhooks here."""
 _METRICS = "/etc/kueue/metrics/certs"
-"""Where Kueue 0.19 looks for its metrics' certificates, whatever its configuration says."""
+"""The folder in which Kueue 0.19 looks for its metrics' certificates, regardless of its configuration."""
 _CONFIG_MAP = ("kueue-manager-config", "kueue-system", "controller_manager_config.yaml")
-"""Where Kueue's own installation keeps its configuration, and where `doctor` reads it."""
+"""The ConfigMap in which Kueue's own installation keeps its configuration; `doctor` reads it there."""
 
 Json = dict[str, Any]
 
 
 def components() -> Path:
-    """The folder of Kueue's own manifests, in its Go module."""
+    """Return the folder of Kueue's own manifests, in its Go module."""
     return source_of(TOOLS[NAME]) / "config" / "components"
 
 
@@ -44,10 +44,10 @@ def configuration(port: int, certificates: Path, health: str, **settings: Any) -
     """Return Kueue's own configuration.
 
     Args:
-        port: where its webhooks listen.
-        certificates: the folder of what they serve with.
+        port: the port of its webhooks.
+        certificates: the folder of the webhooks' certificates.
         health: `host:port` of its probes.
-        settings: fields of it that differ from what a local stack has.
+        settings: fields that override those of a local stack.
     """
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -64,7 +64,7 @@ def configuration(port: int, certificates: Path, health: str, **settings: Any) -
 
 
 def definitions(folder: Path) -> Iterator[Json]:
-    """Return its custom resource definitions, without their conversion webhook: one version alone is used here."""
+    """Yield its custom resource definitions, without their conversion webhook: the stack uses only one version."""
     for file in sorted((folder / "crd" / "bases").glob("*.yaml")):
         definition: Json = yaml.safe_load(file.read_text())
         definition["spec"].pop("conversion", None)
@@ -72,14 +72,14 @@ def definitions(folder: Path) -> Iterator[Json]:
 
 
 def webhooks(folder: Path, port: int, authority: bytes, asked: frozenset[str] = _ASKED, **fields: Any) -> list[Json]:
-    """Return its webhook configurations, for this address.
+    """Return its webhook configurations, for the loopback address.
 
     Args:
-        folder: of its manifests.
-        port: where it listens.
-        authority: the certificate that its own is checked against.
-        asked: the resources that it is asked about.
-        fields: of each webhook, in place of its own.
+        folder: the folder of its manifests.
+        port: the port at which it listens.
+        authority: the certificate to verify its own.
+        asked: the resources for which the API server calls it.
+        fields: fields that override those of each webhook.
     """
     bundle = base64.b64encode(authority).decode()
     found: list[Json] = []
@@ -101,16 +101,16 @@ def webhooks(folder: Path, port: int, authority: bytes, asked: frozenset[str] = 
 
 
 def certify(pki: Path, folder: Path) -> None:
-    """Put what Kueue serves with into a folder: the API server's certificate."""
+    """Copy the certificate and key that Kueue serves with, those of the API server, into a folder."""
     folder.mkdir(exist_ok=True)
     for ours, theirs in (("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")):
         shutil.copyfile(pki / ours, folder / theirs)
 
 
 def with_certificates(folder: Path) -> list[str]:
-    """Return what runs a program for which a folder's certificates also lie where Kueue looks for one. As root.
+    """Return a command prefix that also shows a folder's certificates to a program where Kueue expects them. As root.
 
-    It sees an `/etc` of its own: the machine's stays as it is.
+    The program gets an `/etc` of its own; the machine's stays unchanged.
     """
     script = (
         f'cd "$1" && shift && rm -rf upper work && mkdir upper work && '
@@ -137,17 +137,17 @@ def _of(layout: Layout, ports: Mapping[str, int]) -> Json:
 
 
 def require() -> None:
-    """Refuse a machine on which Kueue cannot be given its certificates.
+    """Refuse a machine on which Kueue cannot get its certificates.
 
     Raises:
-        StackError: it is not Linux, or this is not root.
+        StackError: the system is not Linux, or the user is not root.
     """
     if os.uname().sysname != "Linux" or os.geteuid() != 0:
         raise StackError("Kueue needs root, on Linux: it is shown certificates in an /etc of its own", "sudo")
 
 
 def install(kubectl: Kubectl, layout: Layout, ports: Mapping[str, int]) -> None:
-    """Put into the cluster what Kueue needs before it starts."""
+    """Create the objects that Kueue needs in the cluster before it starts."""
     certify(layout.pki, _folder(layout))
     found = list(definitions(components()))
     _apply(kubectl, found)
@@ -169,7 +169,7 @@ def install(kubectl: Kubectl, layout: Layout, ports: Mapping[str, int]) -> None:
 
 
 def connect(kubectl: Kubectl, layout: Layout, ports: Mapping[str, int]) -> None:
-    """Have the API server ask Kueue, which is ready."""
+    """Configure the API server to call the webhooks of Kueue, which must be ready."""
     authority = (layout.pki / "apiserver.crt").read_bytes()
     _apply(kubectl, webhooks(components(), ports["kueue-webhook"], authority))
 

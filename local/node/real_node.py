@@ -1,4 +1,4 @@
-"""The real node: a kubelet and a containerd of this stack's own, what they need, and leaving nothing behind."""
+"""The real node: a kubelet and a containerd of this stack's own, and their configuration, images and network."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ PORTS = ("kubelet", "kubelet-health")
 
 @dataclass(frozen=True)
 class RealNode:
-    """Where one stack's real node keeps things; short paths, since a socket's may have 107 characters.
+    """The paths of one stack's real node; they are short, because a socket path is limited to 107 characters.
 
     Attributes:
         stack: folder of the stack.
@@ -36,7 +36,7 @@ class RealNode:
 
     @property
     def identity(self) -> str:
-        """Tells the nodes of several stacks apart."""
+        """Distinguishes the nodes of several stacks."""
         return hashlib.sha256(str(self.stack).encode()).hexdigest()[:8]
 
     @property
@@ -77,7 +77,7 @@ class RealNode:
 
 
 def write_client_certificate(folder: Path) -> bool:
-    """A certificate with which the API server shows the kubelet who it is; False if there is no openssl to make it."""
+    """Write the API server's client certificate for the kubelet; return False if openssl is missing or fails."""
     certificate, key = folder / "kubelet-client.crt", folder / "kubelet-client.key"
     if certificate.exists() and key.exists():
         return True
@@ -98,11 +98,11 @@ def write_client_certificate(folder: Path) -> bool:
 
 
 def prepare(node: RealNode, shim: Path) -> None:
-    """Make folders, images, the bridge and cgroups on a machine that was swept before.
+    """Create folders, images, the bridge and cgroups on a machine after a sweep.
 
     Args:
         node: the node.
-        shim: containerd's shim, which is linked under the name by which containerd looks for it.
+        shim: containerd's shim; the node links it under the name that containerd expects.
     """
     for folder in (node.run, node.data):
         folder.mkdir(parents=True, exist_ok=True, mode=0o711)
@@ -119,7 +119,7 @@ def prepare(node: RealNode, shim: Path) -> None:
 
 
 def ensure_network(node: RealNode) -> None:
-    """Make the bridge with the node's address, as far as it is not there: whoever made it may have been killed."""
+    """Create the missing parts of the bridge with the node's address: a killed process may have left it incomplete."""
     if not Path("/sys/class/net", node.bridge).exists():
         _run("ip", "link", "add", node.bridge, "type", "bridge")
     _run("ip", "address", "replace", f"{node.address}/24", "dev", node.bridge)
@@ -127,7 +127,7 @@ def ensure_network(node: RealNode) -> None:
 
 
 def cgroup_roots() -> list[Path]:
-    """The root of each cgroup hierarchy in which the kubelet keeps its pods' groups."""
+    """Return the root of each cgroup hierarchy in which the kubelet keeps the cgroups of its pods."""
     base = Path("/sys/fs/cgroup")
     if (base / "cgroup.controllers").exists():
         return [base]
@@ -135,7 +135,7 @@ def cgroup_roots() -> list[Path]:
 
 
 def containerd_config(node: RealNode) -> str:
-    """Containerd's config file (TOML, whose strings are written as JSON's)."""
+    """Return containerd's config file (TOML, with strings in JSON syntax)."""
     text = json.dumps
     return f"""version = 3
 root = {text(str(node.data / "containerd"))}
@@ -167,7 +167,7 @@ conf_dir = {text(str(node.data / "cni"))}
 
 
 def write_network_config(node: RealNode) -> None:
-    """Tell containerd how pods get their addresses."""
+    """Write the CNI config by which pods get their addresses."""
     config = {
         "cniVersion": "0.4.0",
         "name": f"holdfast-{node.identity}",
@@ -192,7 +192,7 @@ def write_network_config(node: RealNode) -> None:
 
 
 def kubelet_config(node: RealNode, client_ca: Path, port: int, health_port: int) -> str:
-    """The kubelet's config file: it listens on the bridge's address and asks the API server who may do what."""
+    """Return the kubelet's config file: it listens on the bridge's address; the API server authorizes its clients."""
     text = (PACKAGE / "kubelet.yaml").read_text()
     config: dict[str, object] = yaml.safe_load(text)
     config |= {
@@ -213,10 +213,10 @@ def kubelet_config(node: RealNode, client_ca: Path, port: int, health_port: int)
 
 
 def import_images(node: RealNode, ctr: Path, archive: Path | None = None) -> None:
-    """Give containerd the images of an archive, by default the node's own.
+    """Import the images of an archive into containerd, by default the node's own.
 
     Raises:
-        StackError: if containerd does not take it.
+        StackError: if the import fails.
     """
     address = ("--address", str(node.socket), "--namespace", "k8s.io")
     own = archive or node.data / "images.tar"
@@ -224,7 +224,7 @@ def import_images(node: RealNode, ctr: Path, archive: Path | None = None) -> Non
 
 
 def parts(layout: Layout, node: RealNode, binaries: Mapping[str, str], ports: Mapping[str, int]) -> list[Part]:
-    """Containerd and the kubelet."""
+    """Return the parts of containerd and the kubelet."""
     containerd = (
         binaries.get("containerd", "containerd"),
         f"--config={layout.write_config('containerd.toml', containerd_config(node))}",

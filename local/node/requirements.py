@@ -1,4 +1,4 @@
-"""What a real node needs from the operating system: whether this machine has it, and getting it where that is easy."""
+"""The requirements of a real node: checks them on this machine, and installs Debian packages if possible."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cn
 
 
 def find_static_busybox() -> Path | None:
-    """A busybox that runs in an empty image."""
+    """Return a busybox that runs in an empty image."""
     for name in ("busybox", "/bin/busybox", "/usr/bin/busybox"):
         found = shutil.which(name)
         if found and is_static(Path(found)):
@@ -28,12 +28,12 @@ def find_static_busybox() -> Path | None:
 
 
 def find_cni() -> Path | None:
-    """The folder with the CNI plugins."""
+    """Return the folder with the CNI plugins."""
     return next((folder for folder in CNI_FOLDERS if (folder / "bridge").exists()), None)
 
 
 def missing_requirements() -> list[str]:
-    """What the node needs from the operating system and does not find; keys of `DEBIAN_PACKAGES`."""
+    """Return the requirements that the operating system does not meet; keys of `DEBIAN_PACKAGES`."""
     found = {
         "runc": shutil.which("runc"),
         "CNI plugins": find_cni(),
@@ -45,10 +45,10 @@ def missing_requirements() -> list[str]:
 
 
 def require() -> None:
-    """Make sure that this machine can have a real node, installing Debian packages if that is possible.
+    """Ensure that this machine can run a real node; install Debian packages if possible.
 
     Raises:
-        StackError: it cannot, with what is missing.
+        StackError: it cannot; with the missing requirements.
     """
     if os.uname().sysname != "Linux":
         raise StackError("a real node needs Linux", "holdfast dev up without --real-node")

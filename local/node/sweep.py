@@ -1,4 +1,4 @@
-"""Leaving nothing behind of a real node: its containers, mounts, cgroups, network and folders."""
+"""Removes all traces of a real node: its containers, mounts, cgroups, network and folders."""
 
 import json
 import shutil
@@ -16,16 +16,16 @@ from holdfast.local.system.process import Process, birth
 def sweep(node: RealNode) -> None:
     """Kill the containers and shims of this node, undo its mounts, and remove its folders, cgroups and bridge.
 
-    Kubelet and containerd must not run. Nothing of another stack or of the host's own containerd is touched: shims are
-    told apart by this node's socket in their command line, everything else by its path.
+    Kubelet and containerd must not run. The sweep does not touch other stacks or the host's own containerd: it finds
+    shims by this node's socket in their command line, and everything else by its path.
 
     Raises:
         StackError: if something is still mounted below a folder of the node. Nothing in that folder is removed then:
-            what is mounted may be anybody's (row D58).
+            the mounted data may belong to another owner (row D58).
     """
     _kill_shims(node)
     _remove_shim_sockets(node)
-    # On a machine with both cgroup versions the runtime also makes a group in the unified hierarchy.
+    # On a machine with both cgroup versions the runtime also creates a cgroup in the unified hierarchy.
     hierarchies = [*cgroup_roots(), Path("/sys/fs/cgroup/unified")]
     roots = [root / node.cgroup.strip("/") for root in hierarchies]
     for root in roots:
@@ -43,7 +43,7 @@ def sweep(node: RealNode) -> None:
 
 
 def _forget_addresses(node: RealNode, results: Path = Path("/var/lib/cni/results")) -> None:
-    """Remove what the network plugins remember of pods that were killed with their containers."""
+    """Remove the network plugins' records of pods that were killed with their containers."""
     network = f"holdfast-{node.identity}-"
     for path in results.glob(f"{network}*"):
         container = path.name.removeprefix(network).rpartition("-")[0]
@@ -52,7 +52,7 @@ def _forget_addresses(node: RealNode, results: Path = Path("/var/lib/cni/results
 
 
 def still_mounted(points: Sequence[str]) -> StackError:
-    """Return the error that says what is still mounted where a folder was to be removed."""
+    """Return the error that lists the remaining mounts in a folder that should be removed."""
     return StackError(
         f"still mounted, so that nothing in the folders above was removed: {', '.join(points)}",
         "unmount them as root (`umount PATH`), and run this command again",
@@ -60,10 +60,10 @@ def still_mounted(points: Sequence[str]) -> StackError:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and all below it, unless something is mounted there.
+    """Remove a folder and its contents, unless something is mounted there.
 
     Raises:
-        StackError: if something is; nothing is removed then.
+        StackError: if something is mounted there; nothing is removed then.
     """
     mounted = _mounts_below(folder)
     if mounted:
@@ -72,7 +72,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _removed(folder: Path) -> list[str]:
-    """Undo the mounts below a folder and remove it; return what is still mounted, and then nothing is removed."""
+    """Undo the mounts below a folder and remove it; if mounts remain, return them and remove nothing."""
     for point in _mounts_below(folder):
         subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
     left = _mounts_below(folder)
@@ -98,7 +98,7 @@ def _kill_shims(node: RealNode) -> None:
 
 
 def _remove_shim_sockets(node: RealNode) -> None:
-    """Shims listen in a folder that all containerds of a machine share; each one's address is in its bundle."""
+    """Remove the sockets of shims from the folder that all containerds share; each address is in the shim's bundle."""
     for bundle in node.run.glob("containerd/io.containerd.runtime.v2.task/*/*/bootstrap.json"):
         try:
             address = str(json.loads(bundle.read_text())["address"])
@@ -108,7 +108,7 @@ def _remove_shim_sockets(node: RealNode) -> None:
 
 
 def _kill_group(root: Path) -> None:
-    """Kill every process in a cgroup and below it, until none is left or five seconds are over."""
+    """Kill every process in a cgroup and its children, until none is left or five seconds are over."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         pids: set[int] = set()
@@ -125,7 +125,7 @@ def _kill_group(root: Path) -> None:
 
 
 def _mounts_below(folder: Path) -> list[str]:
-    """Return where something is mounted in a folder or on it, the deepest first."""
+    """Return the mount points at a folder and below it, the deepest first."""
     points: list[str] = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         point = line.split()[4].encode().decode("unicode_escape")
@@ -142,5 +142,5 @@ def _remove_group(group: Path) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            # The kernel needs a moment after the last process of a group has gone.
+            # The kernel needs a moment after the last process of a cgroup has exited.
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Building a program of the stack from Go modules whose checksums are pinned in build/."""
+"""Builds a program of the stack from Go modules with pinned checksums in build/."""
 
 import json
 import os
@@ -21,13 +21,13 @@ def build(tool: Tool, target: Path, log: Path, tick: Callable[[float], None]) ->
     """Build `tool` to `target`.
 
     Args:
-        tool: what to build.
-        target: the program, replaced in one step when the build has succeeded.
-        log: gets the output of the compiler.
+        tool: the tool to build.
+        target: the path of the program, replaced in one step after a successful build.
+        log: the log file for the output of the compiler.
         tick: called every few seconds with the seconds since the start.
 
     Raises:
-        BinaryError: there is no Go, or the build failed.
+        BinaryError: Go is not installed, or the build failed.
     """
     go = find_go()
     if go is None:
@@ -44,7 +44,7 @@ def build(tool: Tool, target: Path, log: Path, tick: Callable[[float], None]) ->
     stamps = " ".join(f"-X {stamp}" for stamp in tool.stamp)
     verb = ["test", "-c"] if tool.is_suite else ["build"]
     argv = [go, *verb, "-mod=readonly", "-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(fresh), tool.package]
-    # One set of flags for all: what one build compiled, the next one finds in Go's cache.
+    # All builds use the same flags, so that they share packages in Go's build cache.
     env = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
     started = time.monotonic()
     with log.open("wb") as out:
@@ -72,16 +72,16 @@ def build(tool: Tool, target: Path, log: Path, tick: Callable[[float], None]) ->
 
 
 def find_go() -> str | None:
-    """The go command: on PATH, else where its installer puts it."""
+    """Return the go command: on PATH, else at the path of its installer."""
     usual = Path("/usr/local/go/bin/go")
     return shutil.which("go") or (str(usual) if usual.exists() else None)
 
 
 def source_of(tool: Tool) -> Path:
-    """The folder of the Go module that `tool` is built from, downloaded if need be and checked against its pin.
+    """Return the folder of the Go module of `tool`; download it if needed, and verify it against its pin.
 
     Raises:
-        BinaryError: there is no Go, or the module cannot be had.
+        BinaryError: Go is not installed, or the module is not available.
     """
     go = find_go()
     if go is None:

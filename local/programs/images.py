@@ -1,4 +1,4 @@
-"""Container images written by hand, as docker-archive files: a static busybox needs no registry."""
+"""Writes container images as docker-archive files: a static busybox needs no registry."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ PYTHON = "holdfast.local/python:1"
 
 
 def is_static(program: Path) -> bool:
-    """Whether an ELF program runs without a dynamic linker, as it must in an image that contains nothing else."""
+    """Whether an ELF program runs without a dynamic linker, as required in an image that contains nothing else."""
     content = program.read_bytes()
     if content[:5] != b"\x7fELF\x02":
         return False
@@ -33,12 +33,12 @@ def is_static(program: Path) -> bool:
 
 @dataclass(frozen=True)
 class Image:
-    """An image to be written.
+    """An image to write.
 
     Attributes:
         tag: its name.
-        command: what its containers run by default.
-        layers: each a tar, the lowest first.
+        command: the default command of its containers.
+        layers: its layers as tar files, the lowest first.
     """
 
     tag: str
@@ -47,11 +47,11 @@ class Image:
 
 
 def write_archive(target: Path, busybox: Path) -> None:
-    """Write the images of the real node to one docker-archive: a busybox, the pause of every pod, and a Python.
+    """Write the images of the real node to one docker-archive: busybox, the pause image of every pod, and Python.
 
     Args:
-        target: the tar file.
-        busybox: a static busybox.
+        target: the path of the tar file.
+        busybox: the path of a static busybox.
     """
     base, python = base_layer(busybox), python_layer()
     pause = ["/bin/busybox", "sleep", "2147483647"]
@@ -92,7 +92,7 @@ def _config(digests: Sequence[str], command: Sequence[str]) -> dict[str, object]
 
 
 def base_layer(busybox: Path) -> bytes:
-    """Return the layer of a static busybox, with a link for each of its programs."""
+    """Return the layer with a static busybox and a link for each of its applets."""
     applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:

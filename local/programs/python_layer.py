@@ -1,4 +1,4 @@
-"""An image's layer with this machine's Python in it, and Holdfast's agent: what a member of a gang needs to run."""
+"""An image layer with this machine's Python and Holdfast's agent: what a member of a gang needs to run."""
 
 import io
 import re
@@ -22,7 +22,7 @@ _LEFT_OUT: Final = frozenset(
     | {"tkinter", "turtledemo"}
 )
 _EXTENSIONS_LEFT_OUT: Final = re.compile(r"_(tkinter|curses|dbm|gdbm|sqlite3|test|xx|crypt)|readline|xx|nis")
-"""Extensions that are for tests, for terminals, or that would bring libraries along that a member has no use for."""
+"""Extensions for tests or terminals, and extensions that need libraries which a member does not use."""
 _PACKAGE: Final = Path(holdfast.__file__).parent
 _SCRIPT: Final = """#!/bin/sh
 if [ "$1" != agent ]; then echo "this image has Holdfast's agent alone: holdfast agent -- COMMAND..." >&2; exit 2; fi
@@ -32,13 +32,13 @@ exec python -m holdfast.agent "$@"
 
 
 def python_layer() -> bytes:
-    """Return the layer: a tar of the interpreter, the libraries it asks for, its standard library, and the agent.
+    """Return the layer: a tar of the interpreter, the libraries it is linked with, its standard library, and the agent.
 
-    The standard library is one archive of compiled modules: where a container's root is a copy of its image, few files
-    are copied sooner.
+    The standard library is one archive of compiled modules: if a container's root is a copy of its image, fewer files
+    copy faster.
 
     Raises:
-        subprocess.CalledProcessError: if the system cannot tell which libraries the interpreter needs.
+        subprocess.CalledProcessError: if `ldd` cannot list the libraries of the interpreter.
     """
     program = Path(sys.executable).resolve()
     standard = Path(sysconfig.get_path("stdlib"))
@@ -58,7 +58,7 @@ def python_layer() -> bytes:
             add(tar, str(library), library.resolve().read_bytes(), 0o755)
         add(tar, f"{HOME}/lib/{_ZIP}", _compiled(standard), 0o644)
         for file in _agent():
-            # As files: a keeper is started by its own, with nothing else of the package.
+            # As files, not in the archive: the agent starts its keeper by the path of its file.
             add(
                 tar,
                 f"{HOME}/lib/{_VERSION}/site-packages/holdfast/{file.relative_to(_PACKAGE)}",
@@ -70,7 +70,7 @@ def python_layer() -> bytes:
 
 
 def add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
-    """Add a file to a tar, which names what it holds from its root."""
+    """Add a file to a tar, with its path relative to the root."""
     entry = tarfile.TarInfo(name.lstrip("/"))
     entry.size, entry.mode = len(content), mode
     tar.addfile(entry, io.BytesIO(content))
@@ -84,10 +84,10 @@ def link(tar: tarfile.TarFile, name: str, target: str) -> None:
 
 
 def libraries_of(programs: Iterable[Path]) -> list[Path]:
-    """Return what programs are linked with, the dynamic linker itself included, where they look for it.
+    """Return the libraries of programs, including the dynamic linker, at the paths where the programs look for them.
 
     Raises:
-        subprocess.CalledProcessError: if the system cannot tell.
+        subprocess.CalledProcessError: if `ldd` fails.
     """
     told = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=True).stdout
     return sorted({Path(found) for found in re.findall(r"(?:=>\s*|^\s+)(/\S+) \(0x", told, re.MULTILINE)})
@@ -95,7 +95,7 @@ def libraries_of(programs: Iterable[Path]) -> list[Path]:
 
 def _compiled(standard: Path) -> bytes:
     out = io.BytesIO()
-    # Stored as it is: the interpreter reads it before it could load what decompresses it.
+    # Uncompressed: the interpreter reads the archive before it can load zlib.
     with zipfile.PyZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for entry in sorted(standard.iterdir()):
             if entry.name in _LEFT_OUT or entry.name.startswith("config-"):
@@ -112,5 +112,5 @@ def _kept(path: str) -> bool:
 
 
 def _agent() -> list[Path]:
-    """The agent's sources: the standard library is all that they need beside them (decision record 0031)."""
+    """Return the agent's source files: they need only the standard library (decision record 0031)."""
     return [_PACKAGE / "__init__.py", _PACKAGE / "names.py", *sorted((_PACKAGE / "agent").glob("*.py"))]

@@ -1,4 +1,4 @@
-"""Official releases: reachable or not, download, check against the published SHA-256."""
+"""Downloads official releases, if their host is reachable, and verifies them against the published SHA-256."""
 
 import hashlib
 import shutil
@@ -17,7 +17,7 @@ PROBE_SECONDS = 3.0
 
 @cache
 def reachable(host: str) -> bool:
-    """Whether the release host answers at all within a few seconds; asked once per host and process."""
+    """Whether the release host answers within a few seconds; checked once per host and process."""
     request = urllib.request.Request(f"https://{host}/", method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=PROBE_SECONDS):
@@ -29,13 +29,13 @@ def reachable(host: str) -> bool:
 
 
 def download(tool: Tool, target: Path) -> bool:
-    """Fetch the official release of `tool` to `target`.
+    """Download the official release of `tool` to `target`.
 
     Returns:
-        False if there is none to be had here: the host is out of reach, or nothing is published for this platform.
+        False if no release is available: the host is unreachable, or has no release for this platform.
 
     Raises:
-        BinaryError: something was downloaded and is not what the project published.
+        BinaryError: the downloaded file does not match the published checksum, or its archive lacks the program.
     """
     release = tool.release
     if not reachable(urlsplit(release.url).hostname or ""):
@@ -50,7 +50,7 @@ def download(tool: Tool, target: Path) -> bool:
             if release.checksums:
                 with urllib.request.urlopen(release.checksums, timeout=30) as answer:
                     wanted = published_sum(answer.read().decode(), release.url.rpartition("/")[2])
-        except OSError:  # also HTTP 404: no build for this platform
+        except OSError:  # including HTTP 404: no build for this platform
             return False
         found = sha256(archive)
         if release.checksums and found != wanted:
@@ -71,7 +71,7 @@ def download(tool: Tool, target: Path) -> bool:
 
 
 def published_sum(text: str, file_name: str) -> str:
-    """The SHA-256 of `file_name` in a checksum file: lines of `<sum>  <name>`, or only the sum of the one file."""
+    """Return the SHA-256 of `file_name` from a checksum file: lines of `<sum>  <name>`, or a single sum alone."""
     for line in text.splitlines():
         words = line.split()
         if len(words) == 1 and len(words[0]) == 64:
@@ -82,7 +82,7 @@ def published_sum(text: str, file_name: str) -> str:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,4 +1,4 @@
-"""Finding each program of the stack: on PATH, in the cache, from its official release, or built from source."""
+"""Finds each program of the stack: on PATH, in the cache, from its official release, or built from source."""
 
 import re
 import shutil
@@ -12,18 +12,18 @@ from holdfast.local.system.lock import file_lock
 from holdfast.local.system.paths import cache_dir
 
 Progress = Callable[[str], None]
-"""Takes one line of progress. Lines that begin with the same `[3/9]` are about the same step."""
+"""Receives one line of progress. Lines that begin with the same `[3/9]` belong to the same step."""
 
 
 def resolve(names: Iterable[str], progress: Progress) -> dict[str, Path]:
-    """The path of each program, downloaded or built if need be.
+    """Return the path of each program; download or build missing programs.
 
     Args:
         names: names in `tools.TOOLS`.
-        progress: told what happens; nothing is said about what is already there.
+        progress: receives each step; programs that are already present have none.
 
     Raises:
-        BinaryError: a program could not be had, with what to try.
+        BinaryError: a program is not available; with a remedy.
     """
     wanted = [TOOLS[name] for name in TOOLS if name in set(names)]
     found: dict[str, Path] = {}
@@ -40,18 +40,18 @@ def resolve(names: Iterable[str], progress: Progress) -> dict[str, Path]:
 
 
 def cache_path(tool: Tool) -> Path:
-    """Where the cache keeps this version of this tool."""
+    """Return the path of this version of the tool in the cache."""
     return cache_dir() / "bin" / tool.file_name
 
 
 def cached(tool: Tool) -> Path | None:
-    """The tool in the cache, if it is there."""
+    """Return the path of the tool in the cache, if it is there."""
     path = cache_path(tool)
     return path if path.exists() else None
 
 
 def on_path(tool: Tool) -> Path | None:
-    """The tool on PATH, if it is there in a version that fits the others."""
+    """Return the path of the tool on PATH, if its version fits the other tools."""
     found = shutil.which(tool.name)
     if not found:
         return None
@@ -63,9 +63,9 @@ def on_path(tool: Tool) -> Path | None:
 
 
 def version_fits(tool: Tool, said: str) -> bool:
-    """Whether the version in a program's own words can stand in for the pinned one.
+    """Whether the version in a program's output can replace the pinned one.
 
-    Same major version and not older; for parts of Kubernetes the same minor version, since they must fit each other.
+    It needs the same major version and must not be older. Kubernetes parts need the same minor version, to match.
     """
     match = re.search(r"(\d+)\.(\d+)\.(\d+)(-\w+)?", said)
     if not match:
@@ -78,10 +78,10 @@ def version_fits(tool: Tool, said: str) -> bool:
 
 
 def obtain(tool: Tool, step: str, progress: Progress) -> Path:
-    """Download or build one tool into the cache, unless another process is just doing that.
+    """Download or build one tool into the cache; if another process is doing that, wait for it.
 
     Raises:
-        BinaryError: neither worked, with what to try.
+        BinaryError: neither worked; with a remedy.
     """
     target = cache_path(tool)
 

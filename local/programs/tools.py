@@ -1,4 +1,4 @@
-"""The programs of the stack as data: pinned version, how each says its version, its official release, its Go build."""
+"""The programs of the stack as data: pinned version, version arguments, official release, and Go build."""
 
 import platform
 from dataclasses import dataclass
@@ -51,8 +51,8 @@ class Tool:
         release: the official download.
         stamp: linker variables for the version, each as `path=value`.
         version_args: arguments with which the program prints its version.
-        exact_minor: the minor version must be the pinned one (Kubernetes parts must match each other).
-        is_suite: the package's tests are built, as a program.
+        exact_minor: whether the minor version must be the pinned one (Kubernetes parts must match each other).
+        is_suite: whether the build compiles the package's tests as a program.
     """
 
     name: str
@@ -125,7 +125,7 @@ _TEMPORAL_BASE = f"https://github.com/temporalio/cli/releases/download/v{TEMPORA
 _ETCD_BASE = f"https://github.com/etcd-io/etcd/releases/download/v{ETCD}"
 _ETCD_DIR = f"etcd-v{ETCD}-{OS}-{ARCH}"
 
-# In build order: what others wait for first, then what shares the most compiled packages with what came before.
+# In build order: first the tools that others wait for, then those that share most packages with earlier builds.
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
@@ -271,11 +271,11 @@ TOOLS: dict[str, Tool] = {
 CLUSTER_TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kube-scheduler", "kubectl")
 TEMPORAL_TOOLS = ("temporal",)
 HA_TOOLS = ("temporal-server", "temporal-sql-tool", "temporal-ui-server")
-"""Had only where Temporal is to outlive the loss of a server (`holdfast dev up --ha`)."""
+"""Needed only if Temporal must survive the loss of a server (`holdfast dev up --ha`)."""
 SNAPSHOT_TOOLS = ("etcdutl",)
-"""Had only when a snapshot of etcd is put back."""
+"""Needed only to restore a snapshot of etcd."""
 REAL_NODE_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
 PEER_TOOLS = ("jobset-controller", "appwrapper-controller")
-"""Had only where Holdfast is compared with another's controller."""
+"""Needed only to compare Holdfast with the controllers of other projects."""
 STORE_TOOLS = ("versitygw",)
-"""Had only where data sets are staged from a real S3 server: by tests, and for trying it out."""
+"""Needed only to stage data sets from a real S3 server, in tests and trials."""

@@ -1,1 +1,1 @@
-"""What the local stack needs of this machine: processes, ports, files, locks."""
+"""The resources of this machine that the local stack uses: processes, ports, files, locks."""

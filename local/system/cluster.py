@@ -1,4 +1,4 @@
-"""What is put into a fresh cluster, through kubectl: fake nodes, and the manifests of deploy/ (CRDs and RBAC)."""
+"""Sets up a fresh cluster through kubectl: creates fake nodes, and applies deploy/ (CRDs and RBAC)."""
 
 import json
 import subprocess
@@ -31,10 +31,10 @@ class Kubectl:
         self.kubeconfig = kubeconfig
 
     def __call__(self, *arguments: str, stdin: str | None = None, seconds: float = 120.0) -> str:
-        """Run kubectl and return what it printed.
+        """Run kubectl and return its output.
 
         Raises:
-            StackError: it failed or took longer than `seconds`; with what it said.
+            StackError: it failed, with its error output, or it took longer than `seconds`.
         """
         argv = [str(self.program), f"--kubeconfig={self.kubeconfig}", *arguments]
         try:
@@ -47,7 +47,7 @@ class Kubectl:
 
 
 def fake_node(number: int) -> dict[str, object]:
-    """The manifest of one fake node."""
+    """Return the manifest of one fake node."""
     name = f"fake-{number:03d}"
     return {
         "apiVersion": "v1",
@@ -67,7 +67,7 @@ def fake_node(number: int) -> dict[str, object]:
 
 
 def ensure_fake_nodes(kubectl: Kubectl, count: int) -> None:
-    """Create the fake nodes that are missing, and wait until all are Ready. Nodes beyond `count` are left alone."""
+    """Create the fake nodes that are missing, and wait until all are Ready. Nodes beyond `count` stay."""
     listed = kubectl("get", "nodes", "-l", "holdfast.dev/node=fake", "-o", "name")
     present = {line.removeprefix("node/") for line in listed.split()}
     missing = [fake_node(number) for number in range(count) if f"fake-{number:03d}" not in present]
@@ -80,12 +80,12 @@ def ensure_fake_nodes(kubectl: Kubectl, count: int) -> None:
 
 
 def tame_fake_nodes(kubectl: Kubectl) -> None:
-    """Have fake nodes end only pods that are being deleted, as a kubelet would."""
+    """Make fake nodes end only pods that are being deleted, as a kubelet does."""
     _apply(kubectl, ["-f", str(PACKAGE / "fake-pods.yaml")])
 
 
 def await_default_account(kubectl: Kubectl) -> None:
-    """Wait for the service account without which the first pod of a fresh cluster is refused."""
+    """Wait for the default service account: without it a fresh cluster rejects its first pod."""
     kubectl("wait", "--for=create", "--timeout=60s", "serviceaccount/default", "--namespace=default")
 
 
@@ -94,7 +94,7 @@ _APPWRAPPERS = "appwrappers.workload.codeflare.dev"
 
 
 def apply_deploy(kubectl: Kubectl) -> bool:
-    """Apply the CRDs of deploy/, wait until they are established, then apply the rest of what a cluster needs.
+    """Apply the CRDs of deploy/, wait until they are established, then apply the remaining manifests.
 
     Returns:
         False if there are no manifests.
@@ -130,7 +130,7 @@ spec:
 
 
 def _await_appwrappers(kubectl: Kubectl) -> None:
-    """Wait until AppWrappers can be created: for some seconds their policies do not know the kind, and refuse it."""
+    """Wait until AppWrappers can be created: for some seconds their policies do not know the kind, and reject it."""
     deadline = time.monotonic() + _PROBED_FOR
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Tokens, keys and kubeconfig files of a local cluster, made with nothing but the standard library."""
+"""Creates tokens, keys and kubeconfig files of a local cluster, with nothing but the standard library."""
 
 import base64
 import secrets
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-# Every control plane program has its own name, so that the audit log says who did what.
+# Every control plane program has its own user name, so that the audit log shows who sent a request.
 USERS = {
     "admin": ("admin", "system:masters"),
     "controller-manager": ("system:kube-controller-manager", "system:masters"),
@@ -21,7 +21,7 @@ _P256_OID = bytes.fromhex("06082a8648ce3d030107")
 
 
 def ensure_tokens(path: Path) -> dict[str, str]:
-    """The token of each user in the API server's token file, which is written on first use.
+    """Return the token of each user from the API server's token file; write the file on first use.
 
     Returns:
         Token by key of `USERS`.
@@ -34,11 +34,11 @@ def ensure_tokens(path: Path) -> dict[str, str]:
 
 
 def ensure_signing_key(path: Path) -> None:
-    """Write a fresh P-256 private key that signs service account tokens, unless there is one."""
+    """Write a fresh P-256 private key to sign service account tokens, unless one exists."""
     if path.exists():
         return
     number = (1 + secrets.randbelow(_P256_ORDER - 1)).to_bytes(32, "big")
-    # SEC 1 ECPrivateKey without the optional public half: version 1, the number, and [0] the curve.
+    # SEC 1 ECPrivateKey without the optional public key: version 1, the number, and [0] the curve.
     body = b"\x02\x01\x01" + _der(0x04, number) + _der(0xA0, _P256_OID)
     text = base64.encodebytes(_der(0x30, body)).decode()
     write_private(path, f"-----BEGIN EC PRIVATE KEY-----\n{text}-----END EC PRIVATE KEY-----\n")
@@ -49,11 +49,11 @@ def _der(tag: int, content: bytes) -> bytes:
 
 
 def kubeconfig(server: str, authority: bytes, token: str, name: str) -> str:
-    """The text of a kubeconfig.
+    """Return the text of a kubeconfig.
 
     Args:
         server: address of the API server.
-        authority: PEM certificate that the server's certificate is checked against.
+        authority: PEM certificate to verify the server's certificate.
         token: the bearer token.
         name: name of the cluster and of the context.
     """
@@ -79,11 +79,11 @@ def kubeconfig(server: str, authority: bytes, token: str, name: str) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, in one step; an unchanged file is left alone."""
+    """Write a file that only its owner can read, in one step; keep an unchanged file."""
     if path.exists() and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # A name of its own, readable by its owner alone, since two processes may write the same file at once.
+    # Use a unique name, readable by its owner alone, because two processes may write the same file at once.
     handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with open(handle, "w") as file:
         file.write(text)

@@ -1,13 +1,13 @@
-"""The errors of the local stack, each with what failed and what to try."""
+"""The errors of the local stack; each names the failure and a remedy."""
 
 
 class StackError(Exception):
     """A step of the local stack failed.
 
     Args:
-        what: what was being done and what came of it.
-        remedy: what the reader can try, as an instruction.
-        log_tail: last lines of the log that explains it, if there is one.
+        what: the step that failed, and how it failed.
+        remedy: what the user can try, as an instruction.
+        log_tail: last lines of the log that explains the failure, if there is one.
     """
 
     def __init__(self, what: str, remedy: str = "", log_tail: str = "") -> None:
@@ -26,7 +26,7 @@ class StackError(Exception):
 
 
 class BinaryError(StackError):
-    """A program that the stack needs could neither be found, downloaded nor built."""
+    """A program that the stack needs could not be found, downloaded or built."""
 
 
 class PartError(StackError):

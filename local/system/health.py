@@ -1,4 +1,4 @@
-"""Seeing whether a part answers, and waiting for it with a deadline."""
+"""Checks whether a part is healthy, and waits for it with a deadline."""
 
 import http.client
 import socket
@@ -14,14 +14,14 @@ from holdfast.local.system.process import Process, tail
 
 
 def healthy(part: Part, token: str, authority: Path, timeout: float = 3.0) -> bool:
-    """Ask a part once whether it is well.
+    """Check once whether a part is healthy.
 
     Args:
-        part: whom to ask.
+        part: the part to check.
         token: bearer token for the API server.
-        authority: certificate that the API server's own is checked against. The other parts sign theirs in memory and
-            keep it to themselves, so those are asked unchecked, and are sent no token.
-        timeout: seconds.
+        authority: certificate to verify the API server's own. The other parts create theirs in memory and do not
+            publish them, so this check does not verify them, and sends them no token.
+        timeout: timeout in seconds.
     """
     scheme, _, where = part.health.partition("://")
     if scheme == "unix":
@@ -36,13 +36,13 @@ def healthy(part: Part, token: str, authority: Path, timeout: float = 3.0) -> bo
             try:
                 context = ssl.create_default_context(cafile=str(authority))
             except (FileNotFoundError, ssl.SSLError):
-                return False  # The API server writes it as it starts: it is not there yet, or not whole.
+                return False  # The API server writes it as it starts: it does not exist yet, or is incomplete.
             request.add_header("Authorization", f"Bearer {token}")
         else:
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-    # No proxy: everything here is on the loopback interface.
+    # No proxy: every health check is on the loopback interface.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
         with opener.open(request, timeout=timeout) as answer:
@@ -62,10 +62,10 @@ def _listens(family: int, address: str | tuple[str, int], timeout: float) -> boo
 
 
 def wait_healthy(part: Part, process: Process, log: Path, token: str, authority: Path) -> None:
-    """Wait until a part is well.
+    """Wait until a part is healthy.
 
     Raises:
-        PartError: it ended, or it was not well when its time was over; with the end of its log.
+        PartError: it ended, or it was not healthy in time; with the end of its log.
     """
     deadline = time.monotonic() + part.seconds
     while not healthy(part, token, authority):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def file_lock(path: Path, waiting: Callable[[], None] | None = None) -> Generator[None]:
-    """Hold the lock on `path` (created if needed); the kernel lets go of it if this process dies.
+    """Hold the lock on `path` (created if needed); the kernel releases it if this process dies.
 
     Args:
         path: the lock file.

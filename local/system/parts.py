@@ -1,4 +1,4 @@
-"""The parts of a stack as data: the command line of each, how to see that it is healthy, and how long it may take."""
+"""The parts of a stack as data: the command line of each, its health check, and its time limit to become healthy."""
 
 import hashlib
 import re
@@ -15,7 +15,7 @@ from holdfast.local.system.ports import LOOPBACK
 CLUSTER_PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 TEMPORAL_PORTS = ("temporal", "temporal-ui", "temporal-http", "temporal-metrics")
 
-# Ports whose part is not called like them.
+# Ports whose part has another name.
 PORT_OWNERS = {
     "etcd-peer": "etcd",
     "temporal-ui": "temporal",
@@ -38,7 +38,7 @@ SEARCH_ATTRIBUTES = {
     "HoldfastRestarts": "Int",
 }
 
-# The development server is made for one developer; benches and soak tests start hundreds of workflows a second.
+# The development server is built for one developer; benches and soak tests start hundreds of workflows per second.
 DYNAMIC_CONFIG = {
     "frontend.rps": "20000",
     "frontend.namespaceRPS": "20000",
@@ -46,10 +46,10 @@ DYNAMIC_CONFIG = {
     "frontend.namespaceRPS.visibility": "1000",
     "history.rps": "50000",
     "matching.rps": "50000",
-    # Four partitions of a queue, which forward to one another, are of no use to one server.
+    # Four partitions of a queue, which forward to each other, have no benefit on one server.
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
-    # A worker whose host died in silence is given no more work after 15 s. By default that takes 70 s.
+    # A worker whose host died silently gets no more tasks after 15 s. By default that takes 70 s.
     "frontend.keepAliveTime": '"10s"',
     "frontend.keepAliveTimeout": '"5s"',
 }
@@ -85,14 +85,14 @@ class Part:
     """One program of the stack.
 
     Attributes:
-        name: its name, also of its log file.
+        name: its name, and the name of its log file.
         argv: its command line.
-        address: where it listens, for people.
-        health: address that answers 200 when it is healthy, or one (`unix://`, `tcp://`) that then accepts connections.
+        address: the address at which it listens, as shown to users.
+        health: URL that answers 200 when it is healthy, or an address (`unix://`, `tcp://`) that accepts connections.
         ports: the ports that must be free before it starts, by purpose.
-        seconds: how long it may take to become healthy, on a busy machine.
+        seconds: the time limit to become healthy, on a busy machine.
         path: a folder that it searches before PATH, or empty.
-        host: where it listens on the first of its ports.
+        host: the address at which it listens on the first of its ports.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the files of one stack are."""
+    """The paths of one stack's files."""
 
     directory: Path
 
@@ -123,23 +123,23 @@ class Layout:
 
     @property
     def audit_log(self) -> Path:
-        """The API server's audit log, one JSON document a line."""
+        """The API server's audit log, one JSON document per line."""
         return self.directory / "logs" / "audit.log"
 
     def data(self, part: str) -> Path:
-        """Where a part keeps what must outlive it: a folder, or a file and those beside it that begin like it."""
+        """Return the path of a part's persistent data: a folder, or the common prefix of its files."""
         return self.directory / "data" / {"temporal": "temporal.sqlite"}.get(part, part)
 
     def user_kubeconfig(self, user: str) -> Path:
-        """The kubeconfig of a part of the control plane."""
+        """Return the kubeconfig of a part of the control plane."""
         return self.directory / "pki" / f"{user}.kubeconfig"
 
     def log(self, part: str) -> Path:
-        """Where a part's output goes."""
+        """Return the log file of a part's output."""
         return self.directory / "logs" / f"{part}.log"
 
     def write_config(self, name: str, text: str) -> Path:
-        """Write a part's config file. Its name changes with its content, so a changed one restarts the part."""
+        """Write a part's config file. Its name contains a digest of its content, so a change restarts the part."""
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         stem, dot, ending = name.partition(".")
         path = self.directory / "config" / f"{stem}-{digest}{dot}{ending}"
@@ -148,7 +148,7 @@ class Layout:
 
 
 def etcd(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
-    """The store of the cluster, without fsync: a crash of the machine may lose it, a kill -9 does not."""
+    """Return the cluster's etcd, without fsync: a crash of the machine may lose its data, a kill -9 does not."""
     client, peer = (f"http://{LOOPBACK}:{ports[name]}" for name in ("etcd", "etcd-peer"))
     argv = (
         program,
@@ -167,7 +167,7 @@ def etcd(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
 
 
 def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int], *, audit_bodies: bool = True) -> Part:
-    """The API server. It can show a kubelet who it is if there is a certificate for that."""
+    """Return the API server. It authenticates to a kubelet if a client certificate exists."""
     address = f"https://{LOOPBACK}:{ports['kube-apiserver']}"
     rules = (PACKAGE / "audit-policy.yaml").read_text()
     if not audit_bodies:
@@ -179,7 +179,7 @@ def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int], *, au
         f"--bind-address={LOOPBACK}",
         f"--advertise-address={LOOPBACK}",
         f"--secure-port={ports['kube-apiserver']}",
-        # It would publish its own address as that of the service `kubernetes`, and refuses to for a loopback one.
+        # It would publish its own address for the service `kubernetes`, which fails for a loopback address.
         "--endpoint-reconciler-type=none",
         f"--cert-dir={layout.pki}",
         "--anonymous-auth=false",
@@ -205,7 +205,7 @@ def kube_apiserver(layout: Layout, program: str, ports: Mapping[str, int], *, au
 
 
 def kube_controller_manager(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
-    """The controllers that a workload's life needs, faster than their defaults."""
+    """Return the controllers that workloads need, with higher limits than the defaults."""
     port = ports["kube-controller-manager"]
     argv = (
         program,
@@ -229,7 +229,7 @@ def kube_controller_manager(layout: Layout, program: str, ports: Mapping[str, in
 
 
 def kube_scheduler(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
-    """The scheduler."""
+    """Return the scheduler."""
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -252,13 +252,13 @@ def kube_scheduler(layout: Layout, program: str, ports: Mapping[str, int]) -> Pa
 
 
 def kwok(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
-    """What plays the kubelets of the fake nodes."""
+    """Return KWOK, which simulates the kubelets of the fake nodes."""
     config = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokConfiguration",
         "options": {
             "manageNodesWithAnnotationSelector": "kwok.x-k8s.io/node=fake",
-            # Heartbeats go through the status (stages/nodes.yaml), where a label can silence one node alone.
+            # Heartbeats use the node status (stages/nodes.yaml), where a label can silence a single node.
             "nodeLeaseDurationSeconds": 0,
             "podPlayStageParallelism": 16,
             "nodePlayStageParallelism": 8,
@@ -279,7 +279,7 @@ def kwok(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
 
 
 def temporal(layout: Layout, program: str, ports: Mapping[str, int], dynamic_config: Mapping[str, str]) -> Part:
-    """The Temporal development server with its Web UI, on a database file that outlives it."""
+    """Return the Temporal development server with its Web UI, on a persistent database file."""
     argv = [
         program,
         "server",
@@ -291,8 +291,8 @@ def temporal(layout: Layout, program: str, ports: Mapping[str, int], dynamic_con
         f"--http-port={ports['temporal-http']}",
         f"--metrics-port={ports['temporal-metrics']}",
         f"--db-filename={layout.data('temporal')}",
-        # As etcd here: a crash of the machine may lose what is newest, a kill -9 does not. By SQLite's own defaults
-        # each change waits for the disk several times, and all others behind it.
+        # As with etcd: a crash of the machine may lose the newest data, a kill -9 does not. With SQLite's defaults
+        # each change waits for the disk several times, and all other changes wait behind it.
         "--sqlite-pragma=journal_mode=WAL",
         "--sqlite-pragma=synchronous=OFF",
         "--log-level=warn",

@@ -1,4 +1,4 @@
-"""Choosing loopback ports that stay the stack's own while a part of it is stopped and started again."""
+"""Chooses loopback ports that stay reserved for the stack while one of its parts restarts."""
 
 import random
 import socket
@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 
 LOOPBACK = "127.0.0.1"
 
-# Below the range from which the kernel takes ports for outgoing connections and above the well-known ones: a port that
-# is free for two minutes while the API server is down must still be free afterwards. Below NodePort services, too.
+# Below the kernel's range for outgoing connections, above the well-known ports, and below NodePort services: a port
+# that is unused for two minutes while the API server is down must still be free afterwards.
 RANGE = range(20_000, 30_000)
 
 
@@ -23,10 +23,10 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def choose(names: Iterable[str], taken: Collection[int] = (), among: range = RANGE) -> dict[str, int]:
-    """A free port for each name.
+    """Return a free port for each name.
 
     Args:
-        names: what the ports are for.
+        names: the purposes of the ports.
         taken: ports that belong to other stacks, running or not.
         among: the ports to choose from; by default those of stacks.
 

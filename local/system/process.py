@@ -1,4 +1,4 @@
-"""Processes that outlive the command that started them: start, recognise again (never by pid alone), stop, freeze."""
+"""Processes that outlive the command that started them: start, identify (never by pid alone), stop, freeze."""
 
 import contextlib
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Process:
-    """A started process, recognisable after pids were recycled or the machine was rebooted.
+    """A started process, identifiable even after pids are reused or the machine reboots.
 
     Attributes:
         pid: process id.
-        born: when the kernel says that this pid was started, opaque; together they identify the process.
+        born: the start time of this pid according to the kernel, opaque; pid and start time identify the process.
     """
 
     pid: int
@@ -48,7 +48,7 @@ class Process:
         return True
 
     def stop(self, grace: float = 10.0) -> None:
-        """TERM, then KILL after `grace` seconds. A frozen process is thawed first, so that it can obey."""
+        """Send TERM, then KILL after `grace` seconds. Resume a frozen process, so that it can handle TERM."""
         if self.signal(signal.SIGTERM):
             self.signal(signal.SIGCONT)
             if not self.wait(grace) and self.signal(signal.SIGKILL):
@@ -56,7 +56,7 @@ class Process:
 
 
 def birth(pid: int) -> str:
-    """When `pid` was started, as an opaque text; empty if there is no such process or it is a zombie."""
+    """Return the start time of `pid` as an opaque text; empty if there is no such process or it is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -96,13 +96,13 @@ def spawn(argv: Sequence[str], log: Path, env: Mapping[str, str], cwd: Path) -> 
             cwd=cwd,
             start_new_session=True,
         )
-    # The process is watched by pid from here on; without this, Python warns that nobody waited for it.
+    # The process is tracked by pid from here on; without this, Python warns that the process was not waited for.
     started.returncode = 0
     return Process(started.pid, birth(started.pid))
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, empty if there is none."""
+    """Return the last lines of a log, empty if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 32_768))

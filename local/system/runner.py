@@ -1,4 +1,4 @@
-"""Starting, stopping and watching the parts of one stack, and writing down each step before the next."""
+"""Starts, stops and checks the parts of one stack, and saves the state after each step."""
 
 import os
 import signal
@@ -17,31 +17,31 @@ from holdfast.local.system.process import Process, spawn
 from holdfast.local.system.state import PartState, StackState, known_stacks
 
 STOP_GRACE_SECONDS = {"kube-apiserver": 2.0}
-"""Seconds between TERM and KILL where it is not `STOP_GRACE_DEFAULT`.
+"""Seconds between TERM and KILL for parts that do not use `STOP_GRACE_DEFAULT`.
 
-The API server waits up to a minute for connections to end that its clients have no reason to end, and keeps nothing.
+The API server waits up to a minute for its clients to close their connections, and has no state to save.
 """
 STOP_GRACE_DEFAULT = 15.0
 COLLECTED_AT = "200"
-"""`GOGC` of all parts: memory is there, and collecting it took a good part of the cores that everything here shares."""
+"""`GOGC` of all parts: there is enough memory, and garbage collection used a large share of the shared cores."""
 
 
 def stop_process(name: str, process: Process) -> None:
-    """TERM, then KILL after the part's grace."""
+    """Send TERM, then KILL after the part's grace."""
     process.stop(STOP_GRACE_SECONDS.get(name, STOP_GRACE_DEFAULT))
 
 
 @dataclass(frozen=True)
 class PartStatus:
-    """How a part is.
+    """The status of a part.
 
     Attributes:
         name: the part.
         pid: its process, or None if it has none.
-        address: where it listens.
-        running: whether its process lives.
-        healthy: whether it answers that it is well.
-        note: why not, for people.
+        address: the address at which it listens.
+        running: whether its process is alive.
+        healthy: whether its health check succeeds.
+        note: why it is not healthy, as shown to users.
     """
 
     name: str
@@ -60,16 +60,16 @@ class Runner:
         self.state = state
 
     def process(self, name: str) -> Process | None:
-        """The living process of a part, if it has one."""
+        """Return the live process of a part, if it has one."""
         part = self.state.parts.get(name)
         return part.process if part and part.process.alive() else None
 
     def settle_ports(self, names: tuple[str, ...], owner: dict[str, str]) -> None:
-        """Choose the ports that are missing, and others for those that a stranger took while their part was down.
+        """Choose the missing ports, and replace ports that another program took while their part was down.
 
         Args:
             names: ports that the stack needs, by purpose.
-            owner: which part listens on which port.
+            owner: the part that listens on each port, by purpose.
         """
         lost = [
             name
@@ -77,7 +77,7 @@ class Runner:
             if name not in self.state.ports
             or (self.process(owner[name]) is None and not self._frees(self.state.ports[name]))
         ]
-        # One stack at a time: nobody listens on a chosen port yet, so two that choose at once may choose the same.
+        # One stack at a time: a chosen port has no listener yet, so two stacks at once may choose the same port.
         with file_lock(stacks_dir() / "ports.lock"):
             taken = {port for state in known_stacks().values() for port in state.ports.values()}
             self.state.ports.update(choose(lost, taken | set(self.state.ports.values())))
@@ -99,23 +99,23 @@ class Runner:
             Whether it was started.
 
         Raises:
-            PartError: a port of it is taken.
+            PartError: another program uses one of its ports.
         """
         known = self.state.parts.get(part.name)
         if known and known.process.alive():
             if tuple(known.argv) == part.argv:
-                # It may have been left frozen by a test that died.
+                # A test that died may have left it frozen.
                 known.process.signal(signal.SIGCONT)
                 return False
             stop_process(part.name, known.process)
         for number, name in enumerate(part.ports):
-            # On loopback its port may be another's meanwhile, where it listens elsewhere itself.
+            # If the part listens on another address, its loopback port may be in use by another program.
             if not self._frees(self.state.ports[name], LOOPBACK if number else part.host):
                 raise PartError(
                     f"{part.name} cannot start: another program listens on port {self.state.ports[name]}",
                     "stop that program, or run `holdfast dev up`, which takes another port",
                 )
-        # Variables that would redirect the parts' own clients to another cluster or through a proxy are left out.
+        # Omit variables that would redirect the parts' own clients to another cluster or through a proxy.
         env = {key: value for key, value in os.environ.items() if not key.startswith(("KUBE", "TEMPORAL_"))}
         env.setdefault("GOGC", COLLECTED_AT)
         if part.path:
@@ -126,16 +126,16 @@ class Runner:
         return True
 
     def wait(self, part: Part) -> None:
-        """Wait until a launched part is well.
+        """Wait until a launched part is healthy.
 
         Raises:
-            PartError: it is not, with the end of its log.
+            PartError: it does not become healthy; with the end of its log.
         """
         process = self.state.parts[part.name].process
         health.wait_healthy(part, process, self.layout.log(part.name), self._token(), self._authority())
 
     def start(self, part: Part) -> None:
-        """Launch a part and wait until it is well."""
+        """Launch a part and wait until it is healthy."""
         self.launch(part)
         self.wait(part)
 
@@ -156,15 +156,15 @@ class Runner:
             process.stop(0)
 
     def freeze(self, name: str) -> None:
-        """SIGSTOP a part: its connections stay open and nothing answers."""
+        """Send SIGSTOP to a part: its connections stay open and get no answer."""
         self._running(name).signal(signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
-        """SIGCONT a frozen part."""
+        """Send SIGCONT to a frozen part."""
         self._running(name).signal(signal.SIGCONT)
 
     def status(self, part: Part) -> PartStatus:
-        """How a part is, asked now."""
+        """Check a part now, and return its status."""
         process = self.process(part.name)
         if process is None:
             known = self.state.parts.get(part.name)

@@ -1,4 +1,4 @@
-"""What is remembered of a stack between commands: stack.json in the stack's folder."""
+"""The state of a stack between commands: stack.json in the stack's folder."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ class PartState:
     Attributes:
         argv: the command; a different one means that the part must be restarted.
         process: the process, which may be gone.
-        stopped: it was stopped on purpose, and stays so until it is started on purpose or by the next `up`.
+        stopped: whether a user stopped it; it stays stopped until a user or the next `up` starts it.
     """
 
     argv: list[str]
@@ -35,14 +35,14 @@ class StackState:
         name: its name; also the Temporal-side name of its cluster.
         nodes: number of fake nodes.
         real_node: whether it has the real node.
-        kueue: whether Kueue runs beside it.
-        ha: whether Temporal is two servers on a PostgreSQL, instead of one development server.
+        kueue: whether Kueue runs in it.
+        ha: whether Temporal runs as two servers on a PostgreSQL, in place of one development server.
         dynamic_config: Temporal dynamic config values beyond the stack's own, as JSON texts.
-        audit_bodies: whether the API server's audit log tells what was sent and what came of it, not only that.
-        given_kubeconfig: a cluster that is used instead of an own one, or empty.
-        given_temporal: a Temporal address that is used instead of an own server, or empty.
+        audit_bodies: whether the API server's audit log includes request and response bodies.
+        given_kubeconfig: the kubeconfig of a cluster to use in place of the stack's own, or empty.
+        given_temporal: the address of a Temporal server to use in place of the stack's own, or empty.
         ports: loopback port by purpose.
-        parts: what was started, by name.
+        parts: the parts that were started, by name.
         binaries: path of each program.
     """
 
@@ -60,14 +60,14 @@ class StackState:
     binaries: dict[str, str] = field(default_factory=dict[str, str])
 
     def save(self, directory: Path) -> None:
-        """Write stack.json in one step, so that a reader never sees half of it."""
+        """Write stack.json in one step, so that a reader never sees a partial file."""
         fresh = directory / f".{FILE_NAME}.new"
         fresh.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
         fresh.replace(directory / FILE_NAME)
 
     @classmethod
     def load(cls, directory: Path) -> "StackState | None":
-        """Read stack.json; None if there is none, or if it is from a version that cannot be read."""
+        """Read stack.json; return None if it does not exist, or if its version cannot be read."""
         try:
             document: dict[str, Any] = json.loads((directory / FILE_NAME).read_text())
             parts = {
@@ -80,7 +80,7 @@ class StackState:
 
 
 def known_stacks() -> dict[str, StackState]:
-    """Every stack with a folder in the usual place, running or not, by name."""
+    """Return every stack with a folder in the usual place, running or not, by name."""
     found: dict[str, StackState] = {}
     for folder in sorted(stacks_dir().glob("*/")):
         if state := StackState.load(folder):

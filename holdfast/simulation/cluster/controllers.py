@@ -1,6 +1,6 @@
-"""What the controllers of Kubernetes do about a component's pods: Job, ReplicaSet, StatefulSet; a bare pod has none.
+"""Simulates the Kubernetes controllers of a component's pods: Job, ReplicaSet, StatefulSet. A bare pod has none.
 
-A controller that is not known here makes a component's pods once, and leaves them as they end.
+An unknown controller creates a component's pods once and never replaces them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def sync(world: World, thing: Thing) -> None:
-    """Do what a component's controller does now."""
+    """Run one sync of a component's controller."""
     match (thing.plan.api_version, thing.plan.kind):
         case ("batch/v1", "Job"):
             jobs.sync(world, thing)
@@ -30,16 +30,15 @@ def sync(world: World, thing: Thing) -> None:
 
 
 def _replicated(world: World, thing: Thing) -> None:
-    """Keep as many pods as are asked for; of an older template, replace a quarter of them at a time.
+    """Keep the wanted number of pods, and replace pods of an older template, a quarter of them at a time.
 
-    As a Deployment does that says nothing of its strategy: maxSurge and maxUnavailable are 25%, one rounded up and the
-    other down.
+    This is the default strategy of a Deployment: maxSurge is 25%, rounded up, and maxUnavailable is 25%, rounded down.
     """
     active = [pod for pod in world.pods_of(thing) if pod.active]
     old = [pod for pod in active if pod.template != thing.template]
     running = [pod for pod in active if pod.state is PodState.RUNNING]
     if not old:
-        # Pods that do not run go first.
+        # Delete pods that do not run first.
         for pod in sorted(active, key=lambda pod: pod.state is PodState.RUNNING)[: max(0, len(active) - thing.wanted)]:
             world.delete_pod(pod)
         _make(world, thing, thing.wanted - len(active))
@@ -55,7 +54,7 @@ def _replicated(world: World, thing: Thing) -> None:
 
 
 def _make(world: World, thing: Thing, count: int) -> None:
-    """Make pods, unless they are refused: then once they no longer are."""
+    """Create pods; if their creation is refused, sync again when the refusal ends."""
     if count <= 0:
         return
     trouble = world.trouble(world.pods_refused, thing.component.name)
@@ -83,7 +82,7 @@ def _once(world: World, thing: Thing) -> None:
 
 
 def _stateful_set(world: World, thing: Thing) -> None:
-    """Make pods in their order, and anew the ones that ended, under the same names."""
+    """Create pods in order, and recreate pods that ended under the same names."""
     for pod in world.pods_of(thing):
         if pod.finished and pod.deleting is None:
             world.delete_pod(pod)

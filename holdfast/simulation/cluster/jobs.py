@@ -1,8 +1,8 @@
-"""The Job controller: what a Job does about its pods, in the order of `syncJob` of Kubernetes 1.35.
+"""Simulates the Job controller, in the order of `syncJob` of Kubernetes 1.35.
 
-First it counts what has ended. Then it judges: the pod failure policy, the back-off limit (counted by pods, or with
-OnFailure by restarts in place), the deadline, the failed indexes, completion; the first that holds is the Job's end.
-Else it makes the pods that are lacking, after its back-off.
+First it counts the pods that have ended. Then it checks the pod failure policy, the back-off limit (counted by pods, or
+with OnFailure by restarts in place), the deadline, the failed indexes and completion. The first that applies ends the
+Job. If none applies, it creates the missing pods after its back-off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.simulation.cluster.world import World
 
 TERMINATED = 143
-"""The exit code of a container that ends on its pod's deletion."""
+"""The exit code of a container that ends because its pod is deleted."""
 
 
 def is_job(thing: Thing) -> bool:
@@ -31,13 +31,13 @@ def is_job(thing: Thing) -> bool:
 
 
 def sync(world: World, thing: Thing) -> None:
-    """Do what the controller does now."""
+    """Run one sync of the controller."""
     pods = world.pods_of(thing)
     active = [pod for pod in pods if pod.active]
     ending = [pod for pod in pods if not pod.finished and pod.deleting is not None]
     if thing.suspended:
         for pod in active:
-            thing.counted.add(pod.name)  # Its own suspension is no failure of a pod.
+            thing.counted.add(pod.name)  # A pod that ends by the Job's suspension has not failed.
             world.delete_pod(pod)
         return
     if thing.giving_up is None:
@@ -59,7 +59,7 @@ def sync(world: World, thing: Thing) -> None:
 
 
 def count(world: World, thing: Thing, pods: list[Pod]) -> None:
-    """Count pods that have ended, once each."""
+    """Count each pod that has ended, once."""
     for pod in [one for one in pods if one.name not in thing.counted]:
         if pod.state is PodState.SUCCEEDED:
             thing.counted.add(pod.name)
@@ -90,7 +90,7 @@ def _count_failure(world: World, thing: Thing, pod: Pod) -> None:
 
 
 def gone(world: World, pod: Pod) -> None:
-    """Take note of a pod that goes without having ended: its kubelet says that it failed, before it is gone."""
+    """Count a pod that was deleted before it ended: its kubelet reports it as failed before it disappears."""
     thing = pod.thing
     if not is_job(thing) or pod.finished or not _only_replaces_failed(thing):
         return
@@ -103,7 +103,7 @@ def gone(world: World, pod: Pod) -> None:
 
 
 def _has_failed(thing: Thing, pod: Pod) -> bool:
-    """Whether a pod counts as failed: one that is being deleted does, unless only failed ones are replaced."""
+    """Whether a pod counts as failed; a terminating pod does, unless the Job replaces failed pods only."""
     if pod.state is PodState.FAILED:
         return True
     return not _only_replaces_failed(thing) and pod.deleting is not None and pod.state is not PodState.SUCCEEDED
@@ -118,7 +118,7 @@ def _only_replaces_failed(thing: Thing) -> bool:
 
 
 def _ruled(thing: Thing, pod: Pod) -> tuple[str, str]:
-    """Return the action of the first rule that matches a failed pod, and what a Job that it fails says."""
+    """Return the action of the first rule that matches a failed pod, and the message of a Job that it fails."""
     status = pod.status()
     for number, rule in enumerate(mappings(mapping(thing.spec.get("podFailurePolicy")).get("rules"))):
         codes, name = mapping(rule.get("onExitCodes")), f"pod {pod.name}"
@@ -136,7 +136,7 @@ def _ruled(thing: Thing, pod: Pod) -> tuple[str, str]:
 
 
 def _matching_container(thing: Thing, status: Mapping[str, Any], codes: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return the name and exit code of the first container that failed as a rule has it, init containers last."""
+    """Return the name and exit code of the first failed container that matches a rule, init containers last."""
     wanted, values = codes.get("containerName"), sequence(codes.get("values"))
     for field, own in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
         template = mappings(mapping(thing.pod_spec).get(own))
@@ -158,11 +158,11 @@ def _matching_condition(status: Mapping[str, Any], rule: Mapping[str, Any]) -> s
     return ""
 
 
-# --- judging
+# --- the verdict
 
 
 def _verdict(world: World, thing: Thing, pods: list[Pod]) -> TrueCondition | None:
-    """Return how a Job ends, None while it does not."""
+    """Return the condition that ends a Job, None while it goes on."""
     now, memory, spec = world.clock.now, thing.job, thing.spec
     if memory.fails_job:
         return TrueCondition("Failed", "PodFailurePolicy", memory.fails_job, now)
@@ -199,7 +199,7 @@ def _backoff_limit(thing: Thing) -> int:
 
 
 def _restarted_too_often(thing: Thing, pods: list[Pod]) -> bool:
-    """Whether containers were started again in place as often as a Job allows its pods to fail."""
+    """Whether containers restarted in place as often as a Job's back-off limit allows."""
     if thing.restart_policy != "OnFailure":
         return False
     there = {PodState.PENDING, PodState.RUNNING}
@@ -207,11 +207,11 @@ def _restarted_too_often(thing: Thing, pods: list[Pod]) -> bool:
     return restarts >= limit if limit else restarts > 0
 
 
-# --- making
+# --- creating pods
 
 
 def _fill(world: World, thing: Thing, active: list[Pod], ending: list[Pod]) -> None:
-    """Make the pods that are lacking, once the back-off is over and none is refused."""
+    """Create the missing pods, once the back-off is over and pod creation is not refused."""
     spec, memory = thing.spec, thing.job
     completions = spec.get("completions")
     wanted = _parallelism(thing)
@@ -230,7 +230,7 @@ def _fill(world: World, thing: Thing, active: list[Pod], ending: list[Pod]) -> N
     if spec.get("completionMode") == "Indexed":
         taken = {pod.index for pod in (*active, *waits)} | memory.done | memory.failed_indexes
         pending = [index for index in range(int(completions or 0)) if index not in taken][:lacking]
-        # An index in its back-off keeps its place among those that are to be made.
+        # An index in its back-off still counts among the `lacking` indexes.
         indexes = [one for one in pending if not per_index or _is_over(world, _index_again(thing, one))]
     if not indexes:
         return
@@ -243,7 +243,7 @@ def _fill(world: World, thing: Thing, active: list[Pod], ending: list[Pod]) -> N
 
 
 def _is_over(world: World, again: datetime) -> bool:
-    """Whether a back-off is over; if not, the Job is looked at again then."""
+    """Whether a back-off is over; if not, schedule a sync for its end."""
     if again <= world.clock.now:
         return True
     world.clock.at(again, world.sync)
@@ -256,7 +256,7 @@ def _index_again(thing: Thing, index: int) -> datetime:
 
 
 def _again(last: datetime, failures: int) -> datetime:
-    """Return when pods are made again: ten seconds after the first failure in a row, doubled with each further."""
+    """Return when pods are created again: ten seconds after the first failure in a row, doubled by each further one."""
     return last + pause_after(failures, JOB_FIRST, JOB_MAXIMUM)
 
 

@@ -1,4 +1,4 @@
-"""What the scheduler, the kubelets and those who watch over nodes do: placing, starting, falling silent, breaking."""
+"""Simulates the scheduler, the kubelets and node monitoring: placing and starting pods, silent and broken nodes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 CRASH_BACKOFF = timedelta(seconds=10)
-"""A kubelet restarts a container that has crashed at once, then after ten seconds, doubled with each further time."""
+"""A kubelet restarts a crashed container at once, then after ten seconds, doubled by each further crash."""
 CRASH_BACKOFF_MAXIMUM = timedelta(minutes=5)
 CALM = timedelta(minutes=10)
-"""After so long a run its crashes are forgotten."""
+"""After a run longer than this, the kubelet resets the back-off."""
 
 
 def schedule(world: World, pod: Pod) -> None:
-    """Give a pod a node, or try again when that may succeed."""
+    """Give a pod a node, or try again when a node may be free."""
     if pod.deleting is not None or pod.node:
         return
     trouble = world.trouble(world.unschedulable, pod.thing.component.name)
@@ -45,12 +45,12 @@ def schedule(world: World, pod: Pod) -> None:
 
 
 def _back_at(world: World) -> list[datetime]:
-    """When nodes that take no pods now may take some again; what is broken is so until somebody says otherwise."""
+    """When lost or broken nodes may take pods again; a broken node stays broken until its mark is removed."""
     return [until for until in (*world.lost.values(), *world.mended.values()) if until > world.clock.now]
 
 
 def start(world: World, pod: Pod) -> None:
-    """Let a pod run, or be stuck where its node cannot start it."""
+    """Start a pod, or leave it stuck if its node cannot start it."""
     if pod.deleting is not None or pod.state is not PodState.PENDING or pod.node in world.lost:
         return
     trouble = _launch_trouble(world, pod)
@@ -64,7 +64,7 @@ def start(world: World, pod: Pod) -> None:
 
 
 def _runs(world: World, pod: Pod) -> None:
-    """Have a pod's container run from now on, for its time."""
+    """Run a pod's container from now on; it ends after `Latencies.run`, unless it always restarts."""
     since = pod.runs_since = world.clock.now
 
     def ends() -> None:
@@ -76,9 +76,9 @@ def _runs(world: World, pod: Pod) -> None:
 
 
 def starts_again(world: World, pod: Pod, fail: Fail) -> bool:
-    """Whether a pod's kubelet restarts its container in place, after its back-off; else the pod fails.
+    """Whether a pod's kubelet restarts its container in place, after its back-off; if not, the pod fails.
 
-    It restarts what exited, never a pod that was evicted or disrupted. Where the pod always restarts, nothing follows.
+    It restarts a container that exited, never an evicted or disrupted pod. A pod with restartPolicy Always runs on.
     """
     if fail.pod_reason or fail.disruption or pod.thing.restart_policy == "Never":
         return False
@@ -113,7 +113,7 @@ def _launch_trouble(world: World, pod: Pod) -> Trouble | None:
 
 
 def _cannot_start(world: World, pod: Pod, launch: LaunchFails, until: datetime) -> None:
-    """Have a pod wait for what its node cannot do; an init container that is not begun again ends it."""
+    """Keep a pod waiting while its node cannot start it; a failed init container that is never restarted fails it."""
     world.changed = world.changed or pod.launch is not launch
     pod.launch = launch
     if launch.reason == INIT_ERROR and pod.thing.restart_policy == "Never":
@@ -122,20 +122,20 @@ def _cannot_start(world: World, pod: Pod, launch: LaunchFails, until: datetime) 
         world.sync()
         return
     if launch.reason == INIT_ERROR and pod.thing.restart_policy == "OnFailure" and jobs.is_job(pod.thing):
-        _after_crash(world, pod, lambda: start(world, pod))  # Its Job counts these restarts, too.
+        _after_crash(world, pod, lambda: start(world, pod))  # The Job counts these restarts, too.
         return
     if launch.reason == "FailedMount" and pod.scheduled is not None:
 
         def look() -> None:
             world.changed = True
 
-        world.clock.at(pod.scheduled + PREPARATION, look)  # Nothing changes in its status then.
+        world.clock.at(pod.scheduled + PREPARATION, look)  # The pod's status does not change then.
     if until < EVER:
         world.clock.at(until, lambda: start(world, pod))
 
 
 def mark(world: World, what: NodeBroken, until: datetime) -> None:
-    """Mark a node as broken, as whoever watches over nodes does."""
+    """Mark a node as broken, as node monitoring does."""
     kind, _, status = what.condition.partition("=")
     told = {"type": kind, "status": status or "True", "lastTransitionTime": written(world.clock.now)}
     found = Marks().of({"status": {"conditions": [told]}})
@@ -154,7 +154,7 @@ def _mend(world: World, node: str) -> None:
 
 
 def lose(world: World, node: str, until: datetime) -> None:
-    """Let a node fall silent."""
+    """Make a node stop responding."""
     world.lost[node] = until
     world.heard[node] = world.clock.now
     heard, waits = world.clock.now, NodeTimings()
@@ -166,7 +166,7 @@ def lose(world: World, node: str, until: datetime) -> None:
 
 
 def is_stuck(world: World, pod: Pod) -> bool:
-    """Whether a pod that is deleted stays, since its node says nothing: until a removal meets it on one Down."""
+    """Whether a deleted pod stays on a silent node; it does until the node is Down and its attempt is being removed."""
     owner = world.owners.get(pod.thing.attempt)
     return pod.node in world.lost and not (pod.node in world.down and owner is not None and owner.deleting is not None)
 

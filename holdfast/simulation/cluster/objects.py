@@ -1,4 +1,4 @@
-"""What there is in the simulated cluster: attempts' owners, components, pods; and how they look to an observer."""
+"""The objects of the simulated cluster: owners of attempts, components and pods, and the facts an observer reads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from holdfast.model.calls.cluster import PlannedComponent
 from holdfast.simulation.script.events import Fail, LaunchFails, ProbeFails
 
 JOB_BACKOFF_LIMIT = 6
-"""As batch/v1 has it where a Job does not say."""
+"""The default of batch/v1."""
 UID = "simulated"
-"""The workload's."""
+"""The uid of the workload."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,19 +32,19 @@ class Pod:
     deleting: datetime | None = None
     forced: bool = False
     stubborn: bool = False
-    """Whether it ignores its deletion until that is forced."""
+    """Whether it ignores its deletion until the deletion is forced."""
     finalizer: str = ""
     ended: datetime | None = None
     fail: Fail | None = None
     """How it failed."""
     scheduled: datetime | None = None
-    """Since when it has a node."""
+    """When it got its node."""
     index: int | None = None
     """Its completion index, where its Job is Indexed."""
     restarts: int = 0
-    """How often its kubelet has started a container of it again in place."""
+    """How often its kubelet has restarted a container in place."""
     crashes: int = 0
-    """How often in a row one has ended without success."""
+    """How often in a row a container has failed."""
     pausing: bool = False
     """Whether its kubelet waits before it starts the container again (CrashLoopBackOff)."""
     runs_since: datetime | None = None
@@ -56,7 +56,7 @@ class Pod:
     """The number of the last request to save its state."""
     asked_at: datetime | None = None
     template: int = 0
-    """Of which of its component's pod templates it was made."""
+    """The number of the pod template that it was created from."""
 
     @property
     def finished(self) -> bool:
@@ -65,11 +65,11 @@ class Pod:
 
     @property
     def active(self) -> bool:
-        """Whether it runs or is to run."""
+        """Whether it runs or will run."""
         return not self.finished and self.deleting is None
 
     def facts(self, revision: int) -> PodFacts:
-        """Return what an observer reads of it, by the same function that reads a real pod."""
+        """Return the facts an observer reads, from the same function that reads a real pod."""
         metadata: dict[str, Any] = {
             "uid": self.name,
             "name": self.name,
@@ -104,7 +104,7 @@ class Pod:
         return status
 
     def _unstarted(self, launch: LaunchFails) -> dict[str, Any]:
-        """Return the status of one that its node cannot start, as a kubelet writes it."""
+        """Return the status of a pod that its node cannot start, as a kubelet writes it."""
         status: dict[str, Any] = {
             "phase": "Failed" if self.state is PodState.FAILED else "Pending",
             "startTime": written(self.scheduled or self.created),
@@ -130,33 +130,33 @@ class IndexFailures:
 
     last: datetime
     counted: int = 0
-    """Without those that the pod failure policy ignores."""
+    """Failures, without those that the pod failure policy ignores."""
     total: int = 0
 
 
 @dataclass(slots=True)
 class JobMemory:
-    """What a Job's controller keeps in its status and in the annotations of its pods."""
+    """The state that a Job's controller keeps in the Job's status and in annotations of its pods."""
 
     started: datetime | None = None
-    """When it was resumed last; None: it began when it was made."""
+    """When it was last resumed; None: it started when it was created."""
     deadline: datetime | None = None
-    """When its deadline is, where that is looked at by itself."""
+    """The deadline for which a sync is already scheduled."""
     done: set[int] = field(default_factory=set[int])
-    """Indexes that have succeeded; of a Job without indexes one number below 0 for each pod that has."""
+    """Indexes that have succeeded; for a Job without indexes, one negative number for each pod that has."""
     indexes: dict[int, IndexFailures] = field(default_factory=dict[int, IndexFailures])
     failed_indexes: set[int] = field(default_factory=set[int])
     fails_job: str = ""
-    """What the Job says, once its pod failure policy has failed it."""
+    """The Job's message, once its pod failure policy has failed it."""
 
 
 @dataclass(slots=True, eq=False)
 class Thing:
-    """A component's object, or one copy of it, as one attempt made it."""
+    """A component's object, or one copy of it, as created for one attempt."""
 
     component: Component
     plan: PlannedComponent
-    """Of this object alone."""
+    """The plan of this object alone."""
     attempt: int
     uid: str
     created: datetime
@@ -166,26 +166,26 @@ class Thing:
     shuns: frozenset[str] = frozenset()
     """Nodes that its pods must not be placed on."""
     dislikes: frozenset[str] = frozenset()
-    """Nodes that its pods are placed on only where no other has room."""
+    """Nodes that its pods are placed on only if no other node is free."""
     deleting: datetime | None = None
     suspended: bool = False
     gone: bool = False
     conditions: list[TrueCondition] = field(default_factory=list[TrueCondition])
     made: int = 0
-    """Pods that it has made."""
+    """How many pods it has created."""
     failed: list[datetime] = field(default_factory=list[datetime])
-    """When pods of it failed, or were deleted by another hand, since one succeeded."""
+    """When its pods failed, or were deleted by another client, since a pod last succeeded."""
     failures: int = 0
-    """How many did in all."""
+    """How many failures counted in all; the pod failure policy may ignore some."""
     counted: set[str] = field(default_factory=set[str])
-    """Which pods have been counted, by name."""
+    """The names of pods that have been counted."""
     job: JobMemory = field(default_factory=JobMemory)
     giving_up: TrueCondition | None = None
-    """What it will say of itself once its pods are gone."""
+    """The condition that it will set once its pods are gone."""
     scaled: int | None = None
-    """How many pods another hand has made its spec ask for."""
+    """The number of pods that another client has set in its spec."""
     template: int = 0
-    """How often another hand has changed its pod template."""
+    """How often another client has changed its pod template."""
 
     @property
     def wanted(self) -> int:
@@ -199,7 +199,7 @@ class Thing:
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """Its name in messages."""
         return self.component.title if self.index is None else f"{self.plan.kind} {self.name}"
 
     @property
@@ -209,12 +209,12 @@ class Thing:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What its template's spec says."""
+        """The spec of its template."""
         return cast("dict[str, Any]", self.component.template.get("spec") or {})
 
     @property
     def pod_spec(self) -> dict[str, Any] | None:
-        """The spec of its pods, of the first pod set where there are several; None where it has none."""
+        """The spec of its pods, or of the first pod set if there are several; None without pods."""
         for pod_set in self.component.pod_sets:
             try:
                 return pod_template(self.component.template, pod_set.path)["spec"]
@@ -224,27 +224,27 @@ class Thing:
 
     @property
     def restart_policy(self) -> str:
-        """What a kubelet does about a container of its pods that has ended."""
+        """The restartPolicy of its pods; `Never` without pods."""
         spec = self.pod_spec
         return str(spec.get("restartPolicy", "Always")) if spec is not None else "Never"
 
     @property
     def restarts_in_place(self) -> bool:
-        """Whether a kubelet starts a container of its pods again that has ended."""
+        """Whether a kubelet always restarts a container that has ended."""
         return self.restart_policy == "Always"
 
     def say(self, verdict: TrueCondition) -> None:
-        """Have its controller write a condition."""
+        """Add a condition, as its controller does."""
         self.conditions.append(verdict)
 
     def _words(self) -> tuple[tuple[str, str], ...]:
-        """Return what it says by fields of its status, where its kind does not speak by conditions."""
+        """Return the status fields that it sets, for a kind that reports its end by fields and not by conditions."""
         rule, said = self.component.status, {one.type for one in self.conditions}
         return tuple((one.path, one.equals) for one in (*rule.succeeded_when, *rule.failed_when) if str(one) in said)
 
     @property
     def _job(self) -> JobFacts | None:
-        """What a Job says of its failures and its suspension: what else it counts is read off its pods."""
+        """The failures and the suspension in a Job's status; its other counts are read from its pods."""
         if self.suspended:
             return JobFacts(wanted=1, good=0, active=0, suspended=True)
         if not self.failures or self.index is not None:
@@ -253,7 +253,7 @@ class Thing:
         return JobFacts(wanted=1, good=0, active=0, suspended=False, failed=self.failures, limit=limit)
 
     def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
-        """Return what an observer reads of it."""
+        """Return the facts an observer reads."""
         return ObjectFacts(
             uid=self.uid,
             name=self.name,
@@ -271,7 +271,7 @@ class Thing:
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """What owns an attempt."""
+    """The owner object of an attempt."""
 
     attempt: int
     uid: str
@@ -282,11 +282,11 @@ class Owner:
     suspended: bool = False
     """Whether it is suspended in place."""
     parked: bool = False
-    """Whether it was proven to have no pod, while it is suspended."""
+    """Whether it is suspended and was proven to have no pods."""
     deleting: datetime | None = None
 
     def facts(self, revision: int) -> ObjectFacts:
-        """Return what an observer reads of it."""
+        """Return the facts an observer reads."""
         return ObjectFacts(
             uid=self.uid,
             name=self.uid,

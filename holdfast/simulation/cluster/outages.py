@@ -1,4 +1,4 @@
-"""What is in the way of new components and pods for a time."""
+"""Troubles that block new components and pods for a time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from holdfast.simulation.script.clock import START
 from holdfast.simulation.script.events import LaunchFails
 
 EVER = START + timedelta(days=366_000)
-"""When something ends that lasts for good."""
+"""The end of a trouble that lasts for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that is so for a time, for one component or for all."""
+    """A trouble that lasts for a time, for one component or for all."""
 
     component: str | None
     until: datetime
     reason: str = ""
     launch: LaunchFails | None = None
-    """What nodes cannot do for new pods, where it is that."""
+    """The launch failure of new pods, if the trouble is one."""

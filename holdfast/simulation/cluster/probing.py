@@ -1,4 +1,4 @@
-"""Asking the pods of a simulated service whether they serve, in rounds, as the activity does (row L28)."""
+"""Probes the pods of a simulated service in rounds, as the activity does (row L28)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.simulation.cluster.world import World
 
 
 class Asking:
-    """Who is asked, how often in a row each was silent, and when the next round is."""
+    """The probe of a workload: the attempt it probes, failures in a row by pod, and the next round."""
 
     def __init__(self, spec: Workload, world: World, tell: Callable[[ProbeEnded], None]) -> None:
         self._spec = spec
@@ -25,11 +25,11 @@ class Asking:
         self._round = 0
 
     def follow(self, state: State) -> None:
-        """Begin to ask, or end it, as the workload is now."""
+        """Start or stop the probe, as the state of the workload requires."""
         self.ask(probed(self._spec, state))
 
     def ask(self, number: int | None) -> None:
-        """Ask the pods of this attempt from now on, beginning anew where they are not asked already; None: nobody's."""
+        """Probe the pods of this attempt from now on, unless the probe already runs for it; None stops the probe."""
         rules = self._spec.probe
         if number == self._number or rules is None:
             return
@@ -49,7 +49,7 @@ class Asking:
 
     def _ask(self, rules: Probe, number: int) -> None:
         world, now = self._world, self._world.clock.now
-        if not world.dark:  # Whose pods cannot be listed is not known to be silent.
+        if not world.dark:  # Pods that cannot be listed are not known to be silent.
             pods = {pod.name: pod for pod in world.pods if self._is_asked(rules, pod, number, now)}
             answers: dict[str, Answer] = {name: _answer(rules, pod) for name, pod in pods.items()}
             self._failing = counted(self._failing, answers)

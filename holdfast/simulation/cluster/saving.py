@@ -1,4 +1,4 @@
-"""Pods that save their state when they are asked to, on virtual time (row L32)."""
+"""Simulates pods that save their state on request, on virtual time (row L32)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from holdfast.simulation.cluster.world import World
 def saved(
     world: World, attempt: int, savers: Collection[str], number: int, before: tuple[int, int], until: datetime
 ) -> Answers | None:
-    """Ask the pods that run to save, and return how they stand once nothing is waited for, or their time is over.
+    """Ask the running pods to save; return their answers once no more are expected, or the time is over.
 
     Args:
-        world: Where they are.
-        attempt: Whose pods.
+        world: The cluster.
+        attempt: The attempt of the pods.
         savers: The components whose pods save.
-        number: The request's.
-        before: How many ran as it was decided, and how many had succeeded.
-        until: When their time is over.
+        number: The number of the request.
+        before: How many pods ran when the request was decided, and how many had succeeded.
+        until: When the time to save is over.
     """
     pods = [one for one in world.pods if one.thing.attempt == attempt and one.thing.component.name in savers]
     running = [one for one in pods if one.state is PodState.RUNNING and one.deleting is None]
@@ -46,16 +46,16 @@ def saved(
 
 
 class Followed:
-    """Which pods still save in their termination grace, where a walltime ended while they did (row L19)."""
+    """Tracks pods that still save in their termination grace, after a walltime ended while they saved (row L19)."""
 
     def __init__(self, number: int) -> None:
-        """Begin with none; `number` is the request's."""
+        """Start with no pods; `number` is the number of the request."""
         self._number = number
         self._done: dict[str, bool] = {}
         self._succeeded: set[str] = set()
 
     def look(self, world: World, attempt: int, savers: Collection[str]) -> None:
-        """Note how far the pods are that still run."""
+        """Record which running pods have saved, and which pods have succeeded."""
         for pod in world.pods:
             ours = pod.thing.attempt == attempt and pod.thing.component.name in savers
             if ours and pod.state is PodState.SUCCEEDED:
@@ -67,7 +67,7 @@ class Followed:
                     world.clock.wake(at)
 
     def answers(self, at: datetime) -> Answers:
-        """Return how all of them stood."""
+        """Return the recorded answers of all pods."""
         done = sum(self._done.values())
         uri = f"checkpoint-{self._number}" if done else ""
         finished = len(self._succeeded - self._done.keys())

@@ -1,4 +1,4 @@
-"""What can be seen of a cluster on virtual time, by the functions that read and sum up a real one."""
+"""Observes a cluster on virtual time, with the functions that read and summarize a real one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REMNANTS_TOLD: Final = 16
 
 
 def observe(world: World, attempt: int, *, live: bool) -> Observation:
-    """Return a snapshot of an attempt, by the same function that sums up a real cluster."""
+    """Return a snapshot of an attempt, from the same function that summarizes a real cluster."""
     world.revision += 1
     owner = world.owners.get(attempt)
     there = [one for one in world.spec.components if not one.after or (attempt, one.name) in world.begun]
@@ -56,7 +56,7 @@ def observe(world: World, attempt: int, *, live: bool) -> Observation:
 
 
 def _read(world: World, pod: Pod, *, live: bool) -> PodFacts:
-    """Return what is read of a pod; why it is not prepared is said by its Events, which a live look alone reads."""
+    """Return the facts of a pod; only a live read also reads its Events, which say why it is not prepared."""
     facts = pod.facts(world.revision)
     if live and facts.reason == NOT_PREPARED and pod.launch is not None:
         return replace(facts, reason=pod.launch.reason)
@@ -64,7 +64,7 @@ def _read(world: World, pod: Pod, *, live: bool) -> PodFacts:
 
 
 def remnants(world: World, attempt: int) -> tuple[tuple[Remnant, ...], int]:
-    """Return what is left of an attempt, what a finalizer holds first, and how much that is."""
+    """Return the remaining objects of an attempt, pods held by a finalizer first, and their total number."""
     pods = sorted((pod for pod in world.pods if pod.thing.attempt == attempt), key=lambda pod: not pod.finalizer)
     bare = {pod.thing for pod in pods if pod.thing.component.bare}
     things = [one for one in world.things if one.attempt == attempt and one not in bare]

@@ -1,7 +1,7 @@
-"""A cluster on virtual time: what is created, scheduled, started, ended and deleted.
+"""A cluster on virtual time, in which objects are created, scheduled, started, ended and deleted.
 
-Nothing here knows what Holdfast wants. What controllers do with their pods is in `controllers.py`, what nodes do in
-`nodes.py`, and what can be seen of it all in `seeing.py`.
+This module knows nothing of Holdfast's decisions. Controllers are in `controllers.py`, nodes are in `nodes.py`, and
+observations are in `views.py`.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ class World:
     latencies: Latencies
     node_count: int
     say: Callable[[str], None] = lambda _: None
-    """Told in a sentence what of itself happens that a person wants to know."""
+    """Receives a sentence about each event in the cluster that users should see."""
     owners: dict[int, Owner] = field(default_factory=dict[int, Owner])
     things: list[Thing] = field(default_factory=list[Thing])
     pods: list[Pod] = field(default_factory=list[Pod])
     begun: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
-    """Which components have been made in which attempt: what was never made is not missing."""
+    """The (attempt, component) pairs created so far: a component that was never created is not missing."""
     changed: bool = False
-    """Whether there is something new to see."""
+    """Whether anything changed since the last observation."""
     lost: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    """Silent nodes, until when."""
+    """Silent nodes, and when each responds again."""
     down: dict[str, NodeMark] = field(default_factory=dict[str, NodeMark])
-    """Those of them that have been found Down."""
+    """Silent nodes that have been found Down."""
     broken: dict[str, NodeMark] = field(default_factory=dict[str, NodeMark])
     """Nodes whose hardware is marked as broken."""
     mended: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    """Until when each of them is."""
+    """When the mark of each broken node is removed."""
     heard: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    """When each silent node was heard last."""
+    """When each silent node last responded."""
     launches: list[Trouble] = field(default_factory=list[Trouble])
     unschedulable: list[Trouble] = field(default_factory=list[Trouble])
     pods_refused: list[Trouble] = field(default_factory=list[Trouble])
     refused: list[Trouble] = field(default_factory=list[Trouble])
     blind: list[Interval] = field(default_factory=list[Interval])
-    """When the API server could not be reached, or will not be."""
+    """Past and future intervals in which the API server cannot be reached."""
     revision: int = 1
-    """That of what was seen last."""
+    """The revision of the last observation."""
     _uids: int = 0
     placed: int = 0
 
-    # --- what may be in the way
+    # --- troubles
 
     def trouble(self, found: list[Trouble], component: str) -> Trouble | None:
-        """Return what is in a component's way now, the longest first."""
+        """Return the trouble that blocks a component now, the longest of several."""
         here = [one for one in found if one.component in {None, component} and one.until > self.clock.now]
         return max(here, key=lambda one: one.until, default=None)
 
@@ -74,12 +74,12 @@ class World:
         return any(one.begin <= self.clock.now < one.end for one in self.blind)
 
     def blindness(self) -> tuple[Interval, ...]:
-        """Return what an observer knows of the dark: what of it has passed."""
+        """Return the past part of the intervals without an API server, all that an observer can know of them."""
         now = self.clock.now
         return tuple(Interval(begin=one.begin, end=min(one.end, now)) for one in self.blind if one.begin < now)
 
     def seen(self, since: datetime) -> timedelta:
-        """Return how much of the time since then could be seen."""
+        """Return how much of the time since then the API server could be reached."""
         now = self.clock.now
         spans = (max(timedelta(0), one.end - max(one.begin, since)) for one in self.blindness())
         return now - since - sum(spans, timedelta(0))
@@ -87,7 +87,7 @@ class World:
     # --- requests
 
     def own(self, attempt: int) -> Owner:
-        """Return an attempt's owner, made where there is none."""
+        """Return an attempt's owner; create it if there is none."""
         if attempt not in self.owners:
             self.owners[attempt] = Owner(attempt, f"owner-{attempt}", self.clock.now)
         return self.owners[attempt]
@@ -100,14 +100,14 @@ class World:
         shuns: Collection[str] = (),
         dislikes: Collection[str] = (),
     ) -> list[Thing]:
-        """Make a component's object, or all its copies; their controller acts at once.
+        """Create a component's object, or all its copies; their controller syncs at once.
 
         Args:
-            component: What is made.
-            attempt: For which attempt.
-            launch: How often it was made before in that attempt.
+            component: The component to create.
+            attempt: The attempt that it belongs to.
+            launch: How often it was created before in that attempt.
             shuns: Nodes that its pods must not be placed on.
-            dislikes: Nodes that others are preferred to.
+            dislikes: Nodes to use only if no other is free.
         """
         self.begun.add((attempt, component.name))
         plan = planned(component, UID, attempt)
@@ -124,18 +124,18 @@ class World:
         return made
 
     def submitted(self, attempt: int) -> None:
-        """Mark an attempt: all of it was created."""
+        """Mark an attempt as submitted: all its objects were created."""
         self.owners[attempt].submitted = True
         self.changed = True
 
     def ended(self, attempt: int) -> None:
-        """Mark an attempt: its workload has ended, so that what is not there any more is not missing."""
+        """Mark an attempt as ended: an object that is gone is then not missing."""
         owner = self.owners.get(attempt)
         if owner is not None:
             owner.ended = True
 
     def suspend(self, attempt: int) -> None:
-        """Suspend an attempt's Jobs: their controller takes their pods away, and nothing of it is missing meanwhile."""
+        """Suspend an attempt's Jobs: their controller deletes their pods, and no pod counts as missing meanwhile."""
         owner = self.owners.get(attempt)
         if owner is not None:
             owner.suspended = True
@@ -144,16 +144,16 @@ class World:
         self.sync()
 
     def parked(self, attempt: int) -> None:
-        """Mark an attempt that is suspended: no pod of it is left."""
+        """Mark a suspended attempt as parked: no pod of it is left."""
         owner = self.owners.get(attempt)
         if owner is not None:
             owner.parked = True
         self.changed = True
 
     def saves(self, pod: Pod, request: int) -> datetime | None:
-        """Return when a pod has saved its state, which is asked for it now if it was not before; None: never.
+        """Return when a pod has saved its state, and send the request now if it was not sent before; None: never.
 
-        What its node is lost with hears of no request.
+        A pod on a lost node receives no request.
         """
         if pod.node in self.lost:
             return None
@@ -163,7 +163,7 @@ class World:
         return pod.asked_at + span if pod.asked_at is not None and span is not None else None
 
     def resume(self, attempt: int, components: Collection[str]) -> None:
-        """Resume some of an attempt's Jobs: their controller makes their pods again."""
+        """Resume some of an attempt's Jobs: their controller creates their pods again."""
         self.owners[attempt].suspended = self.owners[attempt].parked = False
         for thing in self.things:
             if thing.attempt == attempt and thing.component.name in components:
@@ -174,12 +174,12 @@ class World:
         self.changed = True
 
     def has_ended(self, thing: Thing) -> bool:
-        """Whether a component's object, or copy, is not active any more; one that is being deleted is not kept."""
+        """Whether a component's object, or copy, has ended and is not being deleted."""
         pods = [pod.facts(self.revision) for pod in self.pods_of(thing)]
         return thing.deleting is None and has_ended(thing.plan, thing.facts("", self.revision), pods)
 
     def delete_attempt(self, attempt: int) -> None:
-        """Delete all of an attempt, as a foreground deletion of its owner does."""
+        """Delete all objects of an attempt, as a foreground deletion of its owner does."""
         owner = self.owners.get(attempt)
         if owner is None or owner.deleting is not None:
             return
@@ -189,7 +189,7 @@ class World:
         self._collect()
 
     def delete(self, thing: Thing, *, foreground: bool = False) -> None:
-        """Delete a component; in the foreground it stays until its pods are gone."""
+        """Delete a component; with a foreground deletion it stays until its pods are gone."""
         thing.deleting = thing.deleting or self.clock.now
         for pod in self.pods_of(thing):
             self.delete_pod(pod)
@@ -198,7 +198,7 @@ class World:
         self._collect()
 
     def delete_pod(self, pod: Pod, *, forced: bool = False) -> None:
-        """Delete a pod: it goes once its processes have ended and nothing holds it."""
+        """Delete a pod: it disappears once its processes have ended and nothing holds it."""
         self.changed = True
         if pod.deleting is None:
             pod.deleting = self.clock.now
@@ -212,7 +212,7 @@ class World:
             self.let_go(pod)
 
     def let_go(self, pod: Pod) -> None:
-        """Take a deleted pod away, unless something holds it."""
+        """Remove a deleted pod, unless something holds it."""
         if pod.deleting is None or pod not in self.pods or pod.finalizer:
             return
         if not pod.forced and ((pod.stubborn and not pod.finished) or nodes.is_stuck(self, pod)):
@@ -226,20 +226,20 @@ class World:
         self.sync()
 
     def release(self, pod: Pod) -> None:
-        """Let a pod go that a finalizer, or its own deafness, held."""
+        """Release a pod that a finalizer held or that ignored its deletion."""
         pod.finalizer, pod.stubborn = "", False
         self.let_go(pod)
 
-    # --- by itself
+    # --- controllers and nodes
 
     def sync(self) -> None:
-        """Have every controller look at its component."""
+        """Run one sync of every controller."""
         for thing in list(self.things):
             if not thing.settled:
                 controllers.sync(self, thing)
 
     def make_pod(self, thing: Thing, name: str, index: int | None = None) -> Pod:
-        """Make a pod, as a controller does; it is scheduled and started after its time."""
+        """Create a pod, as a controller does; it is scheduled and started after its latencies."""
         pod = Pod(name, thing, self.clock.now, index=index, template=thing.template)
         thing.made += 1
         self.pods.append(pod)
@@ -248,7 +248,7 @@ class World:
         return pod
 
     def end(self, pod: Pod, fail: Fail | None = None) -> None:
-        """Let a pod's processes end."""
+        """End a pod's processes."""
         if pod.state is not PodState.RUNNING or pod.deleting is not None or (pod.node in self.lost and fail is None):
             return
         if fail is not None and nodes.starts_again(self, pod, fail):
@@ -267,7 +267,7 @@ class World:
             self.changed = True
 
     def _collect(self) -> None:
-        """Take away components and owners whose dependents are gone, as the collector does."""
+        """Remove deleted components and owners whose dependents are gone, as the garbage collector does."""
         for thing in [one for one in self.things if one.deleting is not None]:
             if not self.pods_of(thing):
                 self._forget(thing)
@@ -277,14 +277,14 @@ class World:
                 del self.owners[number]
                 self.changed = True
 
-    # --- what is there
+    # --- lookups
 
     def pods_of(self, thing: Thing) -> list[Pod]:
         """Return a component's pods."""
         return [pod for pod in self.pods if pod.thing is thing]
 
     def of(self, attempt: int, component: str, index: int | None = None) -> Thing | None:
-        """Return a component's object, or one copy of it, if it is there."""
+        """Return a component's object, or one copy of it, if it exists."""
         found = [
             one
             for one in self.things

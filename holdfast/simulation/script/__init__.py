@@ -1,1 +1,1 @@
-"""A script of what goes wrong, and the clock it runs by."""
+"""The script of a simulation's events, and the virtual clock."""

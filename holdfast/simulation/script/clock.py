@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen when. Nothing here waits."""
+"""Virtual time: a queue of actions by due time. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 START = datetime(2000, 1, 1, tzinfo=UTC)
-"""When every simulation begins; what people see is the time since then."""
+"""When every simulation begins; users see the time since then."""
 
 Action = Callable[[], None]
 
 
 class Clock:
-    """The time, and what is due later: the earlier first, of those together the one that was asked for first."""
+    """The time, and the actions due later: the earliest first, those due together in the order of scheduling."""
 
     def __init__(self) -> None:
         self.now = START
@@ -22,7 +22,7 @@ class Clock:
 
     @property
     def next(self) -> datetime | None:
-        """When the next thing is due; None if nothing is."""
+        """When the next action is due; None if there is none."""
         return self._due[0][0] if self._due else None
 
     @property
@@ -31,24 +31,24 @@ class Clock:
         return self.now - START
 
     def at(self, when: datetime, action: Action) -> None:
-        """Have something done at a time; what is past is done now."""
+        """Schedule an action for a time; a past time means now."""
         self._asked += 1
         heapq.heappush(self._due, (max(when, self.now), self._asked, action))
 
     def after(self, span: timedelta, action: Action) -> None:
-        """Have something done after a time."""
+        """Schedule an action after a delay."""
         self.at(self.now + span, action)
 
     def wake(self, when: datetime) -> None:
-        """Have everybody look again at a time."""
+        """Make the simulation run again at a time."""
         self.at(when, _nothing)
 
     def take(self) -> Action | None:
-        """Return the next thing that is due by now, if there is one."""
+        """Return the next action that is due by now, if there is one."""
         if not self._due or self._due[0][0] > self.now:
             return None
         return heapq.heappop(self._due)[2]
 
 
 def _nothing() -> None:
-    """Be a reason to look again."""
+    """Do nothing; taking this action makes the simulation run again."""

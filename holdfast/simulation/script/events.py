@@ -1,4 +1,4 @@
-"""What a script may let happen: to pods, nodes and the API server, and what people ask for."""
+"""The events of a script: for pods, nodes and the API server, and requests by users."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from holdfast.errors import describe
 from holdfast.model import Duration, FailureClass, Model, format_duration
 
 INIT_ERROR = "InitError"
-"""Why a launch fails whose init container has failed, as `kubectl get pods` has it."""
+"""The reason of a launch whose init container failed, as `kubectl get pods` shows it."""
 
 COUNT_MAXIMUM = 1_000_000
 
 
 def count_or(word: str) -> BeforeValidator:
-    """Check a number that a word may stand for."""
+    """Return a validator for a whole number or the given word."""
 
     def check(value: Any) -> Any:
         number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= COUNT_MAXIMUM
@@ -34,34 +34,34 @@ Pods = Annotated[int | Literal["all"], count_or("all")]
 
 
 class Fail(Model):
-    """Running pods end with an exit code, or as their node or Kubernetes says."""
+    """Running pods fail with an exit code, or because of their node or Kubernetes."""
 
     component: str | None = None
     pods: Pods = 1
     exit_code: Annotated[int, Field(ge=1, le=255)] = 1
     reason: str = "Error"
-    """Of the container: `OOMKilled`."""
+    """The reason of the container, for example `OOMKilled`."""
     pod_reason: str = ""
-    """Of the pod itself: `Evicted`, `NodeLost`. Then its own processes are not to blame."""
+    """The reason of the pod itself, for example `Evicted` or `NodeLost`; its own processes are then not to blame."""
     disruption: str = ""
-    """Reason of its DisruptionTarget condition: `PreemptionByScheduler`."""
+    """The reason of its DisruptionTarget condition, for example `PreemptionByScheduler`."""
     node: str = ""
-    """Where: pods on that node first; a pod that fails elsewhere is said to have been there."""
+    """The node: pods on it fail first; a pod that fails on another node is reported on this one."""
 
 
 class Succeed(Model):
-    """Running pods end well."""
+    """Running pods succeed."""
 
     component: str | None = None
     pods: Pods = "all"
 
 
 class NodeLost(Model):
-    """A node falls silent; what runs there cannot be stopped until it is back."""
+    """A node stops responding; its pods cannot be stopped until it is back."""
 
     node: str
     lasts: Duration | None = Field(default=None, alias="for")
-    """None: for ever."""
+    """None: forever."""
 
 
 class Unschedulable(Model):
@@ -83,25 +83,25 @@ class Refuse(Model):
 
     component: str | None = None
     reason: Literal["QuotaExceeded", "WebhookFailed", "Conflict", "Forbidden", "Invalid"] = "QuotaExceeded"
-    """The first three may pass and are borne; the others are final."""
+    """The first three may pass, so Holdfast tolerates them for a time; the others are final."""
     lasts: Duration | None = Field(default=None, alias="for")
 
 
 class Scale(Model):
-    """Another hand, or an autoscaler, changes how many pods a component's own spec asks for."""
+    """Another client, or an autoscaler, changes the number of pods in a component's own spec."""
 
     component: str
     replicas: Annotated[int, Field(ge=0, le=COUNT_MAXIMUM)]
 
 
 class RollOut(Model):
-    """Another hand changes a Deployment's pod template: its pods are replaced, a quarter of them at a time."""
+    """Another client changes a Deployment's pod template: its pods are replaced, a quarter of them at a time."""
 
     component: str
 
 
 class Delete(Model):
-    """Another hand deletes a component, or pods of it."""
+    """Another client deletes a component, or some of its pods."""
 
     component: str
     pods: Pods | None = None
@@ -109,7 +109,7 @@ class Delete(Model):
 
 
 class ComponentFailed(Model):
-    """A component's own controller calls it failed."""
+    """A component's own controller marks it as failed."""
 
     component: str
     reason: str = "BackoffLimitExceeded"
@@ -117,13 +117,13 @@ class ComponentFailed(Model):
 
 
 class Blind(Model):
-    """Holdfast cannot reach the API server; the cluster goes on."""
+    """Holdfast cannot reach the API server; the cluster keeps running."""
 
     lasts: Duration = Field(alias="for")
 
 
 class Stuck(Model):
-    """Pods ignore their deletion: until they are forced, or, held by a finalizer, until it goes."""
+    """Pods ignore their deletion until it is forced, or a finalizer holds them until it is removed."""
 
     component: str | None = None
     pods: Pods = 1
@@ -136,12 +136,12 @@ class LaunchFails(Model):
 
     component: str | None = None
     node: str = ""
-    """Where; none: on every node."""
+    """The node; none: every node."""
     reason: Literal[
         "ErrImagePull", "InitError", "FailedMount", "CreateContainerConfigError", "CreateContainerError"
     ] = "ErrImagePull"
     exit_code: Annotated[int, Field(ge=1, le=255)] | None = None
-    """Of the init container; none: 1."""
+    """The exit code of the init container; none: 1."""
     lasts: Duration | None = Field(default=None, alias="for")
 
     @model_validator(mode="after")
@@ -152,41 +152,41 @@ class LaunchFails(Model):
 
 
 class NodeBroken(Model):
-    """Whoever watches over a node finds its hardware broken, and marks it; what runs there runs on."""
+    """Node monitoring finds a node's hardware broken and marks the node; its pods keep running."""
 
     node: str
     condition: Literal[
         "CperHardwareErrorFatal", "ReadonlyFilesystem", "XfsShutdown", "AcceleratedHardwareReady=False"
     ] = "CperHardwareErrorFatal"
-    """By which it is told: `type` or `type=status`."""
+    """The node condition that marks it: `type` or `type=status`."""
     lasts: Duration | None = Field(default=None, alias="for")
 
 
 class ProbeFails(Model):
-    """Running pods do not answer their probe any more, or answer badly; new ones do."""
+    """Running pods stop answering their probe, or answer with an error; new pods answer it."""
 
     component: str | None = None
     pods: Pods = 1
     status: Annotated[int, Field(ge=400, le=599)] | None = None
-    """What a GET is answered with; none: no answer in time."""
+    """The status code of the answer to a GET; none: no answer in time."""
     lasts: Duration | None = Field(default=None, alias="for")
 
 
 class Asked(Model):
-    """What a person or a queue asks for."""
+    """A request by a user or a queue."""
 
     note: str = ""
 
 
 class Preempt(Asked):
-    """Another needs the workload's place."""
+    """Another workload needs this workload's place."""
 
     within: Duration | None = None
-    """How long a checkpoint is waited for at most; none: as long as the workload itself says."""
+    """How long to wait for a checkpoint at most; none: as long as the workload itself specifies."""
 
 
 class Extend(Asked):
-    """A person lets the workload run longer than its walltime."""
+    """A user lets the workload run longer than its walltime."""
 
     by: Duration
 
@@ -199,12 +199,12 @@ class Extend(Asked):
 
 
 class Requeue(Asked):
-    """An operator says that a node of the workload failed: its rules decide."""
+    """An operator reports that a node of the workload failed; the workload's rules decide."""
 
     cls: Literal[FailureClass.NODE_LOST, FailureClass.HARDWARE] = Field(default=FailureClass.NODE_LOST, alias="class")
     node: str = ""
     expected_requeue_count: Annotated[int, Field(ge=0, le=COUNT_MAXIMUM)] | None = None
-    """How often it has been requeued as far as the operator knows; none: as often as it has been."""
+    """The requeue count that the operator expects; none: the actual count."""
 
 
 Happening = (
@@ -228,5 +228,5 @@ Happening = (
 
 
 def lasting(span: timedelta | None) -> str:
-    """Say for how long something lasts."""
+    """Return for how long an event lasts, as text."""
     return f" for {format_duration(span)}" if span is not None else ", for good"

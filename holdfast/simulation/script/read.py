@@ -1,4 +1,4 @@
-"""A script of what goes wrong, when: read from YAML, refused by field path if it is none."""
+"""Reads the script of a simulation's events from YAML; errors name the field's path."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from holdfast.simulation.script.events import (
 EVENTS_MAXIMUM = 1_000
 TIMES_MAXIMUM = 10_000
 SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
-"""What a simulation lets others scale."""
+"""The kinds that a script can scale."""
 UNTIL = timedelta(days=30)
-"""When a simulation ends that neither comes to rest nor is told when to end."""
+"""When a simulation ends that does not come to rest and has no end of its own."""
 
 
 class Latencies(Model):
@@ -49,11 +49,11 @@ class Latencies(Model):
     schedule: Duration = timedelta(seconds=2)
     """From a pod's creation until it has a node."""
     start: Duration = timedelta(seconds=8)
-    """From then until it runs."""
+    """From a pod's scheduling until it runs."""
     stop: Duration = timedelta(seconds=5)
     """From a running pod's deletion until it is gone."""
     run: Duration | None = None
-    """How long a pod runs until it has succeeded; none: for ever. What a controller always restarts never succeeds."""
+    """How long a pod runs until it succeeds; none: forever. A pod with restartPolicy Always never succeeds."""
     save: Duration | None = timedelta(seconds=30)
     """From the moment a running pod is asked to save its state until it has; none: it does not answer."""
     evict: Duration = timedelta(minutes=5, seconds=40)
@@ -61,17 +61,17 @@ class Latencies(Model):
 
 
 class Event(Model):
-    """One thing that happens, when: exactly one of the last twenty-three fields."""
+    """One event and its time; exactly one of the last twenty-three fields names the event."""
 
     at: Duration | None = None
-    """Since the start, or since the mark."""
+    """The time of the event, since the start or since the mark."""
     every: Duration | None = None
-    """In place of `at`: again and again, for the first time after so long."""
+    """In place of `at`: the interval of a repeated event, the first one after one interval."""
     times: Annotated[int, Field(ge=1, le=TIMES_MAXIMUM)] | None = None
     attempt: Annotated[int | Literal["each"] | None, count_or("each")] = None
     """The mark is this attempt; `each`: every attempt."""
     since: Literal["running", "created", "gone"] | None = None
-    """What of the attempt is the mark: its pods run (as if not given), its creation begins, or it is proven gone."""
+    """The mark within the attempt: its pods run (the default), its creation begins, or it is proven gone."""
 
     fail: Fail | None = None
     succeed: Succeed | None = None
@@ -100,7 +100,7 @@ class Event(Model):
     @field_validator("suspend", "resume", "preempt", "checkpoint", "cancel", "retry", "requeue", mode="before")
     @classmethod
     def _nothing_to_say(cls, value: Any) -> Any:
-        # `suspend:` with nothing behind it means the same as `suspend: {}`.
+        # `suspend:` without a value means the same as `suspend: {}`.
         return {} if value is None else value
 
     @model_validator(mode="after")
@@ -127,11 +127,11 @@ class Event(Model):
 
     @property
     def what(self) -> tuple[str, Happening]:
-        """What happens: its name as written, and how."""
+        """The event: its name as written, and its value."""
         return next(self._given())
 
     def spans(self) -> list[timedelta]:
-        """Return when it happens, counted from its mark."""
+        """Return the times of the event, counted from its mark."""
         if self.at is not None:
             return [self.at]
         assert self.every is not None
@@ -143,21 +143,21 @@ HAPPENINGS: dict[str, str] = {
     for name, info in Event.model_fields.items()
     if name not in {"at", "every", "times", "attempt", "since"}
 }
-"""What may happen: names as written, and the fields they are."""
+"""The events: their names as written, and their field names."""
 
 
 class Script(Model):
-    """What happens to a workload in a simulation."""
+    """The events of a simulation, and its simulated cluster."""
 
     pods: Latencies = Latencies()
     nodes: Annotated[int, Field(ge=1, le=10_000)] = 8
-    """How many nodes there are, `node-1` and on; pods are spread over them."""
+    """The number of nodes, named from `node-1` on; pods are spread over them."""
     events: Annotated[tuple[Event, ...], Field(max_length=EVENTS_MAXIMUM)] = ()
     until: Duration | None = None
-    """When it ends, at the latest; none: when nothing more can happen, and at the latest after 30 days."""
+    """When the simulation ends at the latest; none: when nothing more can happen, or after 30 days."""
 
     def problems(self, spec: Workload) -> list[Problem]:
-        """Return what of this script does not fit the workload."""
+        """Return the parts of this script that do not fit the workload."""
         known = names_of(spec)
         found: list[Problem] = []
         for index, event in enumerate(self.events):
@@ -175,7 +175,7 @@ class Script(Model):
 
 
 def _unfit(path: str, what: Happening, spec: Workload) -> list[Problem]:
-    """Return what could never come true of this workload, since it has nothing of the kind."""
+    """Return the problems of an event that can never happen to this workload."""
     match what:
         case ProbeFails():
             if spec.probe is None:
@@ -210,7 +210,7 @@ def _unfit(path: str, what: Happening, spec: Workload) -> list[Problem]:
 
 
 def names_of(spec: Workload) -> dict[str, str]:
-    """Return the components by every name that a script may call them: their own, and their objects'."""
+    """Return the components by every name that a script may use: their own names, and those of their objects."""
     found = {component.name: component.name for component in spec.components}
     objects = [(component.template["metadata"].get("name", ""), component.name) for component in spec.components]
     for name, component in objects:
@@ -224,10 +224,10 @@ def read_script(text: str, source: str = "the script") -> Script:
 
     Args:
         text: One document.
-        source: What it is called in the error: `script failures.yaml`.
+        source: The name of the document in errors, for example `script failures.yaml`.
 
     Raises:
-        InvalidWorkload: with every problem, each by its field's path, with what was found and what is allowed.
+        InvalidWorkload: with every problem: the field's path, the value found and the values allowed.
     """
     try:
         found = documents(text)
